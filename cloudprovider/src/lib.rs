@@ -1,1 +1,105 @@
-//! Placeholder.
+//! The contract between a Kubernetes cloud-controller-manager and a cloud.
+//!
+//! A *provider* is an implementation of [`CloudProvider`]. It hands out the parts that its cloud can do, each a
+//! small object-safe trait: [`Instances`], [`Zones`], [`LoadBalancer`], [`Routes`], [`Clusters`]. The controllers
+//! know nothing of the cloud and a provider knows nothing of Kubernetes' client types: what it sees of a Node is a
+//! [`NodeIdentity`], so that a provider is tested without any API server.
+//!
+//! ```text
+//!   cloud  <──  provider: impl CloudProvider  <──  controllers  ──>  Kubernetes API
+//!               (Instances, Zones, ...)            (ccm)
+//! ```
+//!
+//! Three rules run through everything:
+//!
+//! - **Three answers, never two.** A look-up says [`InstanceLookup::Present`], [`InstanceLookup::Absent`] or
+//!   [`InstanceLookup::Unknown`]. Nothing is ever deleted on `Unknown`, so a failed look-up cannot pass for a
+//!   machine that is gone.
+//! - **Batches.** Methods that ask about nodes take a slice of them and answer each. A cloud that can answer for
+//!   5,000 nodes with one call does so; one that cannot loops.
+//! - **One [`Error`] type.** Its [`ErrorKind`] is named for what the caller decides, and
+//!   [`retry_after`](Error::retry_after) says when another try can help.
+//!
+//! # A whole provider
+//!
+//! `examples/static_provider` in this crate is a complete provider in under 150 lines: machines listed in a
+//! configuration text. Its shape:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cloudprovider::{
+//!     async_trait, CloudProvider, Clusters, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
+//!     LoadBalancer, NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones,
+//! };
+//!
+//! #[derive(Debug)]
+//! struct OneMachine;
+//!
+//! #[async_trait]
+//! impl Instances for OneMachine {
+//!     fn owns(&self, provider_id: &str) -> bool {
+//!         provider_id.starts_with("one://")
+//!     }
+//!     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+//!         nodes
+//!             .iter()
+//!             .map(|node| match node.name.as_str() {
+//!                 "one" => Instance::new(ProviderId::new("one", "/1"), PowerState::Running).into(),
+//!                 _ => InstanceLookup::Absent,
+//!             })
+//!             .collect()
+//!     }
+//!     fn changes(&self) -> Option<InstanceStream> {
+//!         None
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl CloudProvider for OneMachine {
+//!     fn name(&self) -> &str { "one" }
+//!     async fn start(&self, _context: StartContext) -> Result<()> { Ok(()) }
+//!     fn instances(&self) -> Option<&dyn Instances> { Some(self) }
+//!     fn zones(&self) -> Option<&dyn Zones> { None }
+//!     fn load_balancer(&self) -> Option<&dyn LoadBalancer> { None }
+//!     fn routes(&self) -> Option<&dyn Routes> { None }
+//!     fn clusters(&self) -> Option<&dyn Clusters> { None }
+//! }
+//!
+//! let mut registry = Registry::new();
+//! registry.register("one", |_config| Ok(Arc::new(OneMachine)))?;
+//! # Ok::<(), cloudprovider::Error>(())
+//! ```
+
+mod addresses;
+mod clusters;
+mod error;
+mod instances;
+mod load_balancer;
+mod node;
+mod provided_node_ip;
+mod provider;
+mod provider_id;
+mod registry;
+mod routes;
+mod zones;
+
+pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
+pub use async_trait::async_trait;
+pub use clusters::{Clusters, ControlPlaneEndpoint};
+pub use error::{ConfigProblem, Error, ErrorKind, Result};
+pub use instances::{
+    Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances,
+    PowerState,
+};
+pub use load_balancer::{
+    ExternalTrafficPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
+    LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,
+    default_load_balancer_name,
+};
+pub use node::NodeIdentity;
+pub use provided_node_ip::{ProvidedNodeIpError, apply_provided_node_ip};
+pub use provider::{CloudProvider, StartContext};
+pub use provider_id::{ProviderId, ProviderIdError};
+pub use registry::{FactoryInput, Registry};
+pub use routes::{Route, Routes};
+pub use zones::{Zone, Zones};

@@ -1,0 +1,177 @@
+//! Instances: what the cloud runs, asked for in batches and optionally pushed.
+
+use std::{collections::BTreeMap, fmt};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+use crate::{Error, NodeAddress, NodeIdentity, ProviderId};
+
+/// Looks up the instances behind Nodes. A provider without it can initialise no Node.
+#[async_trait]
+pub trait Instances: fmt::Debug + Send + Sync {
+    /// Whether `provider_id` is one that this provider writes, or wrote in an earlier version.
+    ///
+    /// A Node whose provider ID belongs to another cloud is never judged: neither changed nor deleted. The answer
+    /// is about the form only; no call to the cloud is made.
+    fn owns(&self, provider_id: &str) -> bool;
+
+    /// One answer per node, in the order of `nodes`.
+    ///
+    /// The rules of a look-up (upstream's `InstancesV2`):
+    /// - a node that has a provider ID is looked up by it and by nothing else;
+    /// - otherwise by whatever identifies it: system UUID, name, labels;
+    /// - a stopped instance is [`Present`](InstanceLookup::Present);
+    /// - [`Absent`](InstanceLookup::Absent) only where the cloud itself confirmed it; whatever else is in the way is
+    ///   [`Unknown`](InstanceLookup::Unknown), for the nodes concerned and no others;
+    /// - two instances that match one node are `Unknown` with [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous)
+    ///   and a message that names both.
+    ///
+    /// An answer with another length than `nodes` counts as `Unknown` for all.
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup>;
+
+    /// A stream of what changed, for clouds that can push. `None` leaves the controllers to their periods.
+    ///
+    /// May be called more than once; each stream gets everything from then on. A provider that may have missed
+    /// changes (a lost connection, say) sends [`InstanceChange::Resync`].
+    fn changes(&self) -> Option<InstanceStream>;
+}
+
+/// Changes as they come; ends when the provider stops.
+pub type InstanceStream = BoxStream<'static, InstanceChange>;
+
+/// One element of [`Instances::changes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceChange {
+    /// These instances changed, appeared or vanished: look at them again.
+    Changed(Vec<InstanceRef>),
+    /// Anything may have changed: look at everything again.
+    Resync,
+}
+
+/// Names an instance towards the controllers, which look again at every Node that matches in any of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceRef {
+    /// Its provider ID, in the form that this provider writes.
+    pub provider_id: Option<String>,
+    /// Its system UUID, in the form that its guest reports, for Nodes that have no provider ID yet.
+    pub system_uuid: Option<String>,
+    /// Its name, for Nodes that have no provider ID yet.
+    pub name: Option<String>,
+}
+
+/// The three answers of a look-up.
+#[derive(Debug)]
+pub enum InstanceLookup {
+    /// The instance exists, running or not.
+    Present(Box<Instance>),
+    /// The cloud confirmed that there is no such instance.
+    Absent,
+    /// Nobody can tell now, and why.
+    Unknown(Error),
+}
+
+impl From<Instance> for InstanceLookup {
+    fn from(instance: Instance) -> Self {
+        Self::Present(Box::new(instance))
+    }
+}
+
+impl From<Error> for InstanceLookup {
+    fn from(error: Error) -> Self {
+        Self::Unknown(error)
+    }
+}
+
+/// Whether an instance runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PowerState {
+    /// It runs, or is about to.
+    Running,
+    /// It is paused or suspended to memory, and may go on with all its pods alive: not shut down.
+    Paused,
+    /// It is on its way down: not shut down yet.
+    ShuttingDown,
+    /// It is powered off, its memory gone or saved to disk.
+    Off,
+    /// It crashed and does nothing any more.
+    Crashed,
+}
+
+impl PowerState {
+    /// Whether the instance counts as shut down (upstream's `InstanceShutdown`): its pods run no more, so the
+    /// shutdown taint is right.
+    pub fn is_shutdown(self) -> bool {
+        matches!(self, Self::Off | Self::Crashed)
+    }
+
+    /// The state as a word for tables and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::ShuttingDown => "shutting down",
+            Self::Off => "off",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
+impl fmt::Display for PowerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An instance that exists.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Instance {
+    /// Its identity in the cloud, written to `spec.providerID` of a Node that has none.
+    pub provider_id: ProviderId,
+    /// Whether it runs.
+    pub power_state: PowerState,
+    /// What goes into the Node.
+    pub metadata: InstanceMetadata,
+    /// Why `metadata` is not complete yet, if so: a Node that is not initialised is left tainted, and says this in
+    /// its condition, until the reason is gone. Initialised Nodes are not affected.
+    pub incomplete: Option<Error>,
+}
+
+impl Instance {
+    /// An instance with empty, complete metadata.
+    pub fn new(provider_id: ProviderId, power_state: PowerState) -> Self {
+        Self { provider_id, power_state, metadata: InstanceMetadata::default(), incomplete: None }
+    }
+
+    /// The same with this metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: InstanceMetadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// The same, marked as not complete yet.
+    #[must_use]
+    pub fn with_incomplete(mut self, why: Error) -> Self {
+        self.incomplete = Some(why);
+        self
+    }
+}
+
+/// What a Node is told about its instance. Empty or `None` means "the cloud does not say", and leaves the Node's own
+/// value alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceMetadata {
+    /// Goes to the label `node.kubernetes.io/instance-type` (and the beta one).
+    pub instance_type: Option<String>,
+    /// Go to `status.addresses`, in this order.
+    pub addresses: Vec<NodeAddress>,
+    /// Goes to the label `topology.kubernetes.io/zone` (and the beta one).
+    pub zone: Option<String>,
+    /// Goes to the label `topology.kubernetes.io/region` (and the beta one).
+    pub region: Option<String>,
+    /// Further labels. Keys in `kubernetes.io` and `k8s.io` domains are dropped, as upstream does.
+    pub additional_labels: BTreeMap<String, String>,
+}

@@ -1,0 +1,206 @@
+//! Load balancers for Services of type `LoadBalancer`.
+
+use std::{collections::BTreeMap, fmt};
+
+use async_trait::async_trait;
+
+use crate::{NodeIdentity, Result};
+
+/// Load balancers in the cloud.
+///
+/// Three outcomes are special and travel as errors, through any wrapping:
+/// - [`ErrorKind::ImplementedElsewhere`](crate::ErrorKind::ImplementedElsewhere): another component serves this
+///   Service. The controller leaves its status alone and reports no failure.
+/// - [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) with
+///   [`retry_after`](crate::Error::retry_after): the cloud is at work; the controller comes again exactly then.
+/// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): this Service asks for what the cloud cannot do. The
+///   controller says so once and waits for the Service to change.
+#[async_trait]
+pub trait LoadBalancer: fmt::Debug + Send + Sync {
+    /// The load balancer's name in the cloud. Stable for the life of the Service;
+    /// [`default_load_balancer_name`] is a usual choice.
+    fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String;
+
+    /// The load balancer as it is, `None` where there is none.
+    async fn get(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+    ) -> Result<Option<LoadBalancerStatus>>;
+
+    /// Creates the load balancer or brings it to what `service` and `nodes` ask for. Idempotent.
+    async fn ensure(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+        nodes: &[&NodeIdentity],
+    ) -> Result<LoadBalancerStatus>;
+
+    /// Brings the backends of an existing load balancer to `nodes` and leaves the rest alone.
+    async fn update(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+        nodes: &[&NodeIdentity],
+    ) -> Result<()>;
+
+    /// Deletes the load balancer and all that came with it. Idempotent: success when it is gone already.
+    async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
+}
+
+/// What a provider sees of a Service of type `LoadBalancer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancerService {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`: where providers take their own settings from.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.ports`, in order.
+    pub ports: Vec<ServicePort>,
+    /// `spec.clusterIPs`, the first is the primary one.
+    pub cluster_ips: Vec<String>,
+    /// `spec.ipFamilies` as `IPv4` and `IPv6`, in order.
+    pub ip_families: Vec<String>,
+    /// `spec.externalIPs`.
+    pub external_ips: Vec<String>,
+    /// `spec.loadBalancerIP`, deprecated in the API and still in use.
+    pub load_balancer_ip: Option<String>,
+    /// `spec.loadBalancerSourceRanges`, CIDRs as text.
+    pub load_balancer_source_ranges: Vec<String>,
+    /// `spec.sessionAffinity` with its timeout.
+    pub session_affinity: SessionAffinity,
+    /// `spec.externalTrafficPolicy`.
+    pub external_traffic_policy: ExternalTrafficPolicy,
+    /// `spec.healthCheckNodePort`, set where the policy is `Local`: `GET /healthz` on it says whether a node has
+    /// endpoints.
+    pub health_check_node_port: Option<u16>,
+    /// `status.loadBalancer` as last written.
+    pub status: LoadBalancerStatus,
+}
+
+/// One entry of `spec.ports`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePort {
+    /// `name`, empty where there is one port only.
+    pub name: String,
+    /// `protocol`.
+    pub protocol: Protocol,
+    /// `appProtocol`, such as `kubernetes.io/h2c`.
+    pub app_protocol: Option<String>,
+    /// `port`: what clients connect to.
+    pub port: u16,
+    /// `targetPort` of the pods.
+    pub target_port: Option<TargetPort>,
+    /// `nodePort`: what the load balancer connects to. `None` where node ports are not allocated.
+    pub node_port: Option<u16>,
+}
+
+/// A pod's port, by number or by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort {
+    /// A TCP or UDP port number.
+    Number(u16),
+    /// The name of a container port.
+    Name(String),
+}
+
+/// `spec.ports[].protocol`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// `TCP`
+    #[default]
+    Tcp,
+    /// `UDP`
+    Udp,
+    /// `SCTP`
+    Sctp,
+}
+
+/// `spec.sessionAffinity`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionAffinity {
+    /// `None`
+    #[default]
+    None,
+    /// `ClientIP`, with the timeout of `spec.sessionAffinityConfig`.
+    ClientIp {
+        /// Seconds of idleness after which a client may go elsewhere; Kubernetes' default is 10,800.
+        timeout_seconds: u32,
+    },
+}
+
+/// `spec.externalTrafficPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExternalTrafficPolicy {
+    /// `Cluster`: any node takes traffic.
+    #[default]
+    Cluster,
+    /// `Local`: only nodes with endpoints do, and the client's address is kept.
+    Local,
+}
+
+/// `status.loadBalancer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancerStatus {
+    /// Where clients reach the load balancer.
+    pub ingress: Vec<LoadBalancerIngress>,
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancerIngress {
+    /// An IP address.
+    pub ip: Option<String>,
+    /// A DNS name.
+    pub hostname: Option<String>,
+    /// How nodes deliver packets to `ip`.
+    pub ip_mode: Option<IpMode>,
+    /// State of single ports, where the cloud reports it.
+    pub ports: Vec<PortStatus>,
+}
+
+/// `status.loadBalancer.ingress[].ipMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpMode {
+    /// `VIP`: packets arrive with the load balancer's address as destination.
+    Vip,
+    /// `Proxy`: packets arrive addressed to the node.
+    Proxy,
+}
+
+/// `status.loadBalancer.ingress[].ports[]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortStatus {
+    /// The Service's port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Why the port does not work, as a CamelCase word; `None` where it does.
+    pub error: Option<String>,
+}
+
+/// The load balancer name that upstream derives from a Service's UID: `a` and the UID without dashes, at most 32
+/// characters.
+pub fn default_load_balancer_name(service_uid: &str) -> String {
+    std::iter::once('a').chain(service_uid.chars().filter(|c| *c != '-')).take(32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_name_is_upstreams() {
+        assert_eq!(
+            default_load_balancer_name("2f5a1b30-6c1e-4d2b-8f43-9d3f0e6a7b11"),
+            "a2f5a1b306c1e4d2b8f439d3f0e6a7b1"
+        );
+        assert_eq!(default_load_balancer_name("x-y"), "axy");
+    }
+}

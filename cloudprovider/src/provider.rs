@@ -1,0 +1,59 @@
+//! The top of the contract.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Clusters, Instances, LoadBalancer, Result, Routes, Zones};
+
+/// A cloud, as the controllers see it.
+///
+/// Made by a factory in the [`Registry`](crate::Registry), which checks the whole configuration and calls nobody;
+/// then started once. Each getter says once and for all whether the cloud can do that part: a controller whose part
+/// is `None` does not start, with one log line.
+#[async_trait]
+pub trait CloudProvider: fmt::Debug + Send + Sync {
+    /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
+    fn name(&self) -> &str;
+
+    /// Begins background work, such as connections and inventories, and returns without waiting for the cloud: a
+    /// cloud that is down when the daemon starts is an ordinary condition, reported by look-ups. Work ends when
+    /// [`StartContext::stop`] is cancelled.
+    ///
+    /// # Errors
+    /// Only what no waiting can mend.
+    async fn start(&self, context: StartContext) -> Result<()>;
+
+    /// Instances, without which no Node is initialised.
+    fn instances(&self) -> Option<&dyn Instances>;
+
+    /// Zones, where instances do not carry them.
+    fn zones(&self) -> Option<&dyn Zones>;
+
+    /// Load balancers for Services.
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer>;
+
+    /// Pod routes.
+    fn routes(&self) -> Option<&dyn Routes>;
+
+    /// Kubernetes clusters in this cloud.
+    fn clusters(&self) -> Option<&dyn Clusters>;
+}
+
+/// What a provider gets when it starts.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StartContext {
+    /// Cancelled when the daemon stops; background work ends with it.
+    pub stop: CancellationToken,
+    /// `--cluster-name`: marks what the provider creates as belonging to this cluster.
+    pub cluster_name: String,
+}
+
+impl StartContext {
+    /// A context for a cluster of this name.
+    pub fn new(stop: CancellationToken, cluster_name: impl Into<String>) -> Self {
+        Self { stop, cluster_name: cluster_name.into() }
+    }
+}

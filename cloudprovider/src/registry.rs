@@ -1,0 +1,144 @@
+//! The registry of providers, filled by the binary.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use crate::{CloudProvider, Error, ErrorKind, Result};
+
+type Factory = Box<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
+
+/// The providers that a binary knows, each by its name and a factory.
+#[derive(Default)]
+pub struct Registry {
+    factories: BTreeMap<String, Factory>,
+}
+
+/// What a factory makes a provider from.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct FactoryInput {
+    /// The text of the file given by `--cloud-config`, `None` without that flag.
+    pub config: Option<String>,
+    /// Where that text came from: for messages, and for paths inside that are relative to it.
+    pub config_path: Option<PathBuf>,
+}
+
+impl FactoryInput {
+    /// An input with this configuration text.
+    pub fn new(config: impl Into<String>) -> Self {
+        Self { config: Some(config.into()), config_path: None }
+    }
+
+    /// The same, read from `path`.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.config_path = Some(path.into());
+        self
+    }
+}
+
+impl fmt::Debug for FactoryInput {
+    /// Leaves the text out: it may hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactoryInput").field("config_path", &self.config_path).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a provider.
+    ///
+    /// A factory checks the whole configuration, reports every fault at once
+    /// ([`Error::invalid_configuration`]) with the key's name and without secrets, and makes no call to the cloud.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] where the name is taken.
+    pub fn register<F>(&mut self, name: &str, factory: F) -> Result<()>
+    where
+        F: Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync + 'static,
+    {
+        if self.factories.contains_key(name) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("cloud provider {name:?} is registered already"),
+            ));
+        }
+        self.factories.insert(name.to_owned(), Box::new(factory));
+        Ok(())
+    }
+
+    /// The known names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.factories.keys().map(String::as_str)
+    }
+
+    /// Makes the provider called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an unknown name, with upstream's words and those that are known; else what the
+    /// factory reports, below upstream's `could not init cloud provider`.
+    pub fn create(&self, name: &str, input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
+        let Some(factory) = self.factories.get(name) else {
+            let known = self.names().collect::<Vec<_>>().join(", ");
+            let known =
+                if known.is_empty() { "none is built in".to_owned() } else { format!("known: {known}") };
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("unknown cloud provider {name:?} ({known})"),
+            ));
+        };
+        factory(input).map_err(|error| error.wrap(format!("could not init cloud provider {name:?}")))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.factories.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConfigProblem;
+
+    fn refusing(_: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
+        Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")]))
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let mut registry = Registry::new();
+        registry.register("a", refusing).expect("first");
+        assert_eq!(registry.register("a", refusing).expect_err("second").kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn unknown_names_list_the_known_ones() {
+        let mut registry = Registry::new();
+        let error = registry.create("x", &FactoryInput::default()).expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown cloud provider \"x\" (none is built in)");
+        registry.register("b", refusing).expect("free");
+        registry.register("a", refusing).expect("free");
+        let error = registry.create("x", &FactoryInput::default()).expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown cloud provider \"x\" (known: a, b)");
+    }
+
+    #[test]
+    fn factory_errors_keep_their_kind() {
+        let mut registry = Registry::new();
+        registry.register("a", refusing).expect("free");
+        let error = registry.create("a", &FactoryInput::default()).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
+        assert!(error.report().starts_with("could not init cloud provider \"a\""), "{}", error.report());
+    }
+
+    #[test]
+    fn debug_output_holds_no_configuration() {
+        let input = FactoryInput::new("password: hunter2");
+        assert!(!format!("{input:?}").contains("hunter2"));
+    }
+}
