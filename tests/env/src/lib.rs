@@ -15,6 +15,8 @@
 mod build;
 mod control_plane;
 mod error;
+mod libvirtd;
+mod namespace;
 mod ports;
 mod process;
 mod scratch;
@@ -22,4 +24,5 @@ mod scratch;
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::StartError;
+pub use libvirtd::Libvirtd;
 pub use process::{Process, Signal};

@@ -200,6 +200,16 @@ impl Drop for Process {
     }
 }
 
+/// Sends a signal through the shell's own `kill`: this crate may not call the system itself.
+pub(crate) fn send(id: u32, signal: Signal) -> Result<()> {
+    run(Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal.name()]).arg(id.to_string())).map(drop)
+}
+
+/// The only child of a process that has one.
+pub(crate) fn child_of(id: u32) -> Option<u32> {
+    run(Command::new("pgrep").arg("-P").arg(id.to_string())).ok()?.lines().next()?.trim().parse().ok()
+}
+
 /// The last lines of a log file.
 pub(crate) fn log_tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();

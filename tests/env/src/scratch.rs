@@ -55,7 +55,6 @@ impl Scratch {
     }
 
     /// Makes a folder inside and returns its path.
-    #[expect(dead_code)]
     pub(crate) fn make(&self, name: &str) -> Result<PathBuf> {
         let path = self.join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Process 1 of the namespaces (mount, network, process) in which a test's libvirtd, its dnsmasq and its
+# virtual machines live. Folder $1 holds what libvirtd keeps; nothing outside of it is written.
+set -eu
+
+folder=$1
+
+# A fresh /sys shows this network namespace's devices and has no control groups, so libvirtd makes none.
+mount -t sysfs sysfs /sys
+# No system bus either: machines would be registered with the system's machine manager.
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir /run/libvirt
+for part in lib cache log; do
+    mount --bind "$folder/$part" "/var/$part/libvirt"
+done
+mount --bind "$folder/etc" /etc/libvirt
+
+# Addresses are usable at once: nobody else is in this network.
+echo 0 >/proc/sys/net/ipv6/conf/all/accept_dad
+echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+ip link set lo up
+
+: >"$folder/prepared"
+# Wait for ever, and for the daemons that lose their parents.
+while :; do
+    sleep infinity &
+    wait $! || true
+done
