@@ -1,0 +1,201 @@
+//! What a kubelet does to the API: registers its Node, reports that it is alive, renews its Lease.
+//!
+//! Everything works over any `kube::Client`, so the same helper drives the sandbox and a real API server.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::{
+            ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec,
+            NodeStatus, NodeSystemInfo, Taint,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{MicroTime, ObjectMeta, Time},
+    },
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+/// Taint of a Node that the cloud-controller-manager has not initialised yet.
+pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Taint of a Node whose kubelet is not ready.
+pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// Namespace of the Leases that kubelets renew.
+pub const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// Images that a kubelet lists at most.
+const IMAGES: usize = 50;
+
+/// The Node that a kubelet with `--cloud-provider=external` posts: tainted as uninitialised and not ready,
+/// one Hostname address, labels for architecture, system and hostname, its system UUID.
+pub fn node(name: &str, system_uuid: &str) -> Node {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let labels = BTreeMap::from([
+        label("beta.kubernetes.io/arch", "amd64"),
+        label("beta.kubernetes.io/os", "linux"),
+        label("kubernetes.io/arch", "amd64"),
+        label("kubernetes.io/hostname", name),
+        label("kubernetes.io/os", "linux"),
+    ]);
+    let taint = |key: &str, value: Option<&str>| Taint {
+        key: key.to_owned(),
+        value: value.map(str::to_owned),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    };
+    let amount = |key: &str, value: &str| (key.to_owned(), Quantity(value.to_owned()));
+    let capacity = BTreeMap::from([
+        amount("cpu", "4"),
+        amount("ephemeral-storage", "41043928Ki"),
+        amount("hugepages-1Gi", "0"),
+        amount("hugepages-2Mi", "0"),
+        amount("memory", "8145396Ki"),
+        amount("pods", "110"),
+    ]);
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels),
+            annotations: Some(BTreeMap::from([label(
+                "volumes.kubernetes.io/controller-managed-attach-detach",
+                "true",
+            )])),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec {
+            taints: Some(vec![taint(UNINITIALIZED_TAINT, Some("true")), taint(NOT_READY_TAINT, None)]),
+            ..NodeSpec::default()
+        }),
+        status: Some(NodeStatus {
+            addresses: Some(vec![NodeAddress { type_: "Hostname".to_owned(), address: name.to_owned() }]),
+            allocatable: Some(capacity.clone()),
+            capacity: Some(capacity),
+            conditions: Some(conditions(false)),
+            daemon_endpoints: Some(NodeDaemonEndpoints {
+                kubelet_endpoint: Some(DaemonEndpoint { port: 10250 }),
+            }),
+            node_info: Some(NodeSystemInfo {
+                architecture: "amd64".to_owned(),
+                boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+                container_runtime_version: "containerd://2.4.2".to_owned(),
+                kernel_version: "6.12.0".to_owned(),
+                kube_proxy_version: String::new(),
+                kubelet_version: "v1.36.3".to_owned(),
+                machine_id: system_uuid.replace('-', ""),
+                operating_system: "linux".to_owned(),
+                os_image: "Debian GNU/Linux 13 (trixie)".to_owned(),
+                system_uuid: system_uuid.to_owned(),
+                ..NodeSystemInfo::default()
+            }),
+            ..NodeStatus::default()
+        }),
+    }
+}
+
+/// The same Node with as many images as a kubelet reports at most (50, two names each): about 12 kB.
+pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
+    let mut node = node(name, system_uuid);
+    let image = |n: usize| {
+        let repository = format!("registry.example.com/platform/component-{n:02}");
+        ContainerImage {
+            names: Some(vec![
+                format!(
+                    "{repository}@sha256:{:064x}",
+                    0x9e37_79b9_7f4a_7c15_u128.wrapping_mul(n as u128 + 1)
+                ),
+                format!("{repository}:v1.{n}.0"),
+            ]),
+            size_bytes: Some(10_000_000 + 1_000_000 * i64::try_from(n).unwrap_or_default()),
+        }
+    };
+    node.status.get_or_insert_default().images = Some((0..IMAGES).map(image).collect());
+    node
+}
+
+fn conditions(ready: bool) -> Vec<NodeCondition> {
+    let now = Time(Timestamp::now());
+    let condition = |type_: &str, status: bool, reason: &str, message: &str| NodeCondition {
+        type_: type_.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_heartbeat_time: Some(now.clone()),
+        last_transition_time: Some(now.clone()),
+    };
+    let (reason, message) = if ready {
+        ("KubeletReady", "kubelet is posting ready status")
+    } else {
+        ("KubeletNotReady", "container runtime network not ready")
+    };
+    vec![
+        condition(
+            "MemoryPressure",
+            false,
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        condition("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        condition("Ready", ready, reason, message),
+    ]
+}
+
+/// Posts the Node, as a kubelet does when it starts.
+///
+/// # Errors
+/// Those of the create, 409 `AlreadyExists` among them.
+pub async fn register(client: &Client, node: &Node) -> kube::Result<Node> {
+    Api::all(client.clone()).create(&PostParams::default(), node).await
+}
+
+/// Reports the Node's conditions, all with a heartbeat of now: a strategic merge patch of its status.
+///
+/// The transition time of `Ready` moves only when its status does.
+///
+/// # Errors
+/// Those of the reads and writes, 404 `NotFound` when the Node is gone.
+pub async fn heartbeat(client: &Client, name: &str, ready: bool) -> kube::Result<Node> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let before = nodes.get(name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
+    let mut conditions = conditions(ready);
+    for condition in &mut conditions {
+        if let Some(old) =
+            before.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status)
+        {
+            condition.last_transition_time.clone_from(&old.last_transition_time);
+        }
+    }
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    nodes.patch_status(name, &PatchParams::default(), &patch).await
+}
+
+/// Renews the Node's Lease, or creates it: duration 40 s, holder = the Node's name, as a kubelet does every
+/// ten seconds.
+///
+/// # Errors
+/// Those of the reads and writes.
+pub async fn renew_lease(client: &Client, name: &str) -> kube::Result<Lease> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let spec = LeaseSpec {
+        holder_identity: Some(name.to_owned()),
+        lease_duration_seconds: Some(40),
+        renew_time: Some(MicroTime(Timestamp::now())),
+        ..LeaseSpec::default()
+    };
+    if let Some(mut lease) = leases.get_opt(name).await? {
+        lease.spec = Some(spec);
+        return leases.replace(name, &PostParams::default(), &lease).await;
+    }
+    let lease = Lease {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        spec: Some(spec),
+    };
+    leases.create(&PostParams::default(), &lease).await
+}

@@ -1,0 +1,196 @@
+//! What the API server does to every object before it stores it: metadata, defaults, empty fields.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    resources::ResourceKind,
+    status::{ApiError, ApiResult},
+};
+
+/// Now, to the second, as `metav1.Time`.
+pub(crate) fn now() -> String {
+    let now = jiff::Timestamp::now();
+    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+/// A string field of the metadata; absent is empty.
+pub(crate) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// Whether the object waits for its finalizers.
+pub(crate) fn deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|v| !v.is_null())
+}
+
+/// Whether any finalizer is left.
+pub(crate) fn has_finalizers(object: &Value) -> bool {
+    object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
+}
+
+/// Takes a body apart: checks kind and apiVersion, drops them, and puts fields under their stored names.
+pub(crate) fn to_storage(kind: &ResourceKind, body: Value) -> ApiResult<Value> {
+    let Value::Object(mut map) = body else {
+        return Err(ApiError::bad_request("the body of the request is not an object"));
+    };
+    if let Some(got) = map.remove("kind").as_ref().and_then(Value::as_str)
+        && !got.is_empty()
+        && got != kind.kind
+    {
+        return Err(ApiError::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: unexpected kind {got:?}",
+            kind.kind, kind.version, kind.kind
+        )));
+    }
+    if let Some(got) = map.remove("apiVersion").as_ref().and_then(Value::as_str)
+        && !got.is_empty()
+        && got != kind.api_version()
+    {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({got}) does not match the expected API version ({})",
+            kind.api_version()
+        )));
+    }
+    for (stored, served) in kind.rules.renames {
+        if let Some(value) = map.remove(*served) {
+            map.insert((*stored).to_owned(), value);
+        }
+    }
+    match map.get("metadata") {
+        Some(Value::Object(_)) => {}
+        None | Some(Value::Null) => {
+            map.insert("metadata".into(), json!({}));
+        }
+        Some(_) => return Err(ApiError::bad_request("metadata is not an object")),
+    }
+    Ok(Value::Object(map))
+}
+
+/// The stored object as this kind shows it, with kind and apiVersion.
+pub(crate) fn to_served(kind: &ResourceKind, stored: &Value) -> Value {
+    let mut map = Map::new();
+    map.insert("kind".into(), kind.kind.clone().into());
+    map.insert("apiVersion".into(), kind.api_version().into());
+    for (field, value) in stored.as_object().into_iter().flatten() {
+        let served = kind.rules.renames.iter().find(|(stored, _)| stored == field).map(|(_, served)| *served);
+        map.insert(served.unwrap_or(field).to_owned(), value.clone());
+    }
+    Value::Object(map)
+}
+
+/// Drops nulls, empty metadata fields and what `omitempty` drops.
+pub(crate) fn normalise(kind: &ResourceKind, object: &mut Value) {
+    drop_nulls(object);
+    let empty = |v: &Value| match v {
+        Value::Null => true,
+        Value::Bool(b) => !b,
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+        Value::Number(n) => n.as_i64() == Some(0),
+    };
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.retain(|_, v| !empty(v));
+        for field in ["managedFields", "selfLink"] {
+            metadata.remove(field);
+        }
+    }
+    for pointer in kind.rules.omit_empty {
+        let Some((parent, field)) = pointer.rsplit_once('/') else { continue };
+        if let Some(Value::Object(parent)) = object.pointer_mut(parent)
+            && parent.get(field).is_some_and(empty)
+        {
+            parent.remove(field);
+        }
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, v| !v.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// What a kind's defaulting and creation strategy add.
+pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
+    if !kind.group.is_empty() {
+        return;
+    }
+    match kind.plural.as_str() {
+        "nodes" => {
+            for field in ["spec", "status"] {
+                if object[field].is_null() {
+                    object[field] = json!({});
+                }
+            }
+        }
+        "namespaces" => {
+            let name = meta(object, "name").to_owned();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+            object["status"] = json!({"phase": "Active"});
+        }
+        "services" => service_defaults(object),
+        "secrets" if object["type"].is_null() => object["type"] = "Opaque".into(),
+        _ => {}
+    }
+}
+
+fn service_defaults(service: &mut Value) {
+    if service["spec"].is_null() {
+        service["spec"] = json!({});
+    }
+    let spec = &mut service["spec"];
+    let mut default = |field: &str, value: Value| {
+        if spec[field].is_null() {
+            spec[field] = value;
+        }
+    };
+    default("type", "ClusterIP".into());
+    default("sessionAffinity", "None".into());
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    if kind != "ExternalName" {
+        if spec["internalTrafficPolicy"].is_null() {
+            spec["internalTrafficPolicy"] = "Cluster".into();
+        }
+        if spec["ipFamilies"].is_null() {
+            spec["ipFamilies"] = json!(["IPv4"]);
+            spec["ipFamilyPolicy"] = "SingleStack".into();
+        }
+    }
+    let node_ports = kind == "LoadBalancer" || kind == "NodePort";
+    if node_ports && spec["externalTrafficPolicy"].is_null() {
+        spec["externalTrafficPolicy"] = "Cluster".into();
+    }
+    if kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"].is_null() {
+        spec["allocateLoadBalancerNodePorts"] = true.into();
+    }
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if !port.is_object() {
+            continue;
+        }
+        if port["protocol"].is_null() {
+            port["protocol"] = "TCP".into();
+        }
+        if port["targetPort"].is_null() {
+            port["targetPort"] = port["port"].clone();
+        }
+    }
+    if service["status"].is_null() {
+        service["status"] = json!({"loadBalancer": {}});
+    }
+}
+
+/// Five characters for `generateName`, from the alphabet that spells no words.
+pub(crate) fn suffix() -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    uuid::Uuid::new_v4().as_bytes()[..5]
+        .iter()
+        .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
+        .collect()
+}

@@ -1,0 +1,357 @@
+//! Which kinds the API serves, and the rules that differ from kind to kind.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+/// One resource type: names, scope and subresources, as discovery shows them.
+///
+/// Built with [`ResourceKind::new`] and the methods after it, or read from a CRD with
+/// [`ResourceKind::from_crd`]; served after [`Sandbox::register`](crate::Sandbox::register).
+#[derive(Debug, Clone)]
+pub struct ResourceKind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// `/status` exists, and status is written only through it.
+    pub(crate) status: bool,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rules: Rules,
+}
+
+/// One additional printer column of `kubectl get`.
+#[derive(Debug, Clone)]
+pub struct Column {
+    pub(crate) name: String,
+    /// `string`, `integer`, `date`, ...
+    pub(crate) kind: String,
+    /// JSON pointer into the object, with `a[?(@.type=="X")].b` read as the first matching entry.
+    pub(crate) path: String,
+    /// 0 is shown always, more than 0 only with `-o wide`.
+    pub(crate) priority: i32,
+}
+
+/// How the API server's own strategies differ between kinds.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    /// PUT to a name that does not exist creates the object.
+    pub(crate) create_on_update: bool,
+    /// PUT without `metadata.resourceVersion` overwrites.
+    pub(crate) unconditional_update: bool,
+    /// `metadata.generation` counts changes outside metadata and status.
+    pub(crate) generation: bool,
+    /// The status sent with a create is kept (Nodes: the kubelet registers with one).
+    pub(crate) status_on_create: bool,
+    /// A write to `/status` may change labels and annotations too.
+    pub(crate) status_writes_metadata: bool,
+    /// DELETE answers with the object, not with a Status.
+    pub(crate) delete_returns_object: bool,
+    /// Go types with patch strategies exist: strategic merge patches are understood.
+    pub(crate) strategic: bool,
+    /// Items of a list carry no kind and apiVersion, as typed lists of the API server.
+    pub(crate) bare_items: bool,
+    /// Fields other than metadata.name and metadata.namespace that a field selector may name.
+    pub(crate) fields: &'static [&'static str],
+    /// Pointers to fields that vanish when empty, as `omitempty` makes them.
+    pub(crate) omit_empty: &'static [&'static str],
+    /// Top-level fields under another name in storage: (stored, served). Core and `events.k8s.io`
+    /// Events are the same objects.
+    pub(crate) renames: &'static [(&'static str, &'static str)],
+    /// Group whose storage is shared when it is not the kind's own.
+    pub(crate) storage_group: Option<&'static str>,
+}
+
+impl Rules {
+    /// What the API server does for custom resources.
+    const CUSTOM: Self = Self {
+        create_on_update: false,
+        unconditional_update: false,
+        generation: true,
+        status_on_create: false,
+        status_writes_metadata: false,
+        delete_returns_object: false,
+        strategic: false,
+        bare_items: false,
+        fields: &[],
+        omit_empty: &[],
+        renames: &[],
+        storage_group: None,
+    };
+
+    /// What most built-in kinds have in common.
+    const BUILT_IN: Self = Self {
+        unconditional_update: true,
+        generation: false,
+        status_writes_metadata: true,
+        strategic: true,
+        bare_items: true,
+        ..Self::CUSTOM
+    };
+}
+
+impl ResourceKind {
+    /// A custom resource: cluster-scoped, without status subresource, singular = kind in lower case.
+    pub fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            singular: kind.to_lowercase(),
+            kind: kind.to_owned(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: false,
+            status: false,
+            columns: Vec::new(),
+            rules: Rules::CUSTOM,
+        }
+    }
+
+    /// Every served version of a `CustomResourceDefinition`.
+    ///
+    /// Versions share their objects without conversion (strategy `None`). Schemas, defaults and scale
+    /// subresources are not applied.
+    pub fn from_crd(crd: &CustomResourceDefinition) -> Vec<Self> {
+        let spec = &crd.spec;
+        let served = spec.versions.iter().filter(|version| version.served);
+        served
+            .map(|version| {
+                let mut kind = Self::new(&spec.group, &version.name, &spec.names.kind, &spec.names.plural);
+                kind.namespaced = spec.scope == "Namespaced";
+                kind.status = version.subresources.as_ref().is_some_and(|s| s.status.is_some());
+                if let Some(singular) = &spec.names.singular {
+                    kind.singular.clone_from(singular);
+                }
+                kind.short_names = spec.names.short_names.clone().unwrap_or_default();
+                kind.categories = spec.names.categories.clone().unwrap_or_default();
+                for column in version.additional_printer_columns.iter().flatten() {
+                    kind.columns.push(Column {
+                        name: column.name.clone(),
+                        kind: column.type_.clone(),
+                        path: column.json_path.clone(),
+                        priority: column.priority.unwrap_or(0),
+                    });
+                }
+                kind
+            })
+            .collect()
+    }
+
+    /// Objects live in namespaces.
+    #[must_use]
+    pub fn namespaced(mut self) -> Self {
+        self.namespaced = true;
+        self
+    }
+
+    /// `/status` is a subresource: the main resource ignores status, and `/status` everything else.
+    #[must_use]
+    pub fn with_status(mut self) -> Self {
+        self.status = true;
+        self
+    }
+
+    /// A name that `kubectl get` accepts beside plural and singular.
+    #[must_use]
+    pub fn short_name(mut self, name: &str) -> Self {
+        self.short_names.push(name.to_owned());
+        self
+    }
+
+    /// A printer column; `path` is a JSONPath as in a CRD, such as `.spec.providerID`.
+    #[must_use]
+    pub fn column(mut self, name: &str, path: &str) -> Self {
+        self.columns.push(Column {
+            name: name.to_owned(),
+            kind: "string".to_owned(),
+            path: path.to_owned(),
+            priority: 0,
+        });
+        self
+    }
+
+    fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// `v1`, `coordination.k8s.io/v1`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `nodes`, `leases.coordination.k8s.io`: as error messages name the resource.
+    pub(crate) fn group_resource(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `Node`, `Lease.coordination.k8s.io`: as error messages name the kind.
+    pub(crate) fn group_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// Key of the storage that holds the objects: the same for every version of a resource.
+    pub(crate) fn storage(&self) -> String {
+        format!("{}/{}", self.rules.storage_group.unwrap_or(&self.group), self.plural)
+    }
+}
+
+/// The kinds that are served; grows by [`Registry::register`].
+#[derive(Debug)]
+pub(crate) struct Registry(RwLock<Vec<Arc<ResourceKind>>>);
+
+impl Registry {
+    pub(crate) fn built_in() -> Self {
+        Self(RwLock::new(built_in().into_iter().map(Arc::new).collect()))
+    }
+
+    /// Adds a kind, or replaces the one with the same group, version and plural.
+    pub(crate) fn register(&self, kind: ResourceKind) {
+        let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        kinds.retain(|k| (&k.group, &k.version, &k.plural) != (&kind.group, &kind.version, &kind.plural));
+        kinds.push(Arc::new(kind));
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<ResourceKind>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ResourceKind>> {
+        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.iter().find(|k| k.group == group && k.version == version && k.plural == plural).cloned()
+    }
+
+    /// The kind in whose form the objects of `storage` are kept: the first one registered.
+    pub(crate) fn storage_kind(&self, storage: &str) -> Option<Arc<ResourceKind>> {
+        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.iter().find(|k| k.storage() == storage).cloned()
+    }
+
+    /// Named groups with their versions, in order of registration.
+    pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for kind in self.all().iter().filter(|k| !k.group.is_empty()) {
+            if !seen.insert((kind.group.clone(), kind.version.clone())) {
+                continue;
+            }
+            match groups.iter_mut().find(|(group, _)| *group == kind.group) {
+                Some((_, versions)) => versions.push(kind.version.clone()),
+                None => groups.push((kind.group.clone(), vec![kind.version.clone()])),
+            }
+        }
+        groups
+    }
+}
+
+fn built_in() -> Vec<ResourceKind> {
+    let core =
+        |kind: &str, plural: &str| ResourceKind::new("", "v1", kind, plural).rules(Rules::BUILT_IN.clone());
+    let event_fields = &[
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ];
+    let event_rules = Rules { create_on_update: true, fields: event_fields, ..Rules::BUILT_IN };
+    vec![
+        core("Node", "nodes").with_status().short_name("no").rules(Rules {
+            status_on_create: true,
+            fields: &["spec.unschedulable"],
+            omit_empty: &[
+                "/spec/providerID",
+                "/spec/podCIDR",
+                "/spec/podCIDRs",
+                "/spec/taints",
+                "/spec/unschedulable",
+                "/status/addresses",
+                "/status/conditions",
+                "/status/images",
+                "/status/capacity",
+                "/status/allocatable",
+                "/status/volumesInUse",
+                "/status/volumesAttached",
+            ],
+            ..Rules::BUILT_IN
+        }),
+        core("Namespace", "namespaces")
+            .with_status()
+            .short_name("ns")
+            .rules(Rules { fields: &["status.phase"], ..Rules::BUILT_IN }),
+        core("Event", "events").namespaced().short_name("ev").rules(event_rules.clone()),
+        core("ConfigMap", "configmaps")
+            .namespaced()
+            .short_name("cm")
+            .rules(Rules { omit_empty: &["/data", "/binaryData"], ..Rules::BUILT_IN }),
+        core("Secret", "secrets").namespaced().rules(Rules {
+            fields: &["type"],
+            omit_empty: &["/data"],
+            ..Rules::BUILT_IN
+        }),
+        core("Service", "services").namespaced().with_status().short_name("svc").rules(Rules {
+            create_on_update: true,
+            delete_returns_object: true,
+            fields: &["spec.clusterIP", "spec.type"],
+            omit_empty: &[
+                "/spec/ports",
+                "/spec/selector",
+                "/spec/externalIPs",
+                "/spec/loadBalancerSourceRanges",
+                "/status/conditions",
+                "/status/loadBalancer/ingress",
+            ],
+            ..Rules::BUILT_IN
+        }),
+        core("ServiceAccount", "serviceaccounts")
+            .namespaced()
+            .short_name("sa")
+            .rules(Rules { delete_returns_object: true, ..Rules::BUILT_IN }),
+        core("Pod", "pods").namespaced().with_status().short_name("po").rules(Rules {
+            generation: true,
+            delete_returns_object: true,
+            fields: &["spec.nodeName", "spec.serviceAccountName", "status.phase", "status.podIP"],
+            omit_empty: &["/status/conditions", "/status/containerStatuses"],
+            ..Rules::BUILT_IN
+        }),
+        core("Endpoints", "endpoints").namespaced().short_name("ep").rules(Rules {
+            create_on_update: true,
+            omit_empty: &["/subsets"],
+            ..Rules::BUILT_IN
+        }),
+        ResourceKind::new("coordination.k8s.io", "v1", "Lease", "leases").namespaced().rules(Rules {
+            create_on_update: true,
+            unconditional_update: false,
+            ..Rules::BUILT_IN
+        }),
+        ResourceKind::new("events.k8s.io", "v1", "Event", "events").namespaced().short_name("ev").rules(
+            Rules {
+                renames: &[
+                    ("involvedObject", "regarding"),
+                    ("message", "note"),
+                    ("source", "deprecatedSource"),
+                    ("firstTimestamp", "deprecatedFirstTimestamp"),
+                    ("lastTimestamp", "deprecatedLastTimestamp"),
+                    ("count", "deprecatedCount"),
+                    ("reportingComponent", "reportingController"),
+                ],
+                storage_group: Some(""),
+                ..event_rules
+            },
+        ),
+    ]
+}

@@ -1,0 +1,216 @@
+//! Failures as the API server words them: `metav1.Status`.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::resources::ResourceKind;
+
+/// A request that the API refuses, carried to the client as a `metav1.Status`.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct ApiError {
+    pub(crate) code: StatusCode,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Value>,
+    /// Seconds for the `Retry-After` header.
+    pub(crate) retry_after: Option<u64>,
+}
+
+/// Result of a request.
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
+
+/// One field that breaks a rule; several make one `Invalid` answer.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldError {
+    pub(crate) field: String,
+    reason: &'static str,
+    message: String,
+}
+
+impl FieldError {
+    /// A value that does not fit its field.
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: impl AsRef<str>) -> Self {
+        Self {
+            field: field.into(),
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {value}: {}", detail.as_ref()),
+        }
+    }
+
+    /// A change or a value that is not allowed here.
+    pub(crate) fn forbidden(field: impl Into<String>, detail: impl AsRef<str>) -> Self {
+        Self {
+            field: field.into(),
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {}", detail.as_ref()),
+        }
+    }
+
+    /// A field that must be there.
+    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        Self { field: field.into(), reason: "FieldValueRequired", message }
+    }
+
+    /// A list entry whose key is already taken.
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self {
+            field: field.into(),
+            reason: "FieldValueDuplicate",
+            message: format!("Duplicate value: {value}"),
+        }
+    }
+
+    /// A value outside the enumeration.
+    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
+        Self {
+            field: field.into(),
+            reason: "FieldValueNotSupported",
+            message: format!("Unsupported value: {value}: supported values: {list}"),
+        }
+    }
+}
+
+/// `metav1.StatusDetails` of a named object.
+fn details(kind: &ResourceKind, name: &str) -> Map<String, Value> {
+    let mut map = Map::new();
+    if !name.is_empty() {
+        map.insert("name".into(), name.into());
+    }
+    if !kind.group.is_empty() {
+        map.insert("group".into(), kind.group.clone().into());
+    }
+    map.insert("kind".into(), kind.plural.clone().into());
+    map
+}
+
+impl ApiError {
+    /// Any answer without details.
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, retry_after: None }
+    }
+
+    fn of(code: StatusCode, reason: &'static str, message: String, kind: &ResourceKind, name: &str) -> Self {
+        Self { details: Some(Value::Object(details(kind, name))), ..Self::new(code, reason, message) }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub(crate) fn not_found(kind: &ResourceKind, name: &str) -> Self {
+        let message = format!("{} {name:?} not found", kind.group_resource());
+        Self::of(StatusCode::NOT_FOUND, "NotFound", message, kind, name)
+    }
+
+    /// The path names nothing that this server serves.
+    pub(crate) fn no_such_path() -> Self {
+        Self {
+            details: Some(json!({})),
+            ..Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        }
+    }
+
+    pub(crate) fn already_exists(kind: &ResourceKind, name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", kind.group_resource());
+        Self::of(StatusCode::CONFLICT, "AlreadyExists", message, kind, name)
+    }
+
+    pub(crate) fn conflict(kind: &ResourceKind, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.group_resource());
+        Self::of(StatusCode::CONFLICT, "Conflict", message, kind, name)
+    }
+
+    /// The sender's resourceVersion is not the stored one.
+    pub(crate) fn modified(kind: &ResourceKind, name: &str) -> Self {
+        Self::conflict(
+            kind,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self {
+            details: Some(json!({})),
+            ..Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            )
+        }
+    }
+
+    pub(crate) fn unsupported_media_type(got: &str) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, \
+                 application/strategic-merge-patch+json, application/apply-patch+yaml (got {got})"
+            ),
+        )
+    }
+
+    /// A resourceVersion or continue token that the history no longer covers.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// One or more fields break a rule.
+    pub(crate) fn invalid(kind: &ResourceKind, name: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect();
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut details = details(kind, name);
+        details.insert("kind".into(), kind.kind.clone().into());
+        let causes = errors
+            .iter()
+            .map(|e| json!({"reason": e.reason, "message": e.message, "field": e.field}))
+            .collect();
+        details.insert("causes".into(), Value::Array(causes));
+        Self {
+            details: Some(Value::Object(details)),
+            ..Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                format!("{} {name:?} is invalid: {text}", kind.group_kind()),
+            )
+        }
+    }
+
+    /// A patch that cannot be applied to this object, for instance a JSON patch whose `test` fails.
+    pub(crate) fn patch_rejected(cause: &str) -> Self {
+        Self {
+            details: Some(json!({"causes": [{"reason": "UnexpectedServerResponse", "message": cause}]})),
+            ..Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+            )
+        }
+    }
+
+    /// The `metav1.Status` object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+        });
+        let mut details = self.details.clone();
+        if let Some(seconds) = self.retry_after {
+            let details = details.get_or_insert_with(|| json!({}));
+            details["retryAfterSeconds"] = seconds.into();
+        }
+        if let Some(details) = details {
+            status["details"] = details;
+        }
+        status
+    }
+}

@@ -1,0 +1,238 @@
+//! The objects, their versions and the history of changes.
+//!
+//! Every version of an object is serialised once; gets, lists and watches share those bytes. The parsed
+//! form is kept for the current version only, since only writes need it.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{resources::ResourceKind, selector::Selectable};
+
+/// Changes kept per resource for watches that resume. A slower watch gets 410 Gone, as from a real server.
+const HISTORY: usize = 16_384;
+
+/// Paged lists whose remaining pages are kept.
+const SNAPSHOTS: usize = 64;
+
+/// (namespace, name); the namespace is empty for cluster-scoped objects. Its order is the order of lists.
+pub(crate) type Key = (String, String);
+
+/// One version of an object.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) revision: u64,
+    /// `{"kind":...,"apiVersion":...,` and the rest, in storage form.
+    pub(crate) json: Bytes,
+    pub(crate) selectable: Selectable,
+}
+
+/// The current version of an object with its parsed form (without kind and apiVersion).
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) value: Arc<Value>,
+    pub(crate) version: Arc<Version>,
+}
+
+/// What happened to an object.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Added,
+    /// With the version before.
+    Modified(Arc<Version>),
+    Deleted,
+}
+
+/// One entry of the history.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) change: Change,
+    pub(crate) version: Arc<Version>,
+}
+
+/// All objects of one resource.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub(crate) objects: BTreeMap<Key, Entry>,
+    log: VecDeque<Event>,
+    /// Everything up to this revision is no longer in the log.
+    compacted: u64,
+    /// Tells watches that the log grew.
+    wake: watch::Sender<()>,
+}
+
+impl Bucket {
+    /// Changes after `revision`; `None` when the log no longer reaches back that far.
+    pub(crate) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Event>> {
+        if revision < self.compacted {
+            return None;
+        }
+        let first = self.log.partition_point(|event| event.version.revision <= revision);
+        Some(self.log.range(first..))
+    }
+
+    fn record(&mut self, event: Event) {
+        if self.log.len() == HISTORY
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.compacted = oldest.version.revision;
+        }
+        self.log.push_back(event);
+        self.wake.send_replace(());
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+}
+
+/// The rest of a paged list.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) revision: u64,
+    pub(crate) versions: Arc<Vec<Arc<Version>>>,
+}
+
+/// Everything under the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) revision: u64,
+    buckets: HashMap<String, Bucket>,
+    snapshots: VecDeque<(u64, Snapshot)>,
+    next_snapshot: u64,
+    /// Cluster IPs given out.
+    services: u64,
+    /// Node ports given out.
+    node_ports: u64,
+}
+
+/// The store: one lock, held for the length of one read or write.
+#[derive(Debug, Default)]
+pub(crate) struct Store(Mutex<Inner>);
+
+impl Store {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    pub(crate) fn bucket(&mut self, storage: &str) -> &mut Bucket {
+        // A bucket that appears now misses nothing: there was no object of its kind before
+        self.buckets.entry(storage.to_owned()).or_insert_with(|| Bucket {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            compacted: 0,
+            wake: watch::Sender::new(()),
+        })
+    }
+
+    pub(crate) fn get(&self, storage: &str, key: &Key) -> Option<&Entry> {
+        self.buckets.get(storage)?.objects.get(key)
+    }
+
+    fn version(&mut self, kind: &ResourceKind, value: &mut Value) -> Arc<Version> {
+        self.revision += 1;
+        value["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        Arc::new(Version {
+            revision: self.revision,
+            json: serialise(kind, value),
+            selectable: Selectable::of(kind, value),
+        })
+    }
+
+    /// Stores a new version and gives it the next resourceVersion.
+    pub(crate) fn put(&mut self, kind: &ResourceKind, key: Key, mut value: Value) -> Entry {
+        let version = self.version(kind, &mut value);
+        let entry = Entry { value: Arc::new(value), version: version.clone() };
+        let bucket = self.bucket(&kind.storage());
+        let change = match bucket.objects.insert(key, entry.clone()) {
+            Some(before) => Change::Modified(before.version),
+            None => Change::Added,
+        };
+        bucket.record(Event { change, version });
+        entry
+    }
+
+    /// Removes an object. `last` is its last state, which watches see with a resourceVersion of its own.
+    pub(crate) fn remove(&mut self, kind: &ResourceKind, key: &Key, mut last: Value) -> Entry {
+        let version = self.version(kind, &mut last);
+        let bucket = self.bucket(&kind.storage());
+        bucket.objects.remove(key);
+        bucket.record(Event { change: Change::Deleted, version: version.clone() });
+        Entry { value: Arc::new(last), version }
+    }
+
+    /// Keeps the rest of a paged list and returns its number for the continue token.
+    pub(crate) fn keep_snapshot(&mut self, snapshot: Snapshot) -> u64 {
+        if self.snapshots.len() == SNAPSHOTS {
+            self.snapshots.pop_front();
+        }
+        self.next_snapshot += 1;
+        self.snapshots.push_back((self.next_snapshot, snapshot));
+        self.next_snapshot
+    }
+
+    pub(crate) fn snapshot(&self, number: u64) -> Option<Snapshot> {
+        self.snapshots.iter().find(|(n, _)| *n == number).map(|(_, snapshot)| snapshot.clone())
+    }
+
+    /// Forgets the history, as a compaction of etcd does: older watches and pages get 410 Gone.
+    pub(crate) fn compact(&mut self) {
+        // One revision is used up so that a watch from the current one is too old as well
+        self.revision += 1;
+        for bucket in self.buckets.values_mut() {
+            bucket.log.clear();
+            bucket.compacted = self.revision;
+            bucket.wake.send_replace(());
+        }
+        self.snapshots.clear();
+    }
+}
+
+/// The start of every serialised object of a kind, up to the comma.
+pub(crate) fn prefix(kind: &ResourceKind) -> String {
+    // Kinds and groups are DNS names: nothing to escape
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+}
+
+/// Serialises an object with its kind and apiVersion first.
+pub(crate) fn serialise(kind: &ResourceKind, value: &Value) -> Bytes {
+    let mut text = prefix(kind).into_bytes();
+    let start = text.len();
+    // Writing a Value into memory cannot fail: its keys are strings
+    if serde_json::to_writer(&mut text, value).is_ok() && text.get(start + 1) != Some(&b'}') {
+        text.remove(start); // the brace that the prefix already opened
+    }
+    text.into()
+}
+
+impl Inner {
+    /// Gives a Service its cluster IP and node ports.
+    pub(crate) fn allocate(&mut self, kind: &ResourceKind, object: &mut Value) {
+        if kind.plural != "services" || !kind.group.is_empty() {
+            return;
+        }
+        let spec = &mut object["spec"];
+        let service_type = spec["type"].as_str().unwrap_or_default().to_owned();
+        if service_type != "ExternalName" && spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
+            self.services += 1;
+            let ip = format!("10.0.{}.{}", self.services / 250 % 250, self.services % 250 + 1);
+            spec["clusterIPs"] = serde_json::json!([ip]);
+            spec["clusterIP"] = ip.into();
+        }
+        let wanted = service_type == "NodePort"
+            || service_type == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false;
+        for port in spec["ports"].as_array_mut().into_iter().flatten() {
+            if wanted && port.is_object() && port["nodePort"].as_i64().unwrap_or(0) == 0 {
+                self.node_ports += 1;
+                port["nodePort"] = (30_000 + self.node_ports % 2_768).into();
+            }
+        }
+    }
+}

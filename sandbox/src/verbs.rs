@@ -1,0 +1,344 @@
+//! Reads and writes of objects: what each verb does to the store.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    object::{self, deleting, has_finalizers, meta},
+    patch::Patch,
+    request::Target,
+    resources::ResourceKind,
+    selector::Selector,
+    status::{ApiError, ApiResult, FieldError},
+    store::{Entry, Inner, Key, Store, Version, serialise},
+    validation::validate,
+};
+
+/// What a write answers with.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Object(StatusCode, Entry),
+    /// The object is gone: `metav1.Status` Success about it.
+    Deleted(Value),
+}
+
+/// Everything a verb needs besides the store.
+pub(crate) struct Verb<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) target: &'a Target,
+    /// The kind in whose form the objects are kept; mostly the target's own.
+    pub(crate) stored: Arc<ResourceKind>,
+}
+
+impl Verb<'_> {
+    pub(crate) fn get(&self) -> ApiResult<Arc<Version>> {
+        self.current(&self.store.lock()).map(|entry| entry.version)
+    }
+
+    fn current(&self, inner: &Inner) -> ApiResult<Entry> {
+        inner
+            .get(&self.stored.storage(), &self.target.key())
+            .cloned()
+            .ok_or_else(|| ApiError::not_found(&self.target.kind, &self.target.name))
+    }
+
+    pub(crate) fn create(&self, body: Value) -> ApiResult<Written> {
+        let object = object::to_storage(&self.target.kind, body)?;
+        self.insert(&mut self.store.lock(), object).map(|entry| Written::Object(StatusCode::CREATED, entry))
+    }
+
+    /// Prepares and stores a new object.
+    fn insert(&self, inner: &mut Inner, mut object: Value) -> ApiResult<Entry> {
+        let kind = &*self.target.kind;
+        if !meta(&object, "resourceVersion").is_empty() {
+            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        self.scope(&mut object)?;
+        if meta(&object, "name").is_empty() {
+            let base = meta(&object, "generateName").to_owned();
+            if base.is_empty() {
+                let error = FieldError::required("metadata.name", "name or generateName is required");
+                return Err(ApiError::invalid(kind, "", &[error]));
+            }
+            object["metadata"]["name"] = format!("{base}{}", object::suffix()).into();
+        }
+        let key: Key = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
+        if kind.namespaced && inner.get("/namespaces", &(String::new(), key.0.clone())).is_none() {
+            let namespaces = ResourceKind::new("", "v1", "Namespace", "namespaces");
+            return Err(ApiError::not_found(&namespaces, &key.0));
+        }
+        if let Value::Object(metadata) = &mut object["metadata"] {
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+                metadata.remove(field);
+            }
+            metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+            metadata.insert("creationTimestamp".into(), object::now().into());
+            if kind.rules.generation {
+                metadata.insert("generation".into(), 1.into());
+            }
+        }
+        if kind.status
+            && !kind.rules.status_on_create
+            && let Value::Object(map) = &mut object
+        {
+            map.remove("status");
+        }
+        object::normalise(&self.stored, &mut object);
+        object::defaults(&self.stored, &mut object);
+        inner.allocate(&self.stored, &mut object);
+        if inner.get(&self.stored.storage(), &key).is_some() {
+            return Err(ApiError::already_exists(kind, &key.1));
+        }
+        validate(kind, &object, None)?;
+        Ok(self.store(inner, key, object))
+    }
+
+    /// Checks the namespace of a body against that of the request, and fills it in.
+    fn scope(&self, object: &mut Value) -> ApiResult<()> {
+        let wanted = self.target.namespace.as_deref().unwrap_or_default();
+        let got = meta(object, "namespace");
+        if !got.is_empty() && got != wanted {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        if !wanted.is_empty() {
+            object["metadata"]["namespace"] = wanted.into();
+        }
+        Ok(())
+    }
+
+    /// Stores a version, or only shows it when this is a dry run.
+    fn store(&self, inner: &mut Inner, key: Key, object: Value) -> Entry {
+        if self.target.query.dry_run {
+            return preview(&self.stored, inner.revision, object);
+        }
+        inner.put(&self.stored, key, object)
+    }
+
+    pub(crate) fn update(&self, body: Value) -> ApiResult<Written> {
+        let kind = &*self.target.kind;
+        let mut object = object::to_storage(kind, body)?;
+        let name = meta(&object, "name");
+        if name.is_empty() {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
+        self.same_name(name)?;
+        self.scope(&mut object)?;
+        let mut inner = self.store.lock();
+        let current = match self.current(&inner) {
+            Ok(current) => current,
+            Err(_) if kind.rules.create_on_update && self.target.subresource.is_empty() => {
+                return self
+                    .insert(&mut inner, object)
+                    .map(|entry| Written::Object(StatusCode::CREATED, entry));
+            }
+            Err(e) => return Err(e),
+        };
+        if meta(&object, "resourceVersion").is_empty() && !kind.rules.unconditional_update {
+            let error =
+                FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(ApiError::invalid(kind, &self.target.name, &[error]));
+        }
+        self.replace(&mut inner, &current, object).map(|entry| Written::Object(StatusCode::OK, entry))
+    }
+
+    fn same_name(&self, name: &str) -> ApiResult<()> {
+        if name == self.target.name {
+            return Ok(());
+        }
+        Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            self.target.name
+        )))
+    }
+
+    pub(crate) fn patch(&self, patch: &Patch) -> ApiResult<Written> {
+        let kind = &*self.target.kind;
+        let mut inner = self.store.lock();
+        let current = match self.current(&inner) {
+            Ok(current) => current,
+            Err(_) if patch.creates() && self.target.subresource.is_empty() => {
+                let mut body = json!({});
+                patch.apply(kind, &mut body)?;
+                let mut object = object::to_storage(kind, body)?;
+                if meta(&object, "name").is_empty() {
+                    object["metadata"]["name"] = self.target.name.clone().into();
+                }
+                self.same_name(meta(&object, "name"))?;
+                return self
+                    .insert(&mut inner, object)
+                    .map(|entry| Written::Object(StatusCode::CREATED, entry));
+            }
+            Err(e) => return Err(e),
+        };
+        let mut body = object::to_served(kind, &current.value);
+        patch.apply(kind, &mut body)?;
+        let mut object = object::to_storage(kind, body)?;
+        self.same_name(meta(&object, "name"))?;
+        self.scope(&mut object)?;
+        self.replace(&mut inner, &current, object).map(|entry| Written::Object(StatusCode::OK, entry))
+    }
+
+    /// Puts a new version in the place of `current`: preconditions, immutable metadata, status isolation,
+    /// generation, validation. An unchanged object is not written.
+    fn replace(&self, inner: &mut Inner, current: &Entry, mut new: Value) -> ApiResult<Entry> {
+        let kind = &*self.target.kind;
+        let name = &self.target.name;
+        let old = &*current.value;
+        let (uid, version) = (meta(&new, "uid"), meta(&new, "resourceVersion"));
+        if !uid.is_empty() && uid != meta(old, "uid") {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                meta(old, "uid")
+            );
+            return Err(ApiError::conflict(kind, name, &why));
+        }
+        if !version.is_empty() && version != meta(old, "resourceVersion") {
+            if version.parse::<u64>().is_err() {
+                let error =
+                    FieldError::invalid("metadata.resourceVersion", &version.into(), "must be a number");
+                return Err(ApiError::invalid(kind, name, &[error]));
+            }
+            return Err(ApiError::modified(kind, name));
+        }
+        if self.target.subresource == "status" {
+            let metadata = if kind.rules.status_writes_metadata {
+                new["metadata"].take()
+            } else {
+                old["metadata"].clone()
+            };
+            let status = new["status"].take();
+            new = old.clone();
+            new["metadata"] = metadata;
+            new["status"] = status;
+        } else if kind.status {
+            new["status"] = old["status"].clone();
+        }
+        // What only the server writes
+        for field in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+        {
+            new["metadata"][field] = old["metadata"][field].clone();
+        }
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+        object::normalise(&self.stored, &mut new);
+        if self.stored.plural == "services" {
+            object::defaults(&self.stored, &mut new);
+            inner.allocate(&self.stored, &mut new);
+        }
+        validate(kind, &new, Some(old))?;
+        if new == *old {
+            return Ok(current.clone());
+        }
+        if kind.rules.generation && desired(&new) != desired(old) {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+            new["metadata"]["generation"] = (generation + 1).into();
+        }
+        if deleting(&new) && !has_finalizers(&new) && !self.target.query.dry_run {
+            return Ok(inner.remove(&self.stored, &self.target.key(), new));
+        }
+        Ok(self.store(inner, self.target.key(), new))
+    }
+
+    pub(crate) fn delete(&self, options: &Value) -> ApiResult<Written> {
+        let mut inner = self.store.lock();
+        let current = self.current(&inner)?;
+        let kind = &*self.target.kind;
+        let old = &*current.value;
+        let wanted =
+            |field: &str| options.pointer(&format!("/preconditions/{field}")).and_then(Value::as_str);
+        for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+            if let Some(wanted) = wanted(field)
+                && wanted != meta(old, field)
+            {
+                let why = format!(
+                    "Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {}",
+                    meta(old, field)
+                );
+                return Err(ApiError::conflict(kind, &self.target.name, &why));
+            }
+        }
+        let dry_run = self.target.query.dry_run
+            || options["dryRun"].as_array().is_some_and(|all| all.iter().any(|v| v == "All"));
+        let key = self.target.key();
+        if has_finalizers(old) {
+            if deleting(old) {
+                return Ok(Written::Object(StatusCode::OK, current));
+            }
+            let mut waiting = old.clone();
+            waiting["metadata"]["deletionTimestamp"] = object::now().into();
+            waiting["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+            if let Some(generation) = old["metadata"]["generation"].as_i64() {
+                waiting["metadata"]["generation"] = (generation + 1).into();
+            }
+            let entry = if dry_run {
+                preview(&self.stored, inner.revision, waiting)
+            } else {
+                inner.put(&self.stored, key, waiting)
+            };
+            return Ok(Written::Object(StatusCode::OK, entry));
+        }
+        let entry = if dry_run { current } else { inner.remove(&self.stored, &key, old.clone()) };
+        if kind.rules.delete_returns_object {
+            return Ok(Written::Object(StatusCode::OK, entry));
+        }
+        let mut details = json!({
+            "name": self.target.name, "kind": kind.plural, "uid": meta(&entry.value, "uid"),
+        });
+        if !kind.group.is_empty() {
+            details["group"] = kind.group.clone().into();
+        }
+        Ok(Written::Deleted(details))
+    }
+
+    /// Deletes what matches, one by one as the API server does, and returns what was there.
+    pub(crate) fn delete_collection(&self, options: &Value) -> ApiResult<(u64, Vec<Arc<Version>>)> {
+        let query = &self.target.query;
+        let selector = Selector::parse(
+            &self.target.kind,
+            self.target.namespace.as_deref(),
+            &query.label_selector,
+            &query.field_selector,
+        )?;
+        let matching: Vec<_> = {
+            let mut inner = self.store.lock();
+            let objects = &inner.bucket(&self.stored.storage()).objects;
+            objects
+                .iter()
+                .filter(|(_, entry)| selector.matches(&entry.version.selectable))
+                .map(|(key, entry)| (key.clone(), entry.version.clone()))
+                .collect()
+        };
+        for (key, _) in &matching {
+            let mut target = self.target.clone();
+            target.namespace = (!key.0.is_empty()).then(|| key.0.clone());
+            target.name.clone_from(&key.1);
+            let one = Verb { store: self.store, target: &target, stored: self.stored.clone() };
+            match one.delete(options) {
+                Err(e) if e.code != StatusCode::NOT_FOUND => return Err(e),
+                _ => {}
+            }
+        }
+        let revision = self.store.lock().revision;
+        Ok((revision, matching.into_iter().map(|(_, version)| version).collect()))
+    }
+}
+
+/// Everything that counts for `metadata.generation`.
+fn desired(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(|(field, _)| *field != "metadata" && *field != "status").collect()
+}
+
+/// What a dry run answers with: the object as it would be, not stored.
+fn preview(kind: &ResourceKind, revision: u64, object: Value) -> Entry {
+    let version = Version {
+        revision,
+        json: serialise(kind, &object),
+        selectable: crate::selector::Selectable::of(kind, &object),
+    };
+    Entry { value: Arc::new(object), version: Arc::new(version) }
+}
