@@ -5,7 +5,9 @@ set -eu
 
 folder=$1
 
-# A fresh /sys shows this network namespace's devices and has no control groups, so libvirtd makes none.
+# A fresh /sys shows this network namespace's devices and has no control groups, so libvirtd makes none. The
+# old one goes, since libvirtd looks for control groups in the list of mounts, hidden ones included.
+umount --recursive /sys
 mount -t sysfs sysfs /sys
 # No system bus either: machines would be registered with the system's machine manager.
 mount -t tmpfs -o mode=755 tmpfs /run

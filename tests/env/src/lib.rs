@@ -15,6 +15,7 @@
 mod build;
 mod control_plane;
 mod error;
+mod guest;
 mod libvirtd;
 mod namespace;
 mod ports;
@@ -24,5 +25,6 @@ mod scratch;
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::StartError;
+pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
 pub use libvirtd::Libvirtd;
 pub use process::{Process, Signal};

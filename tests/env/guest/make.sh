@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Makes the micro guest: the kernel of Debian's cloud image and an initrd with busybox, a DHCPv6 client and the
+# QEMU guest agent. Packages are only downloaded and unpacked, so no root is needed and nothing is installed.
+#
+#   guest/make.sh OUT WORK      OUT gets vmlinuz and initrd, WORK is a folder for the parts
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=$1
+work=$2
+
+unavailable() {
+    printf 'test-env: %s\n' "$*" >&2
+    exit 3
+}
+
+# In the order in which the guest loads them; what they depend on comes by itself.
+readonly modules=(
+    virtio_pci virtio_net virtio_blk virtio_console virtio_rng button evdev
+    # seed disks
+    isofs vfat nls_ascii nls_cp437 nls_iso8859-1 nls_utf8
+)
+
+[[ $(uname -m) == x86_64 ]] || unavailable "the micro guest is made for x86-64 only"
+for program in apt-get apt-cache dpkg-deb busybox cpio depmod; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null ||
+        unavailable "no $program, which the micro guest is made with: run tests/env/install.sh test (it needs Debian)"
+done
+
+kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+[[ -n $kernel ]] ||
+    unavailable "apt knows no linux-image-cloud-amd64: the micro guest is made of Debian's packages (run apt-get update)"
+
+mkdir "$work/packages" "$work/root"
+(
+    cd "$work/packages"
+    # the message about its unprivileged user is noise: the folder is private on purpose
+    apt-get download "$kernel" qemu-guest-agent isc-dhcp-client 2>"$work/apt.log" >&2 ||
+        { cat "$work/apt.log" >&2; exit 3; }
+    for package in *.deb; do
+        dpkg-deb -x "$package" "$work/${package%%_*}"
+    done
+) || unavailable "apt cannot download the guest's packages (run apt-get update)"
+
+image=$work/$kernel
+version=${kernel#linux-image-}
+# newer releases keep the modules below /usr
+modules_root=$image
+[[ -d $image/lib/modules ]] || modules_root=$image/usr
+PATH=$PATH:/usr/sbin:/sbin depmod -b "$modules_root" "$version"
+cp "$image/boot/vmlinuz-$version" "$out/vmlinuz"
+
+root=$work/root
+mkdir -p "$root"/{bin,sbin,dev,proc,sys,run,tmp,mnt,modules,etc/acpi/PWRF,etc/qemu,var/run,var/lib,usr/share,usr/bin,usr/sbin}
+cp "$(command -v busybox)" "$root/bin/busybox"
+ln -s busybox "$root/bin/sh"
+install -m 755 "$here/init" "$root/init"
+install -m 755 "$here/address" "$root/etc/address"
+install -m 755 "$here/power-off" "$root/etc/acpi/PWRF/00000080"
+# what the guest agent runs when the host asks it for a shutdown
+install -m 755 "$here/power-off" "$root/sbin/shutdown"
+
+# Modules in an order in which each finds those it depends on, without a dependency resolver in the guest.
+number=100
+declare -A placed
+place() {
+    local path=$1 name
+    name=$(basename "$path")
+    [[ -z ${placed[$name]:-} ]] || return 0
+    placed[$name]=1
+    cp "$modules_root/lib/modules/$version/$path" "$root/modules/$number-$name"
+    case $name in
+    *.xz) xz -d "$root/modules/$number-$name" ;;
+    *.zst) zstd -q --rm -d "$root/modules/$number-$name" ;;
+    esac
+    number=$((number + 1))
+}
+for module in "${modules[@]}"; do
+    # modules.dep: "path: what it needs, nearest first"; names mix - and _
+    line=$(grep -E "^[^:]*/${module//[-_]/[-_]}\.ko[^:]*:" "$modules_root/lib/modules/$version/modules.dep" | head -n 1)
+    # built into the kernel
+    [[ -n $line ]] || continue
+    needed=()
+    read -r -a needed <<<"${line#*:}"
+    for ((i = ${#needed[@]} - 1; i >= 0; i--)); do
+        place "${needed[i]}"
+    done
+    place "${line%%:*}"
+done
+
+# Dynamic programs with their libraries, taken from this machine: qemu itself needs the same ones.
+for program in qemu-guest-agent/usr/sbin/qemu-ga isc-dhcp-client/sbin/dhclient; do
+    source=$work/$program
+    [[ -e $source ]] || source=$work/${program/\/sbin/\/usr\/sbin}
+    [[ -e $source ]] || continue
+    install -m 755 "$source" "$root/usr/sbin/"
+    libraries=$(ldd "$source")
+    if grep -q 'not found' <<<"$libraries"; then
+        printf '%s\n' "$libraries" >&2
+        unavailable "libraries of ${program##*/} are missing: run tests/env/install.sh test"
+    fi
+    for library in $(grep -o '/[^ ]*' <<<"$libraries"); do
+        mkdir -p "$root$(dirname "$library")"
+        cp -L "$library" "$root$library"
+    done
+done
+
+(cd "$root" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$out/initrd"
