@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 
 use crate::error::need_programs;
+use crate::keys;
 use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
@@ -26,9 +27,7 @@ pub struct ControlPlaneOptions {
 }
 
 impl ControlPlaneOptions {
-    /// Adds a user that [`ControlPlane::kubeconfig_for`] knows. RBAC decides what it may do. A service account
-    /// is the user `system:serviceaccount:NAMESPACE:NAME` with the groups `system:serviceaccounts` and
-    /// `system:serviceaccounts:NAMESPACE`; a kubelet is `system:node:NAME` with `system:nodes`.
+    /// Adds a user with a bearer token, see [`ControlPlane::token_for`]. RBAC decides what it may do.
     #[must_use]
     pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
         self.users.push((name.to_owned(), groups.iter().map(ToString::to_string).collect()));
@@ -85,7 +84,7 @@ impl ControlPlane {
 
     fn attempt(programs: &ControlPlanePrograms, options: &ControlPlaneOptions) -> Result<Self> {
         let scratch = Scratch::new("api")?;
-        make_keys(&scratch)?;
+        keys::server(&scratch)?;
 
         let admin_token = random_token()?;
         // resourceVersion and UIDs are what tell objects apart, never these
@@ -114,6 +113,7 @@ impl ControlPlane {
             format!("--tls-private-key-file={}", in_scratch("server.key")),
             format!("--cert-dir={}", in_scratch("certs")),
             format!("--token-auth-file={}", in_scratch("tokens.csv")),
+            format!("--client-ca-file={}", in_scratch("ca.crt")),
             "--authorization-mode=Node,RBAC".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             format!("--service-account-key-file={}", in_scratch("service-accounts.key")),
@@ -137,7 +137,13 @@ impl ControlPlane {
             port,
             api_server_arguments,
             users,
-            admin_kubeconfig: write_kubeconfig(&scratch, "admin.kubeconfig", port, &ca, &admin_token)?,
+            admin_kubeconfig: write_kubeconfig(
+                &scratch,
+                "admin.kubeconfig".as_ref(),
+                port,
+                &ca,
+                &format!("token: {admin_token}"),
+            )?,
             admin_token,
             ca,
             scratch,
@@ -178,15 +184,24 @@ impl ControlPlane {
             .with_context(|| format!("the control plane was started without a user {user}"))
     }
 
-    /// Writes a kubeconfig file for a user given in [`ControlPlaneOptions::user`] and returns its path.
+    /// Writes a kubeconfig file for a user with these groups and returns its path. It authenticates with a client
+    /// certificate; RBAC decides what the user may do. A service account is the user
+    /// `system:serviceaccount:NAMESPACE:NAME` with the groups `system:serviceaccounts` and
+    /// `system:serviceaccounts:NAMESPACE`; a kubelet is `system:node:NAME` with `system:nodes`.
     ///
     /// # Errors
-    /// If no such user was given or the file cannot be written.
-    pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
-        let token = self.token_for(user)?;
-        // user names hold colons and slashes
-        let file: String = user.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        write_kubeconfig(&self.scratch, &format!("user-{file}.kubeconfig"), self.port, &self.ca, token)
+    /// If the certificate cannot be made: a user name has 64 characters at most.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        let (certificate, key) = keys::client(&self.scratch, user, groups)?;
+        let credentials =
+            format!("client-certificate: {}\n    client-key: {}", certificate.display(), key.display());
+        write_kubeconfig(
+            &self.scratch,
+            &certificate.with_extension("kubeconfig"),
+            self.port,
+            &self.ca,
+            &credentials,
+        )
     }
 
     /// `kubectl` as the administrator.
@@ -209,7 +224,20 @@ impl ControlPlane {
 
     /// Whether the API server answers that it is ready.
     pub fn is_ready(&self) -> bool {
-        is_ready(self.port, &self.ca)
+        self.get("/readyz").is_ok_and(|answer| answer == "ok")
+    }
+
+    /// The body of a GET by the administrator of a path such as `/api/v1/nodes`.
+    ///
+    /// # Errors
+    /// If the server does not answer with success within 2 s.
+    pub fn get(&self, path: &str) -> Result<String> {
+        // curl, so that this crate needs no TLS of its own
+        run(curl()
+            .arg("--cacert")
+            .arg(&self.ca)
+            .args(["--header", &format!("Authorization: Bearer {}", self.admin_token)])
+            .arg(format!("{}{path}", self.url())))
     }
 
     /// The API server's log file.
@@ -281,14 +309,10 @@ fn url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
 
-fn is_ready(port: u16, ca: &Path) -> bool {
-    // curl, so that this crate needs no TLS of its own
-    let address = format!("{}/readyz", url(port));
-    run(Command::new("curl")
-        .args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", "--cacert"])
-        .arg(ca)
-        .arg(address))
-    .is_ok_and(|answer| answer == "ok")
+fn curl() -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "2"]);
+    command
 }
 
 fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
@@ -306,55 +330,17 @@ fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
     // the API server waits for it, so nobody else has to; but its own failures show sooner here
     let mut etcd = Process::spawn("etcd", &command, scratch.join("etcd.log"))?;
     let health = format!("{url}/health");
-    etcd.wait_until(READY_WITHIN, || {
-        run(Command::new("curl").args(["--silent", "--fail", "--noproxy", "*", "--max-time", "2", &health]))
-            .is_ok()
-    })?;
+    etcd.wait_until(READY_WITHIN, || run(curl().arg(&health)).is_ok())?;
     Ok(etcd)
 }
 
-/// A certificate authority, the server's certificate and the key of service account tokens.
-fn make_keys(scratch: &Scratch) -> Result<()> {
-    let openssl = |arguments: &[&str]| {
-        run(Command::new("openssl").args(arguments).current_dir(scratch.path())).context("cannot make keys")
-    };
-    let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-sha256"];
-    let mut ca = vec!["req", "-x509", "-days", "2", "-subj", "/CN=test-env-ca"];
-    ca.extend(curve);
-    ca.extend(["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", "ca.key", "-out", "ca.crt"]);
-    openssl(&ca)?;
-    let mut request = vec!["req", "-subj", "/CN=kube-apiserver"];
-    request.extend(curve);
-    request.extend(["-keyout", "server.key", "-out", "server.csr"]);
-    openssl(&request)?;
-    scratch.write(
-        "server.ext",
-        "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc\n\
-         basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n",
-    )?;
-    openssl(&[
-        "x509",
-        "-req",
-        "-days",
-        "2",
-        "-in",
-        "server.csr",
-        "-CA",
-        "ca.crt",
-        "-CAkey",
-        "ca.key",
-        "-CAcreateserial",
-        "-extfile",
-        "server.ext",
-        "-sha256",
-        "-out",
-        "server.crt",
-    ])?;
-    openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"])?;
-    Ok(())
-}
-
-fn write_kubeconfig(scratch: &Scratch, file: &str, port: u16, ca: &Path, token: &str) -> Result<PathBuf> {
+fn write_kubeconfig(
+    scratch: &Scratch,
+    file: &Path,
+    port: u16,
+    ca: &Path,
+    credentials: &str,
+) -> Result<PathBuf> {
     scratch.write(
         file,
         &format!(
@@ -363,7 +349,7 @@ fn write_kubeconfig(scratch: &Scratch, file: &str, port: u16, ca: &Path, token: 
              current-context: test\n\
              clusters:\n- name: test\n  cluster:\n    server: {}\n    certificate-authority: {}\n\
              contexts:\n- name: test\n  context: {{cluster: test, user: test}}\n\
-             users:\n- name: test\n  user:\n    token: {token}\n",
+             users:\n- name: test\n  user:\n    {credentials}\n",
             url(port),
             ca.display(),
         ),

@@ -4,19 +4,18 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
+use crate::StartError;
 use crate::error::need_programs;
-use crate::process::{POLL, Process, Signal, child_of, run, send};
+use crate::namespace::{Daemon, Namespace, need_namespaces};
+use crate::process::{POLL, Signal, run};
 use crate::scratch::Scratch;
-use crate::{StartError, namespace};
 
 /// The first call asks QEMU for its capabilities, 4 to 12 s on a small machine.
 const READY_WITHIN: Duration = Duration::from_mins(1);
-const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Dual stack, with leases from dnsmasq. `open`: no packet filter rules, so no packet filter is needed.
 /// `no-ping`: dnsmasq would try an address for 3 s before it offers it.
@@ -52,10 +51,9 @@ namespaces = []
 /// Its addresses are reachable from within its network namespace only, see [`Libvirtd::in_network`].
 #[derive(Debug)]
 pub struct Libvirtd {
-    // processes before the folder they live in: fields drop in this order
-    daemon: Mutex<Option<Process>>,
-    namespace: Process,
-    first: u32,
+    // fields drop in this order: the namespaces end with all that runs in them, the folder goes last
+    namespace: Namespace,
+    daemon: Daemon,
     scratch: Scratch,
 }
 
@@ -77,7 +75,7 @@ impl Libvirtd {
             "unshare",
             "nsenter",
         ])?;
-        namespace::need()?;
+        need_namespaces()?;
         if !Path::new("/dev/net/tun").exists() {
             return Err(StartError::Unavailable(
                 "no /dev/net/tun for the virtual machines' network (a container needs --device=/dev/net/tun)"
@@ -87,16 +85,8 @@ impl Libvirtd {
 
         let scratch = Scratch::new("virt")?;
         prepare(&scratch)?;
-        let script = namespace::script("libvirt/namespace.sh");
-        let mut namespace = Process::spawn(
-            "the namespaces of libvirtd",
-            namespace::command(&["--net"]).arg(script).arg(scratch.path()),
-            scratch.join("namespace.log"),
-        )?;
-        let prepared = scratch.join("prepared");
-        namespace.wait_until(STOPPED_WITHIN, || prepared.exists())?;
-        let first = child_of(namespace.id()).context("the namespaces have no first process")?;
-        let started = Self { daemon: Mutex::new(None), namespace, first, scratch };
+        let namespace = Namespace::start(&scratch, "libvirt/namespace.sh", &["--net"], [scratch.path()])?;
+        let started = Self { daemon: Daemon::default(), namespace, scratch };
         started.start_again()?;
         Ok(started)
     }
@@ -137,14 +127,12 @@ impl Libvirtd {
     /// Id of a process that lives as long as this value and is in libvirtd's mount, network and process
     /// namespaces: what `nsenter --target` wants.
     pub fn network_namespace_pid(&self) -> u32 {
-        self.first
+        self.namespace.first()
     }
 
     /// `program`, to be run in libvirtd's network namespace: there it reaches the virtual machines.
     pub fn in_network(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--target={}", self.first)).args(["--net", "--", program]);
-        command
+        self.namespace.enter(&["--net"], program)
     }
 
     /// The folder that libvirtd sees as `/var/lib/libvirt`: files put here can be named in its XML by that path.
@@ -167,7 +155,7 @@ impl Libvirtd {
     /// # Errors
     /// If it is stopped or the signal cannot be sent.
     pub fn freeze(&self) -> Result<()> {
-        send(self.daemon_id()?, Signal::Stop)
+        self.daemon.signal(Signal::Stop)
     }
 
     /// Lets a frozen daemon go on.
@@ -175,9 +163,7 @@ impl Libvirtd {
     /// # Errors
     /// If it is stopped or the signal cannot be sent.
     pub fn thaw(&self) -> Result<()> {
-        send(self.daemon_id()?, Signal::Cont)?;
-        // nsenter, its parent, follows it into the stop and is woken by nobody else
-        self.daemon().as_mut().map_or(Ok(()), |daemon| daemon.signal(Signal::Cont))
+        self.daemon.signal(Signal::Cont)
     }
 
     /// Stops the daemon in an orderly way (`SIGTERM`). Machines and networks go on.
@@ -201,36 +187,17 @@ impl Libvirtd {
     /// # Errors
     /// If it does not answer within 60 s; the error holds the end of its log.
     pub fn start_again(&self) -> Result<()> {
-        let mut slot = self.daemon();
-        if slot.as_mut().is_some_and(Process::is_running) {
-            return Ok(());
-        }
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--target={}", self.first))
-            .args(["--mount", "--net", "--pid", "--", "libvirtd", "-f", "/etc/libvirt/libvirtd.conf"])
-            .args(["-p", "/run/libvirtd.pid"])
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        let mut daemon = Process::spawn("libvirtd", &command, self.log())?;
+        let mut command = self.namespace.enter(&["--mount", "--net", "--pid"], "libvirtd");
+        command.args(["-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirtd.pid"]);
         let socket = self.socket();
-        daemon.wait_until(READY_WITHIN, || {
+        self.daemon.start("libvirtd", &command, &self.log(), READY_WITHIN, || {
             // `version` makes libvirtd ask QEMU for its capabilities now and not in the first test
             socket.exists() && run(self.virsh().arg("version")).is_ok()
-        })?;
-        *slot = Some(daemon);
-        Ok(())
+        })
     }
 
     fn end(&self, signal: Signal) -> Result<()> {
-        let id = self.daemon_id()?;
-        let Some(mut daemon) = self.daemon().take() else { return Ok(()) };
-        send(id, signal)?;
-        // a frozen daemon sees the signal only once it goes on
-        if signal != Signal::Kill {
-            send(id, Signal::Cont)?;
-        }
-        daemon.signal(Signal::Cont)?;
-        daemon.wait(STOPPED_WITHIN)?;
+        self.daemon.end(signal)?;
         // a dead socket file would make the next start look ready
         drop(fs::remove_file(self.socket()));
         Ok(())
@@ -238,26 +205,6 @@ impl Libvirtd {
 
     fn socket(&self) -> PathBuf {
         self.scratch.join("libvirt-sock")
-    }
-
-    /// Process id of libvirtd itself, the child of the `nsenter` that started it.
-    fn daemon_id(&self) -> Result<u32> {
-        let mut slot = self.daemon();
-        let daemon = slot.as_mut().context("libvirtd is stopped")?;
-        child_of(daemon.id()).context("libvirtd is not running")
-    }
-
-    fn daemon(&self) -> MutexGuard<'_, Option<Process>> {
-        // a test that panicked in between leaves the slot as it is, which the next user can handle
-        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Libvirtd {
-    fn drop(&mut self) {
-        // With its first process the whole process namespace dies: libvirtd, dnsmasq and all machines.
-        drop(send(self.first, Signal::Kill));
-        drop(self.namespace.wait(STOPPED_WITHIN));
     }
 }
 

@@ -43,12 +43,12 @@ impl Scratch {
         self.folder.path()
     }
 
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
     }
 
     /// Writes a file and returns its path.
-    pub(crate) fn write(&self, name: &str, contents: &str) -> Result<PathBuf> {
+    pub(crate) fn write(&self, name: impl AsRef<Path>, contents: &str) -> Result<PathBuf> {
         let path = self.join(name);
         fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)

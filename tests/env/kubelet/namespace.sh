@@ -1,0 +1,74 @@
+#!/bin/sh
+# Process 1 of the namespaces (mount, process) in which a test's kubelet and its containerd live.
+#
+#   namespace.sh FOLDER SYSTEM_UUID MACHINE_ID
+#
+# Both ids may be empty: then the kubelet sees the machine's own.
+set -eu
+
+folder=$1
+system_uuid=$2
+machine_id=$3
+
+# Makes folder $2 in folder $1 an empty one of our own, where nothing can be made in $1 itself: $1 becomes a
+# copy, with everything else that it holds bound into it. Links keep their depth, which relative ones depend on.
+own() {
+    if [ ! -d "$1/$2" ]; then
+        mkdir "$folder/moved"
+        mount --rbind "$1" "$folder/moved"
+        mount -t tmpfs -o mode=755 tmpfs "$1"
+        for entry in "$folder"/moved/*; do
+            if [ -d "$entry" ] && [ ! -L "$entry" ]; then
+                mkdir "$1/${entry##*/}"
+                mount --rbind "$entry" "$1/${entry##*/}"
+            fi
+        done
+        umount --recursive "$folder/moved"
+        rmdir "$folder/moved"
+        mkdir "$1/$2"
+    fi
+    mount -t tmpfs -o mode=755 tmpfs "$1/$2"
+}
+
+# What both write beside the folders that they are told to use.
+mount -t tmpfs -o mode=755 tmpfs /run
+mount -t tmpfs -o mode=755 tmpfs /var/log
+own /var/lib kubelet
+
+# A kubelet sets the kernel up as it likes it. These are copies that are already so, and the kernel is left alone.
+mkdir "$folder/sysctl"
+while read -r name value; do
+    [ -e "/proc/sys/$name" ] || continue
+    copy=$folder/sysctl/$(echo "$name" | tr / -)
+    echo "$value" >"$copy"
+    mount --bind "$copy" "/proc/sys/$name"
+done <<'END'
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000
+END
+
+if [ -n "$machine_id" ] && [ -e /etc/machine-id ]; then
+    echo "$machine_id" >"$folder/machine-id"
+    mount --bind "$folder/machine-id" /etc/machine-id
+fi
+if [ -n "$system_uuid" ]; then
+    echo "$system_uuid" >"$folder/product_uuid"
+    # A machine without DMI gets a folder for it.
+    if [ ! -e /sys/class/dmi/id/product_uuid ]; then
+        own /sys/class dmi
+        mkdir /sys/class/dmi/id
+        : >/sys/class/dmi/id/product_uuid
+    fi
+    mount --bind "$folder/product_uuid" /sys/class/dmi/id/product_uuid
+fi
+
+: >"$folder/prepared"
+# Wait for ever, and for the processes that lose their parents.
+while :; do
+    sleep infinity &
+    wait $! || true
+done

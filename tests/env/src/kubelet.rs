@@ -1,0 +1,228 @@
+//! A real kubelet with a real container runtime.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::error::{StartError, need_programs};
+use crate::namespace::{Daemon, Namespace, need_namespaces};
+use crate::ports::free_port;
+use crate::process::Signal;
+use crate::scratch::Scratch;
+use crate::{ControlPlane, built};
+
+const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
+const REGISTERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a [`Kubelet`] may be started with.
+#[derive(Debug, Clone, Default)]
+pub struct KubeletOptions {
+    /// `--node-ip`: one address, or one of each family separated by a comma.
+    pub node_ip: Option<String>,
+    /// The UUID that it reports as `status.nodeInfo.systemUUID`, exactly as given; by default the machine's.
+    pub system_uuid: Option<String>,
+    /// What it reports as `status.nodeInfo.machineID`; by default the system UUID without dashes where one is
+    /// given, otherwise the machine's.
+    pub machine_id: Option<String>,
+    /// Whether the runtime says that its network is set up, so that the Node becomes Ready. Pods cannot run
+    /// either way.
+    pub network_ready: bool,
+    /// More flags, `--name=value`.
+    pub flags: Vec<String>,
+}
+
+/// A kubelet with `--cloud-provider=external` and its containerd, ended and removed when dropped.
+///
+/// Both write into a folder of their own and see copies of the kernel's settings that a kubelet changes. The
+/// kubelet is the user `system:node:NAME`. There is no runtime for containers: a Node registers, heartbeats and
+/// reports its status; pods stay in `ContainerCreating`.
+#[derive(Debug)]
+pub struct Kubelet {
+    // fields drop in this order: the namespaces end with all that runs in them, the folder goes last
+    namespace: Namespace,
+    daemon: Daemon,
+    _containerd: Daemon,
+    name: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    scratch: Scratch,
+}
+
+impl Kubelet {
+    /// Starts containerd and a kubelet and waits until its Node is there, 30 s at most. The programs are built
+    /// first when they are not in the cache, which takes minutes.
+    ///
+    /// # Errors
+    /// [`StartError::Unavailable`] without root or when the programs cannot be had on this machine,
+    /// [`StartError::Failed`] when the Node does not appear; the error holds the end of the kubelet's log.
+    pub fn start(
+        control_plane: &ControlPlane,
+        node_name: &str,
+        options: &KubeletOptions,
+    ) -> Result<Self, StartError> {
+        need_programs(&["setpriv", "unshare", "nsenter"])?;
+        need_namespaces()?;
+        let program = built("kubelet")?.join("kubelet");
+        let containerd = built("containerd")?.join("containerd");
+
+        let scratch = Scratch::new("node")?;
+        let system_uuid = options.system_uuid.clone().unwrap_or_default();
+        let machine_id = options.machine_id.clone().unwrap_or_else(|| system_uuid.replace('-', ""));
+        let folder = scratch.path().display().to_string();
+        let namespace =
+            Namespace::start(&scratch, "kubelet/namespace.sh", &[], [folder, system_uuid, machine_id])?;
+        let socket = scratch.join("containerd.sock");
+        let runtime = start_containerd(&namespace, &scratch, &containerd, &socket, options.network_ready)?;
+        let kubeconfig =
+            control_plane.kubeconfig_for(&format!("system:node:{node_name}"), &["system:nodes"])?;
+        let arguments = arguments(&scratch, &kubeconfig, node_name, &socket, options)?;
+
+        let started = Self {
+            daemon: Daemon::default(),
+            _containerd: runtime,
+            namespace,
+            name: node_name.to_owned(),
+            program,
+            arguments,
+            scratch,
+        };
+        let node = format!("/api/v1/nodes/{node_name}");
+        started.run(|| control_plane.get(&node).is_ok())?;
+        Ok(started)
+    }
+
+    /// The name of its Node.
+    pub fn node_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Log file of the kubelet.
+    pub fn log(&self) -> PathBuf {
+        self.scratch.join("kubelet.log")
+    }
+
+    /// Log file of containerd.
+    pub fn runtime_log(&self) -> PathBuf {
+        self.scratch.join("containerd.log")
+    }
+
+    /// Kills the kubelet, as when its machine loses power: heartbeats end without a word. The Node stays.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub fn stop(&self) -> Result<()> {
+        self.daemon.end(Signal::Kill)
+    }
+
+    /// Starts the kubelet again after it was stopped; it registers again if its Node is gone. Returns when the
+    /// process runs. Does nothing while it runs.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_again(&self) -> Result<()> {
+        self.run(|| true)
+    }
+
+    fn run(&self, ready: impl FnMut() -> bool) -> Result<()> {
+        let mut command = self.namespace.enter(&["--mount", "--pid"], &self.program);
+        command.args(&self.arguments);
+        self.daemon.start("kubelet", &command, &self.log(), REGISTERED_WITHIN, ready)
+    }
+}
+
+fn start_containerd(
+    namespace: &Namespace,
+    scratch: &Scratch,
+    program: &Path,
+    socket: &Path,
+    network_ready: bool,
+) -> Result<Daemon> {
+    let folder = scratch.path().display();
+    for name in ["containerd-root", "containerd-state", "cni", "opt"] {
+        scratch.make(name)?;
+    }
+    if network_ready {
+        // the runtime calls its network ready as soon as there is a configuration, and reads no further
+        scratch.write(
+            "cni/10-none.conflist",
+            "{\"cniVersion\": \"0.4.0\", \"name\": \"none\", \"plugins\": [{\"type\": \"none\"}]}\n",
+        )?;
+    }
+    let config = scratch.write(
+        "containerd.toml",
+        &format!(
+            "version = 3\n\
+             root = \"{folder}/containerd-root\"\n\
+             state = \"{folder}/containerd-state\"\n\
+             [grpc]\naddress = \"{}\"\n\
+             [plugins.\"io.containerd.internal.v1.opt\"]\npath = \"{folder}/opt\"\n\
+             [plugins.\"io.containerd.cri.v1.runtime\".cni]\n\
+             conf_dir = \"{folder}/cni\"\nbin_dirs = [\"{folder}/cni\"]\n",
+            socket.display()
+        ),
+    )?;
+    let mut command = namespace.enter(&["--mount", "--pid"], program);
+    command.arg("--config").arg(config);
+    let daemon = Daemon::default();
+    daemon.start("containerd", &command, &scratch.join("containerd.log"), RUNTIME_WITHIN, || {
+        std::os::unix::net::UnixStream::connect(socket).is_ok()
+    })?;
+    Ok(daemon)
+}
+
+fn arguments(
+    scratch: &Scratch,
+    kubeconfig: &Path,
+    node_name: &str,
+    socket: &Path,
+    options: &KubeletOptions,
+) -> Result<Vec<String>> {
+    let folder = scratch.path().display();
+    // Without control groups and evictions: this is a guest on somebody's machine, whatever its load.
+    let config = scratch.write(
+        "kubelet.yaml",
+        &format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\n\
+             kind: KubeletConfiguration\n\
+             address: 127.0.0.1\n\
+             port: {}\n\
+             readOnlyPort: 0\n\
+             healthzBindAddress: 127.0.0.1\n\
+             healthzPort: {}\n\
+             containerRuntimeEndpoint: unix://{}\n\
+             authentication:\n  anonymous: {{enabled: true}}\n  webhook: {{enabled: false}}\n\
+             authorization: {{mode: AlwaysAllow}}\n\
+             cgroupDriver: cgroupfs\n\
+             cgroupsPerQOS: false\n\
+             enforceNodeAllocatable: []\n\
+             failSwapOn: false\n\
+             failCgroupV1: false\n\
+             localStorageCapacityIsolation: false\n\
+             makeIPTablesUtilChains: false\n\
+             oomScoreAdj: 0\n\
+             resolvConf: \"\"\n\
+             evictionHard: {{memory.available: \"0%\", nodefs.available: \"0%\", imagefs.available: \"0%\"}}\n\
+             podLogsDir: {folder}/pod-logs\n\
+             staticPodPath: \"\"\n\
+             volumePluginDir: {folder}/volume-plugins\n",
+            free_port()?,
+            free_port()?,
+            socket.display(),
+        ),
+    )?;
+    let mut arguments = vec![
+        format!("--config={}", config.display()),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--cloud-provider=external".into(),
+        format!("--hostname-override={node_name}"),
+        format!("--root-dir={folder}/kubelet"),
+        format!("--cert-dir={folder}/kubelet-certs"),
+        "--v=2".into(),
+    ];
+    if let Some(node_ip) = &options.node_ip {
+        arguments.push(format!("--node-ip={node_ip}"));
+    }
+    arguments.extend(options.flags.iter().cloned());
+    Ok(arguments)
+}
