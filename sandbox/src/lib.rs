@@ -38,6 +38,7 @@ mod render;
 mod request;
 mod resources;
 mod selector;
+mod server;
 mod service;
 mod status;
 mod store;
@@ -52,6 +53,7 @@ use crate::{faults::RequestLog, resources::Registry, store::Store};
 pub use crate::{
     faults::{Action, Counts, Fault, Faults, Matcher, Request},
     resources::{Column, ResourceKind},
+    server::Server,
     service::{ResponseBody, Service},
 };
 

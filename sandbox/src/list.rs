@@ -8,7 +8,7 @@ use crate::{
     request::Target,
     resources::ResourceKind,
     selector::Selector,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, FieldError},
     store::{Snapshot, Store, Version},
 };
 
@@ -32,15 +32,22 @@ pub(crate) fn too_large(wanted: u64, current: u64) -> ApiError {
         ..ApiError::new(
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
-            format!("Too large resource version: {wanted}, current: {current}"),
+            format!("Timeout: Too large resource version: {wanted}, current: {current}"),
         )
     }
+}
+
+/// 422 for list or watch parameters that do not go together.
+pub(crate) fn invalid_options(errors: &[FieldError]) -> ApiError {
+    let options = ResourceKind::new("meta.k8s.io", "v1", "ListOptions", "ListOptions");
+    ApiError::invalid(&options, "", errors)
 }
 
 /// Reads a resourceVersion parameter; empty and `0` are "any".
 pub(crate) fn revision(text: Option<&str>) -> ApiResult<u64> {
     let text = text.unwrap_or("0");
-    text.parse().map_err(|_| ApiError::bad_request(format!("invalid resource version {text:?}")))
+    text.parse()
+        .map_err(|_| ApiError::bad_revision(&format!("resourceVersion: Invalid value: {text:?}: "), text))
 }
 
 pub(crate) fn list(store: &Store, target: &Target, stored: &ResourceKind) -> ApiResult<Page> {
@@ -54,28 +61,28 @@ pub(crate) fn list(store: &Store, target: &Target, stored: &ResourceKind) -> Api
     if !query.continue_token.is_empty() {
         return next_page(store, target, &selector);
     }
-    let wanted = revision(query.resource_version.as_deref())?;
+    if query.resource_version_match.is_some() && query.resource_version.is_none() {
+        let error = FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+        return Err(invalid_options(&[error]));
+    }
+    let wanted = revision(query.resource_version.as_deref())
+        .map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message)))?;
     let mut inner = store.lock();
     let revision = inner.revision;
     if wanted > revision {
         return Err(too_large(wanted, revision));
     }
     let bucket = inner.bucket(&stored.storage());
-    if query.resource_version_match.as_deref() == Some("Exact")
-        && bucket.since(wanted).is_none_or(|mut changes| changes.next().is_some())
-    {
-        // Old states are not kept: as if they were compacted
-        return Err(ApiError::expired(format!(
-            "The resourceVersion for the provided list is too old: {wanted}"
-        )));
-    }
-    let versions: Vec<_> = bucket
-        .objects
-        .values()
-        .map(|entry| &entry.version)
-        .filter(|version| selector.matches(&version.selectable))
-        .cloned()
-        .collect();
+    let exact = query.resource_version_match.as_deref() == Some("Exact");
+    let (revision, versions) =
+        if exact { (wanted, bucket.at(wanted)) } else { (revision, Some(bucket.now())) };
+    let mut versions = versions.ok_or_else(|| {
+        ApiError::expired(format!("The resourceVersion for the provided list is too old: {wanted}"))
+    })?;
+    versions.retain(|version| selector.matches(&version.selectable));
     if query.limit == 0 || versions.len() <= query.limit {
         return Ok(Page { revision, versions, continue_token: String::new(), remaining: None });
     }

@@ -90,7 +90,7 @@ pub(crate) fn normalise(kind: &ResourceKind, object: &mut Value) {
         Value::Number(n) => n.as_i64() == Some(0),
     };
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.retain(|_, v| !empty(v));
+        metadata.retain(|field, v| field == "deletionGracePeriodSeconds" || !empty(v));
         for field in ["managedFields", "selfLink"] {
             metadata.remove(field);
         }
@@ -116,6 +116,20 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
+/// Fields of a Node's `nodeInfo`, which are there even when empty.
+const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
+
 /// What a kind's defaulting and creation strategy add.
 pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
     if !kind.group.is_empty() {
@@ -123,9 +137,27 @@ pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
     }
     match kind.plural.as_str() {
         "nodes" => {
-            for field in ["spec", "status"] {
-                if object[field].is_null() {
-                    object[field] = json!({});
+            let taints = &mut object["spec"]["taints"];
+            let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+            // The admission plugin TaintNodesByCondition, which is on by default
+            match taints {
+                Value::Array(taints)
+                    if !taints
+                        .iter()
+                        .any(|t| t["key"] == not_ready["key"] && t["effect"] == "NoSchedule") =>
+                {
+                    taints.push(not_ready);
+                }
+                Value::Null => *taints = json!([not_ready]),
+                _ => {}
+            }
+            let status = &mut object["status"];
+            if status["daemonEndpoints"].is_null() {
+                status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": 0}});
+            }
+            for field in NODE_INFO {
+                if status["nodeInfo"][field].is_null() {
+                    status["nodeInfo"][field] = "".into();
                 }
             }
         }
@@ -136,8 +168,30 @@ pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
             object["status"] = json!({"phase": "Active"});
         }
         "services" => service_defaults(object),
-        "secrets" if object["type"].is_null() => object["type"] = "Opaque".into(),
+        "secrets" => secret_defaults(object),
+        "events" => {
+            if object["source"].is_null() {
+                object["source"] = json!({});
+            }
+            for field in ["reportingComponent", "reportingInstance"] {
+                if object[field].is_null() {
+                    object[field] = "".into();
+                }
+            }
+        }
         _ => {}
+    }
+}
+
+/// `stringData` is write-only: it ends up in `data`.
+fn secret_defaults(secret: &mut Value) {
+    if secret["type"].is_null() {
+        secret["type"] = "Opaque".into();
+    }
+    let plain = secret.as_object_mut().and_then(|map| map.remove("stringData"));
+    for (key, value) in plain.iter().filter_map(Value::as_object).flatten() {
+        let encoded = k8s_openapi::ByteString(value.as_str().unwrap_or_default().as_bytes().to_vec());
+        secret["data"][key] = serde_json::to_value(encoded).unwrap_or_default();
     }
 }
 
@@ -179,6 +233,12 @@ fn service_defaults(service: &mut Value) {
         }
         if port["targetPort"].is_null() {
             port["targetPort"] = port["port"].clone();
+        }
+    }
+    let ingress = service.pointer_mut("/status/loadBalancer/ingress").and_then(Value::as_array_mut);
+    for point in ingress.into_iter().flatten() {
+        if point["ip"].is_string() && point["ipMode"].is_null() {
+            point["ipMode"] = "VIP".into();
         }
     }
     if service["status"].is_null() {

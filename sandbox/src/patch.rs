@@ -8,13 +8,14 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
+mod json;
 mod merge;
 mod strategic;
 
 /// A patch as it came in, before it meets an object.
 #[derive(Debug)]
 pub(crate) enum Patch {
-    Json(json_patch::Patch),
+    Json(Vec<Value>),
     Merge(Value),
     Strategic(Value),
     /// Server-side apply without field ownership: merges like a strategic patch and never conflicts.
@@ -56,9 +57,7 @@ impl Patch {
     /// Changes `object`, which carries kind and apiVersion, in place.
     pub(crate) fn apply(&self, kind: &ResourceKind, object: &mut Value) -> ApiResult<()> {
         match self {
-            Self::Json(patch) => {
-                json_patch::patch_unsafe(object, patch).map_err(|e| ApiError::patch_rejected(&e.to_string()))
-            }
+            Self::Json(operations) => json::apply(object, operations),
             Self::Merge(patch) => {
                 merge::merge(object, patch);
                 Ok(())

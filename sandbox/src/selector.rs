@@ -54,6 +54,13 @@ impl Selectable {
     }
 }
 
+impl Selectable {
+    /// Storage key of the object.
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Requirement {
     In(String, Vec<String>),
@@ -108,11 +115,7 @@ impl Selector {
                 || (stored == "metadata.namespace" && kind.namespaced)
                 || kind.rules.fields.contains(&stored.as_str());
             if !known {
-                return Err(ApiError::bad_request(format!(
-                    "Unable to find {:?} that match label selector {labels:?}, field selector {fields:?}: \
-                     field label not supported: {field}",
-                    format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural),
-                )));
+                return Err(ApiError::bad_request(format!("field label not supported: {field}")));
             }
             parsed.push((stored, value.to_owned(), equal));
         }

@@ -97,7 +97,7 @@ impl Inner {
         let target = match Target::parse(&self.registry, &parts.method, &parts.uri, &parts.headers) {
             Ok(Some(target)) => target,
             Ok(None) => {
-                return Ok(self.other(parts).unwrap_or_else(|e| failure(&e)));
+                return Ok(self.other(parts));
             }
             Err(e) => return Ok(failure(&e)),
         };
@@ -122,11 +122,16 @@ impl Inner {
     }
 
     /// Paths that name no resource: discovery, version, health.
-    fn other(&self, parts: &Parts) -> ApiResult<Response<ResponseBody>> {
-        if parts.method != Method::GET {
-            return Err(ApiError::no_such_path());
-        }
-        discovery::answer(&self.registry, parts.uri.path()).ok_or_else(ApiError::no_such_path)
+    fn other(&self, parts: &Parts) -> Response<ResponseBody> {
+        let answer = match parts.method {
+            Method::GET => discovery::answer(&self.registry, parts.uri.path()),
+            _ => None,
+        };
+        answer.unwrap_or_else(|| {
+            let mut page = text("404 page not found\n");
+            *page.status_mut() = StatusCode::NOT_FOUND;
+            page
+        })
     }
 
     fn serve(&self, target: &Target, parts: &Parts, body: &[u8]) -> ApiResult<Response<ResponseBody>> {

@@ -55,11 +55,11 @@ impl FieldError {
     }
 
     /// A list entry whose key is already taken.
-    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self {
             field: field.into(),
             reason: "FieldValueDuplicate",
-            message: format!("Duplicate value: {value}"),
+            message: format!("Duplicate value: {value}: {detail}"),
         }
     }
 
@@ -99,6 +99,12 @@ impl ApiError {
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A resourceVersion that is no number: a plain error upstream, so 500 without a reason.
+    pub(crate) fn bad_revision(field: &str, text: &str) -> Self {
+        let message = format!("{field}strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     pub(crate) fn not_found(kind: &ResourceKind, name: &str) -> Self {
@@ -145,15 +151,15 @@ impl ApiError {
     }
 
     pub(crate) fn unsupported_media_type(got: &str) -> Self {
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            format!(
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json, application/apply-patch+yaml (got {got})"
-            ),
-        )
+        tracing::debug!(got, "unsupported media type");
+        Self {
+            details: Some(json!({})),
+            ..Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                "415: Unsupported Media Type",
+            )
+        }
     }
 
     /// A resourceVersion or continue token that the history no longer covers.
@@ -185,10 +191,11 @@ impl ApiError {
         }
     }
 
-    /// A patch that cannot be applied to this object, for instance a JSON patch whose `test` fails.
-    pub(crate) fn patch_rejected(cause: &str) -> Self {
+    /// A JSON patch that cannot be applied to this object: a `test` fails, a path is missing, an unknown
+    /// operation. The API server does not tell which.
+    pub(crate) fn patch_rejected() -> Self {
         Self {
-            details: Some(json!({"causes": [{"reason": "UnexpectedServerResponse", "message": cause}]})),
+            details: Some(json!({})),
             ..Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "Invalid",
@@ -201,8 +208,11 @@ impl ApiError {
     pub(crate) fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+            "message": self.message, "code": self.code.as_u16(),
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         let mut details = self.details.clone();
         if let Some(seconds) = self.retry_after {
             let details = details.get_or_insert_with(|| json!({}));

@@ -45,7 +45,8 @@ pub(crate) enum Change {
     Added,
     /// With the version before.
     Modified(Arc<Version>),
-    Deleted,
+    /// With the version before; the event's own is the last state at the revision of the deletion.
+    Deleted(Arc<Version>),
 }
 
 /// One entry of the history.
@@ -74,6 +75,26 @@ impl Bucket {
         }
         let first = self.log.partition_point(|event| event.version.revision <= revision);
         Some(self.log.range(first..))
+    }
+
+    /// The current versions in the order of lists.
+    pub(crate) fn now(&self) -> Vec<Arc<Version>> {
+        self.objects.values().map(|entry| entry.version.clone()).collect()
+    }
+
+    /// The versions as they were at `revision`; `None` when the log no longer reaches back that far.
+    pub(crate) fn at(&self, revision: u64) -> Option<Vec<Arc<Version>>> {
+        let later: Vec<&Event> = self.since(revision)?.collect();
+        let objects = self.objects.iter().map(|(key, entry)| (key.clone(), entry.version.clone()));
+        let mut objects: BTreeMap<Key, Arc<Version>> = objects.collect();
+        for event in later.into_iter().rev() {
+            let key = event.version.selectable.key();
+            match &event.change {
+                Change::Added => objects.remove(&key),
+                Change::Modified(before) | Change::Deleted(before) => objects.insert(key, before.clone()),
+            };
+        }
+        Some(objects.into_values().collect())
     }
 
     fn record(&mut self, event: Event) {
@@ -163,8 +184,9 @@ impl Inner {
     pub(crate) fn remove(&mut self, kind: &ResourceKind, key: &Key, mut last: Value) -> Entry {
         let version = self.version(kind, &mut last);
         let bucket = self.bucket(&kind.storage());
-        bucket.objects.remove(key);
-        bucket.record(Event { change: Change::Deleted, version: version.clone() });
+        if let Some(before) = bucket.objects.remove(key) {
+            bucket.record(Event { change: Change::Deleted(before.version), version: version.clone() });
+        }
         Entry { value: Arc::new(last), version }
     }
 

@@ -94,7 +94,9 @@ fn validate_name(kind: &ResourceKind, name: &str, errors: &mut Vec<FieldError>) 
             if name.len() > 63 {
                 fail("must be no more than 63 bytes");
             }
-            if !dns_label(name) {
+            if name.contains('.') {
+                fail("must not contain dots");
+            } else if !dns_label(name) {
                 fail(LABEL);
             }
         }
@@ -143,17 +145,17 @@ fn validate_metadata(kind: &ResourceKind, object: &Value, errors: &mut Vec<Field
             format!("may not be more than {ANNOTATIONS_LIMIT} bytes"),
         ));
     }
-    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
+    for (at, finalizer) in metadata["finalizers"].as_array().into_iter().flatten().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
         for fault in key_faults(text) {
-            errors.push(FieldError::invalid("metadata.finalizers", finalizer, fault));
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{at}]"), finalizer, fault));
         }
         if kind.rules.strategic
             && !text.contains('/')
             && !matches!(text, "kubernetes" | "foregroundDeletion" | "orphan")
         {
             errors.push(FieldError::invalid(
-                "metadata.finalizers",
+                format!("metadata.finalizers[{at}]"),
                 finalizer,
                 "name is neither a standard finalizer name nor is it fully qualified",
             ));
@@ -186,9 +188,7 @@ fn validate_taints(node: &Value, errors: &mut Vec<FieldError>) {
             )),
         }
         if seen.contains(&(key, effect)) {
-            let mut error = FieldError::duplicate(path, taint);
-            error.field.push_str(".key");
-            errors.push(error);
+            errors.push(FieldError::duplicate(path, taint, "taints must be unique by key and effect pair"));
         }
         seen.push((key, effect));
     }
@@ -224,11 +224,28 @@ pub(crate) fn validate(kind: &ResourceKind, object: &Value, before: Option<&Valu
                 |v: &Value| v.pointer("/spec/providerID").and_then(Value::as_str).unwrap_or("").to_owned();
             if !id(before).is_empty() && id(before) != id(object) {
                 errors.push(FieldError::forbidden(
-                    "spec",
-                    "node updates may only change labels, taints, or capacity (or configSource, if the \
-                     DynamicKubeletConfig feature gate is enabled)",
+                    "spec.providerID",
+                    "node updates may not change providerID except from \"\" to valid",
                 ));
             }
+        }
+    }
+    if kind.kind == "Event" && before.is_none() {
+        let involved = object.pointer("/involvedObject/namespace").unwrap_or(&Value::Null);
+        let involved = involved.as_str().unwrap_or_default();
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        // Events about cluster-scoped objects go to these two
+        let fits = if involved.is_empty() {
+            matches!(namespace, "default" | "kube-system")
+        } else {
+            involved == namespace
+        };
+        if !fits {
+            errors.push(FieldError::invalid(
+                "involvedObject.namespace",
+                &involved.into(),
+                "does not match event.namespace",
+            ));
         }
     }
     if errors.is_empty() {

@@ -53,7 +53,12 @@ impl Verb<'_> {
     fn insert(&self, inner: &mut Inner, mut object: Value) -> ApiResult<Entry> {
         let kind = &*self.target.kind;
         if !meta(&object, "resourceVersion").is_empty() {
-            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+            // A plain error upstream: 500 without a reason
+            return Err(ApiError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         self.scope(&mut object)?;
         if meta(&object, "name").is_empty() {
@@ -123,7 +128,10 @@ impl Verb<'_> {
         let mut object = object::to_storage(kind, body)?;
         let name = meta(&object, "name");
         if name.is_empty() {
-            return Err(ApiError::bad_request("name must be provided"));
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                self.target.name
+            )));
         }
         self.same_name(name)?;
         self.scope(&mut object)?;
@@ -140,7 +148,10 @@ impl Verb<'_> {
         if meta(&object, "resourceVersion").is_empty() && !kind.rules.unconditional_update {
             let error =
                 FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(ApiError::invalid(kind, &self.target.name, &[error]));
+            // Upstream names the resource here, not the kind
+            let mut resource = kind.clone();
+            resource.kind.clone_from(&kind.plural);
+            return Err(ApiError::invalid(&resource, &self.target.name, &[error]));
         }
         self.replace(&mut inner, &current, object).map(|entry| Written::Object(StatusCode::OK, entry))
     }
@@ -157,6 +168,11 @@ impl Verb<'_> {
 
     pub(crate) fn patch(&self, patch: &Patch) -> ApiResult<Written> {
         let kind = &*self.target.kind;
+        if matches!(patch, Patch::Apply(_)) && self.target.query.field_manager.is_empty() {
+            let options = ResourceKind::new("meta.k8s.io", "v1", "PatchOptions", "PatchOptions");
+            let error = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(ApiError::invalid(&options, "", &[error]));
+        }
         let mut inner = self.store.lock();
         let current = match self.current(&inner) {
             Ok(current) => current,
@@ -189,6 +205,10 @@ impl Verb<'_> {
         let name = &self.target.name;
         let old = &*current.value;
         let (uid, version) = (meta(&new, "uid"), meta(&new, "resourceVersion"));
+        if !uid.is_empty() && uid != meta(old, "uid") && self.target.verb == "patch" {
+            let error = FieldError::invalid("metadata.uid", &uid.into(), "field is immutable");
+            return Err(ApiError::invalid(kind, name, &[error]));
+        }
         if !uid.is_empty() && uid != meta(old, "uid") {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
@@ -198,9 +218,7 @@ impl Verb<'_> {
         }
         if !version.is_empty() && version != meta(old, "resourceVersion") {
             if version.parse::<u64>().is_err() {
-                let error =
-                    FieldError::invalid("metadata.resourceVersion", &version.into(), "must be a number");
-                return Err(ApiError::invalid(kind, name, &[error]));
+                return Err(ApiError::bad_revision("", version));
             }
             return Err(ApiError::modified(kind, name));
         }
@@ -250,15 +268,21 @@ impl Verb<'_> {
         let old = &*current.value;
         let wanted =
             |field: &str| options.pointer(&format!("/preconditions/{field}")).and_then(Value::as_str);
-        for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        for (field, word, perhaps) in
+            [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")]
+        {
             if let Some(wanted) = wanted(field)
                 && wanted != meta(old, field)
             {
                 let why = format!(
-                    "Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {}",
+                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({}). The \
+                     object might have been {perhaps}",
                     meta(old, field)
                 );
-                return Err(ApiError::conflict(kind, &self.target.name, &why));
+                // Upstream names the kind here, not the resource
+                let mut kind = kind.clone();
+                kind.plural.clone_from(&kind.kind);
+                return Err(ApiError::conflict(&kind, &self.target.name, &why));
             }
         }
         let dry_run = self.target.query.dry_run

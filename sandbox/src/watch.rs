@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    list::revision,
+    list::{invalid_options, revision},
     render::Renderer,
     request::Target,
     selector::Selector,
@@ -134,8 +134,7 @@ fn check_initial_events(target: &Target) -> ApiResult<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    let options = crate::resources::ResourceKind::new("meta.k8s.io", "v1", "ListOptions", "ListOptions");
-    Err(ApiError::invalid(&options, "", &errors))
+    Err(invalid_options(&errors))
 }
 
 impl Watch {
@@ -209,7 +208,7 @@ impl Watch {
             let matches = self.selector.matches(&event.version.selectable);
             let rendered = match &event.change {
                 Change::Added if matches => self.render.event("ADDED", &event.version),
-                Change::Deleted if matches => self.render.event("DELETED", &event.version),
+                Change::Deleted(_) if matches => self.render.event("DELETED", &event.version),
                 Change::Modified(before) => match (self.selector.matches(&before.selectable), matches) {
                     (true, true) => self.render.event("MODIFIED", &event.version),
                     (false, true) => self.render.event("ADDED", &event.version),

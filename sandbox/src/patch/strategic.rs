@@ -59,8 +59,8 @@ fn strategy(kind: &ResourceKind, path: &str) -> Strategy {
 
 /// Merges `patch` into `object`.
 ///
-/// 400 for directives that are unknown or have the wrong type; 500 for a list entry without its merge key,
-/// as upstream answers.
+/// 400 for directives of the wrong type; 500 for unknown ones and for a list entry without its merge key, as
+/// upstream answers.
 pub(super) fn merge(kind: &ResourceKind, object: &mut Value, patch: &Value) -> ApiResult<()> {
     let mut merged = object.take();
     if !merged.is_object() {
@@ -87,7 +87,11 @@ fn directive(map: &Map<String, Value>) -> ApiResult<Option<&str>> {
         Some(Value::String(text)) if matches!(text.as_str(), "replace" | "delete" | "merge") => {
             Ok(Some(text))
         }
-        Some(other) => Err(bad(&format!("unknown $patch directive {other}"))),
+        Some(other) => Err(ApiError::new(
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!("unknown patch type: {} in map", other.as_str().unwrap_or_default()),
+        )),
     }
 }
 
