@@ -1,1 +1,23 @@
-//! Placeholder.
+//! The controllers of the cloud-controller-manager, and the daemon that runs them.
+//!
+//! ```text
+//!   watch ──> NodeStore ──> node controller           ──> patches, events
+//!                      └──> node-lifecycle controller ──> taints, deletions, events
+//!                                │
+//!                                └── Cloud ──> provider (any panic, delay or wrong answer ends here)
+//! ```
+//!
+//! Each controller is a folder in [`controllers`]: what to do is decided by pure functions (Node, answer of the
+//! cloud, what was seen before -> what to write), apart from the loop that acts on it.
+
+pub mod api_client;
+pub mod backoff;
+pub mod cloud;
+pub mod conditions;
+pub mod controllers;
+pub mod daemon;
+pub mod events;
+pub mod flags;
+pub mod metrics;
+pub mod nodes;
+pub mod work_queue;

@@ -1,0 +1,305 @@
+//! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cloudprovider::{
+    CloudProvider, Error, ErrorKind, InstanceChange, InstanceLookup, InstanceStream, NodeIdentity,
+};
+use futures::{FutureExt, StreamExt, stream};
+
+use crate::{metrics::Metrics, nodes::Node};
+
+/// Deadline of one call, should the provider have none of its own.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A provider that cannot panic, hang or miscount, as far as the controllers are concerned.
+#[derive(Clone, Debug)]
+pub struct Cloud {
+    provider: Arc<dyn CloudProvider>,
+    metrics: Metrics,
+}
+
+impl Cloud {
+    /// Puts the boundary around `provider`.
+    pub fn new(provider: Arc<dyn CloudProvider>, metrics: Metrics) -> Self {
+        Self { provider, metrics }
+    }
+
+    /// The provider behind the boundary.
+    pub fn provider(&self) -> &Arc<dyn CloudProvider> {
+        &self.provider
+    }
+
+    /// Whether the provider can look up instances.
+    pub fn has_instances(&self) -> bool {
+        self.provider.instances().is_some()
+    }
+
+    /// Whether the Node's provider ID belongs to this provider. A Node without one belongs to nobody.
+    pub fn owns(&self, node: &Node) -> bool {
+        let Some(id) = &node.identity.provider_id else { return false };
+        self.provider.instances().is_some_and(|instances| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| instances.owns(id))).unwrap_or(false)
+        })
+    }
+
+    /// Looks up the instances of `nodes`, one answer each, in order.
+    pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
+        let identities: Vec<&NodeIdentity> = nodes.iter().map(|node| &node.identity).collect();
+        let Some(instances) = self.provider.instances() else {
+            return unknown(nodes.len(), || Error::unsupported("the cloud provider does not support instances"));
+        };
+        self.guarded("lookup", nodes.len(), instances.lookup(&identities), |answers| {
+            answers.iter().any(|answer| matches!(answer, InstanceLookup::Unknown(_)))
+        })
+        .await
+        .unwrap_or_else(|error| unknown(nodes.len(), || copy_of(&error)))
+    }
+
+    /// As [`lookup`](Self::lookup); zone and region that the instances do not carry are asked from the provider's
+    /// [`Zones`](cloudprovider::Zones). Where those fail, the instance counts as incomplete.
+    pub async fn lookup_with_zones(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
+        let mut answers = self.lookup(nodes).await;
+        let Some(zones) = self.provider.zones() else { return answers };
+        let without: Vec<usize> = answers
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| match answer {
+                InstanceLookup::Present(i) => i.metadata.zone.is_none() && i.metadata.region.is_none(),
+                InstanceLookup::Absent | InstanceLookup::Unknown(_) => false,
+            })
+            .map(|(index, _)| index)
+            .collect();
+        if without.is_empty() {
+            return answers;
+        }
+        let identities: Vec<&NodeIdentity> = without.iter().map(|&index| &nodes[index].identity).collect();
+        let found = self
+            .guarded("zones", identities.len(), zones.zones(&identities), |zones| {
+                zones.iter().any(Result::is_err)
+            })
+            .await
+            .unwrap_or_else(|error| without.iter().map(|_| Err(copy_of(&error))).collect());
+        for (index, zone) in without.into_iter().zip(found) {
+            if let InstanceLookup::Present(instance) = &mut answers[index] {
+                match zone {
+                    Ok(zone) => {
+                        instance.metadata.zone = zone.zone;
+                        instance.metadata.region = zone.region;
+                    }
+                    Err(error) if error.kind() == ErrorKind::Unsupported => {}
+                    Err(error) => instance.incomplete = Some(error.wrap("zone look-up failed")),
+                }
+            }
+        }
+        answers
+    }
+
+    /// What the provider pushes. Never ends: a provider that cannot push, or stops to, is silent.
+    pub fn changes(&self) -> InstanceStream {
+        let stream = self.provider.instances().and_then(|instances| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| instances.changes())).unwrap_or_default()
+        });
+        let Some(stream) = stream else { return stream::pending().boxed() };
+        AssertUnwindSafe(stream)
+            .catch_unwind()
+            .map(|change| {
+                change.unwrap_or_else(|_| {
+                    tracing::error!("the cloud provider's stream of changes panicked; relying on the periods");
+                    InstanceChange::Resync
+                })
+            })
+            .chain(stream::pending())
+            .boxed()
+    }
+
+    /// Runs a call for `count` nodes with a deadline, catches its panic, counts it.
+    async fn guarded<T>(
+        &self,
+        operation: &'static str,
+        count: usize,
+        call: impl Future<Output = Vec<T>>,
+        has_errors: impl Fn(&[T]) -> bool,
+    ) -> Result<Vec<T>, Error> {
+        let start = Instant::now();
+        let outcome = tokio::time::timeout(CALL_TIMEOUT, AssertUnwindSafe(call).catch_unwind()).await;
+        self.metrics
+            .provider_call_duration
+            .with_label_values(&[operation])
+            .observe(start.elapsed().as_secs_f64());
+        let fault = match outcome {
+            Ok(Ok(answers)) if answers.len() == count => {
+                let result = if has_errors(&answers) { "partial" } else { "ok" };
+                self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
+                return Ok(answers);
+            }
+            Ok(Ok(answers)) => Error::new(
+                ErrorKind::Internal,
+                format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
+            ),
+            Ok(Err(panic)) => {
+                Error::new(ErrorKind::Internal, format!("the cloud provider panicked: {}", panic_text(&*panic)))
+            }
+            Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {CALL_TIMEOUT:?}")),
+        };
+        self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
+        let fault = fault.with_operation(operation);
+        tracing::error!(error = %fault, "call of the cloud provider failed");
+        Err(fault)
+    }
+}
+
+fn unknown(count: usize, error: impl Fn() -> Error) -> Vec<InstanceLookup> {
+    (0..count).map(|_| InstanceLookup::Unknown(error())).collect()
+}
+
+/// The same fault once more: each node of a batch gets its own.
+fn copy_of(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::{
+        Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone, Zones,
+        async_trait,
+    };
+
+    use super::*;
+
+    /// Behaves as badly as the name of the first node says.
+    #[derive(Debug)]
+    struct Unruly;
+
+    #[async_trait]
+    impl Instances for Unruly {
+        fn owns(&self, provider_id: &str) -> bool {
+            assert!(provider_id != "panic", "no such thing");
+            provider_id.starts_with("unruly://")
+        }
+        async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+            match nodes[0].name.as_str() {
+                "panic" => panic!("the disk is {}", "full"),
+                "short" => Vec::new(),
+                "hang" => std::future::pending().await,
+                _ => nodes
+                    .iter()
+                    .map(|_| Instance::new(ProviderId::new("unruly", "/1"), PowerState::Running).into())
+                    .collect(),
+            }
+        }
+        fn changes(&self) -> Option<InstanceStream> {
+            Some(stream::iter([0, 1]).map(|i| if i == 0 { InstanceChange::Resync } else { panic!("x") }).boxed())
+        }
+    }
+
+    #[async_trait]
+    impl Zones for Unruly {
+        async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<cloudprovider::Result<Zone>> {
+            nodes
+                .iter()
+                .map(|node| match node.name.as_str() {
+                    "nowhere" => Err(Error::new(ErrorKind::Unavailable, "tags are away")),
+                    _ => Ok(Zone { zone: Some("z".into()), region: None }),
+                })
+                .collect()
+        }
+    }
+
+    #[async_trait]
+    impl CloudProvider for Unruly {
+        fn name(&self) -> &'static str {
+            "unruly"
+        }
+        async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
+            Ok(())
+        }
+        fn instances(&self) -> Option<&dyn Instances> {
+            Some(self)
+        }
+        fn zones(&self) -> Option<&dyn Zones> {
+            Some(self)
+        }
+        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+            None
+        }
+        fn routes(&self) -> Option<&dyn Routes> {
+            None
+        }
+        fn clusters(&self) -> Option<&dyn Clusters> {
+            None
+        }
+    }
+
+    fn cloud() -> Cloud {
+        Cloud::new(Arc::new(Unruly), Metrics::new().expect("metrics"))
+    }
+
+    fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
+        let node = |name: &&str| {
+            let identity = NodeIdentity { name: (*name).into(), ..NodeIdentity::default() };
+            Arc::new(Node { identity, ..Node::default() })
+        };
+        names.iter().map(node).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_fault_is_unknown_for_every_node() {
+        for (first, kind, words) in [
+            ("panic", ErrorKind::Internal, "lookup: the cloud provider panicked: the disk is full"),
+            ("short", ErrorKind::Internal, "lookup: the cloud provider gave 0 answers for 2 nodes"),
+            ("hang", ErrorKind::Timeout, "lookup: no answer within 60s"),
+        ] {
+            let answers = cloud().lookup(&nodes(&[first, "b"])).await;
+            assert_eq!(answers.len(), 2);
+            for answer in answers {
+                let InstanceLookup::Unknown(error) = answer else { panic!("{first} is not unknown") };
+                assert_eq!(error.kind(), kind);
+                assert_eq!(error.report(), words);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn zones_fill_what_instances_lack() {
+        let answers = cloud().lookup_with_zones(&nodes(&["a", "nowhere"])).await;
+        let [InstanceLookup::Present(a), InstanceLookup::Present(nowhere)] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        assert_eq!(a.metadata.zone.as_deref(), Some("z"));
+        assert!(a.incomplete.is_none());
+        let report = nowhere.incomplete.as_ref().map(Error::report);
+        assert_eq!(report.as_deref(), Some("zone look-up failed: tags are away"));
+    }
+
+    #[tokio::test]
+    async fn a_panicking_stream_ends_in_a_resync_and_silence() {
+        let mut changes = cloud().changes();
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert!(changes.next().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_panic_in_owns_owns_nothing() {
+        let node = |id: &str| {
+            let identity = NodeIdentity { provider_id: Some(id.into()), ..NodeIdentity::default() };
+            Node { identity, ..Node::default() }
+        };
+        assert!(cloud().owns(&node("unruly:///1")));
+        assert!(!cloud().owns(&node("panic")));
+        assert!(!cloud().owns(&Node::default()));
+    }
+}

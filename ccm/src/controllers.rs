@@ -1,0 +1,4 @@
+//! The controllers: one folder each.
+
+pub mod node;
+pub mod node_lifecycle;

@@ -1,0 +1,20 @@
+//! cloud-node-controller: fills new Nodes in and keeps their addresses and labels right.
+
+mod addresses;
+mod controller;
+mod initialize;
+mod labels;
+mod repair;
+mod state;
+
+pub use controller::{NodeController, NodeControllerOptions};
+pub(crate) use initialize::reason_word;
+
+/// The taint that a kubelet with `--cloud-provider=external` registers with. Value and effect do not matter.
+pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// Written by a kubelet that was started with `--node-ip`.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// `source.component` of the events.
+pub const COMPONENT: &str = "cloud-node-controller";

@@ -1,0 +1,91 @@
+//! Which addresses a Node gets.
+
+use cloudprovider::{NodeAddress, NodeAddressType, ProvidedNodeIpError, append_missing_addresses, apply_provided_node_ip};
+use serde_json::{Value, json};
+
+use super::PROVIDED_NODE_IP;
+use crate::nodes::Node;
+
+/// The addresses that `node` should have, from what the cloud reports.
+///
+/// Upstream's rules: no addresses from the cloud leave the Node's own alone; where the cloud names no host, the Node
+/// keeps its Hostname entries at the end; then `alpha.kubernetes.io/provided-node-ip` decides, if it is there.
+///
+/// # Errors
+/// Where that annotation cannot be followed.
+pub(super) fn wanted_addresses(
+    node: &Node,
+    from_cloud: &[NodeAddress],
+) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
+    if from_cloud.is_empty() {
+        return Ok(node.identity.addresses.clone());
+    }
+    let mut addresses = from_cloud.to_vec();
+    if !addresses.iter().any(|a| a.address_type == NodeAddressType::Hostname) {
+        let hostnames =
+            node.identity.addresses.iter().filter(|a| a.address_type == NodeAddressType::Hostname).cloned();
+        append_missing_addresses(&mut addresses, hostnames);
+    }
+    match node.identity.annotations.get(PROVIDED_NODE_IP) {
+        Some(value) => apply_provided_node_ip(value, &addresses),
+        None => Ok(addresses),
+    }
+}
+
+/// The value of `status.addresses` in a strategic merge patch that puts `addresses` in place of the Node's.
+///
+/// The API merges this list by `type`, which is wrong for two addresses of one type; the `$patch: replace` element
+/// puts the whole list in place. It is understood only where there is a list already.
+pub(super) fn addresses_patch(node: &Node, addresses: &[NodeAddress]) -> Value {
+    let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
+    if !node.identity.addresses.is_empty() {
+        list.push(json!({"$patch": "replace"}));
+    }
+    Value::Array(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(addresses: Value, provided: Option<&str>) -> Node {
+        let annotations = provided.map_or(json!({}), |ip| json!({PROVIDED_NODE_IP: ip}));
+        Node::from_json(json!({
+            "metadata": {"name": "n", "annotations": annotations}, "status": {"addresses": addresses},
+        }))
+    }
+
+    #[test]
+    fn the_clouds_addresses_with_the_nodes_hostname() {
+        let kubelet = json!([{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "9.9.9.9"}]);
+        let cloud = [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::internal_ip("fd00::1")];
+        let wanted = wanted_addresses(&node(kubelet.clone(), None), &cloud).expect("no annotation");
+        assert_eq!(wanted, [cloud[0].clone(), cloud[1].clone(), NodeAddress::hostname("n")]);
+        let named = [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::hostname("other")];
+        assert_eq!(wanted_addresses(&node(kubelet.clone(), None), &named).expect("no annotation"), named);
+        let untouched = wanted_addresses(&node(kubelet.clone(), None), &[]).expect("no annotation");
+        assert_eq!(json!(untouched), kubelet);
+    }
+
+    #[test]
+    fn a_provided_node_ip_decides() {
+        let cloud = [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::internal_ip("10.0.0.2")];
+        let hostname = json!([{"type": "Hostname", "address": "n"}]);
+        let wanted = wanted_addresses(&node(hostname.clone(), Some("10.0.0.2")), &cloud).expect("it matches");
+        assert_eq!(wanted, [NodeAddress::internal_ip("10.0.0.2"), NodeAddress::hostname("n")]);
+        assert!(wanted_addresses(&node(hostname, Some("10.0.0.9")), &cloud).is_err());
+    }
+
+    #[test]
+    fn replacing_needs_something_to_replace() {
+        let addresses = [NodeAddress::internal_ip("10.0.0.1")];
+        assert_eq!(
+            addresses_patch(&node(json!([]), None), &addresses),
+            json!([{"type": "InternalIP", "address": "10.0.0.1"}])
+        );
+        assert_eq!(
+            addresses_patch(&node(json!([{"type": "Hostname", "address": "n"}]), None), &addresses),
+            json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"$patch": "replace"}])
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! What to write to make a new Node complete, or why that cannot be done yet. Pure.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    addresses::{addresses_patch, wanted_addresses},
+    labels::{LabelChanges, label_changes},
+};
+use crate::{
+    conditions::{INITIALIZED, WantedCondition},
+    nodes::{Node, NodePatch},
+};
+
+/// The writes that complete a Node, in order: when the last one has removed the taint, nothing is missing.
+#[derive(Debug, PartialEq)]
+pub(super) struct Initialization {
+    /// Addresses and condition. `None` where they are right already.
+    pub status: Option<NodePatch>,
+    /// Provider ID, labels and the removal of the taint, guarded: it fails if the Node is another one by now or the
+    /// taint moved.
+    pub main: NodePatch,
+    /// For the log.
+    pub warnings: Vec<String>,
+}
+
+/// Why a Node stays uninitialised for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotInitialized {
+    /// A CamelCase word for condition and metric.
+    pub reason: &'static str,
+    /// A sentence for people, in the provider's words.
+    pub message: String,
+    /// When the provider says another try can help.
+    pub retry_after: Option<Duration>,
+    /// The cloud is expected to get there by itself shortly: not worth an event yet.
+    pub in_progress: bool,
+}
+
+impl NotInitialized {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), retry_after: None, in_progress: false }
+    }
+
+    fn from_error(error: &Error) -> Self {
+        Self {
+            reason: reason_word(error.kind()),
+            message: error.report(),
+            retry_after: error.retry_after(),
+            in_progress: error.kind() == ErrorKind::InProgress,
+        }
+    }
+
+    /// A write that the API server did not take.
+    pub(super) fn write_failed(message: String) -> Self {
+        Self { in_progress: true, ..Self::new("WriteFailed", message) }
+    }
+}
+
+/// An error's kind as a reason.
+pub(crate) fn reason_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "InstanceNotFound",
+        ErrorKind::Ambiguous => "InstanceAmbiguous",
+        ErrorKind::Unauthenticated => "ProviderUnauthenticated",
+        ErrorKind::PermissionDenied => "ProviderPermissionDenied",
+        ErrorKind::InvalidConfiguration => "ProviderMisconfigured",
+        ErrorKind::InvalidInput => "InvalidNode",
+        ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere => "Unsupported",
+        ErrorKind::InProgress => "InstanceIncomplete",
+        ErrorKind::Conflict | ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
+        ErrorKind::Timeout => "ProviderTimeout",
+        _ => "ProviderError",
+    }
+}
+
+/// Decides on a Node that has the uninitialized taint.
+pub(super) fn initialize(
+    node: &Node,
+    answer: &InstanceLookup,
+    provider: &str,
+    now: Timestamp,
+) -> Result<Initialization, NotInitialized> {
+    let instance = match answer {
+        InstanceLookup::Present(instance) => instance,
+        InstanceLookup::Absent => {
+            return Err(NotInitialized::new(
+                "InstanceNotFound",
+                format!("cloud provider {provider} has no instance for this node"),
+            ));
+        }
+        InstanceLookup::Unknown(error) => return Err(NotInitialized::from_error(error)),
+    };
+    if let Some(error) = &instance.incomplete {
+        return Err(NotInitialized::from_error(error));
+    }
+    let labels = label_changes(node, &instance.metadata)
+        .map_err(|error| NotInitialized::new("InvalidLabel", error.to_string()))?;
+    Ok(Initialization {
+        status: status_patch(node, instance, now)?,
+        main: main_patch(node, instance, &labels),
+        warnings: labels.warnings,
+    })
+}
+
+fn status_patch(node: &Node, instance: &Instance, now: Timestamp) -> Result<Option<NodePatch>, NotInitialized> {
+    let from_cloud = &instance.metadata.addresses;
+    let mismatch = |error: &dyn std::fmt::Display| {
+        NotInitialized::new("ProvidedNodeIPMismatch", format!("annotation {PROVIDED_NODE_IP}: {error}"))
+    };
+    // Upstream checks the annotation even where the cloud reports no address at all.
+    if from_cloud.is_empty()
+        && let Some(value) = node.identity.annotations.get(PROVIDED_NODE_IP)
+        && let Err(error) = cloudprovider::apply_provided_node_ip(value, from_cloud)
+    {
+        return Err(mismatch(&error));
+    }
+    let addresses = wanted_addresses(node, from_cloud).map_err(|error| mismatch(&error))?;
+    let condition = WantedCondition::new(INITIALIZED, "True", "Initialized", "the cloud provider has filled this node in");
+    let mut status = serde_json::Map::new();
+    if addresses != node.identity.addresses {
+        status.insert("addresses".into(), addresses_patch(node, &addresses));
+    }
+    if !condition.is_on(node) {
+        status.insert("conditions".into(), json!([condition.to_json(node, now)]));
+    }
+    if status.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status}))))
+}
+
+/// One JSON Patch, so that its `test` operations guard exactly what matters: heartbeats of the kubelet, which change
+/// the resource version all the time, do not disturb it.
+fn main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> NodePatch {
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
+    let ours: Vec<usize> =
+        node.taints.iter().enumerate().filter(|(_, t)| t.key == UNINITIALIZED_TAINT).map(|(i, _)| i).collect();
+    for index in &ours {
+        operations.push(
+            json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": UNINITIALIZED_TAINT}),
+        );
+    }
+    if node.identity.provider_id.is_none() {
+        operations.push(json!({"op": "add", "path": "/spec/providerID", "value": instance.provider_id.as_str()}));
+    }
+    set_in_map(&mut operations, "/metadata/labels", node.identity.labels.is_empty(), &labels.labels);
+    set_in_map(&mut operations, "/metadata/annotations", node.identity.annotations.is_empty(), &labels.annotations);
+    // From the last one down, so that the indices before it stay right.
+    for index in ours.iter().rev() {
+        operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
+    }
+    NodePatch::Json(Value::Array(operations))
+}
+
+fn set_in_map(
+    operations: &mut Vec<Value>,
+    path: &str,
+    is_missing: bool,
+    changes: &std::collections::BTreeMap<String, Option<String>>,
+) {
+    if is_missing {
+        // A path into a map that is not there is an error, and so is removing from it.
+        let all: serde_json::Map<String, Value> =
+            changes.iter().filter_map(|(k, v)| Some((k.clone(), v.clone()?.into()))).collect();
+        if !all.is_empty() {
+            operations.push(json!({"op": "add", "path": path, "value": all}));
+        }
+        return;
+    }
+    for (key, value) in changes {
+        let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+        operations.push(match value {
+            Some(value) => json!({"op": "add", "path": path, "value": value}),
+            None => json!({"op": "remove", "path": path}),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::{InstanceMetadata, NodeAddress, PowerState, ProviderId};
+
+    use super::*;
+
+    fn tainted(extra_taint: bool) -> Node {
+        let mut taints = vec![json!({"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"})];
+        if extra_taint {
+            taints.insert(0, json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}));
+            taints.push(json!({"key": UNINITIALIZED_TAINT, "effect": "NoExecute"}));
+        }
+        Node::from_json(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/hostname": "n"}},
+            "spec": {"taints": taints},
+            "status": {"addresses": [{"type": "Hostname", "address": "n"}]},
+        }))
+    }
+
+    fn instance() -> Instance {
+        Instance::new(ProviderId::new("test", "/1"), PowerState::Running).with_metadata(InstanceMetadata {
+            instance_type: Some("2c-4096m".into()),
+            addresses: vec![NodeAddress::internal_ip("10.0.0.1"), NodeAddress::hostname("n")],
+            zone: Some("z".into()),
+            region: None,
+            additional_labels: [("example.com/a".into(), "b".into())].into(),
+        })
+    }
+
+    fn decide(node: &Node, answer: impl Into<InstanceLookup>) -> Result<Initialization, NotInitialized> {
+        initialize(node, &answer.into(), "test", Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_new_node_takes_two_writes() {
+        let plan = decide(&tainted(false), instance()).expect("complete");
+        let Some(NodePatch::Status(status)) = plan.status else { panic!("no status patch") };
+        assert_eq!(status["metadata"]["uid"], "u");
+        assert_eq!(
+            status["status"]["addresses"],
+            json!([
+                {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n"},
+                {"$patch": "replace"},
+            ])
+        );
+        assert_eq!(status["status"]["conditions"][0]["status"], "True");
+        let NodePatch::Json(main) = plan.main else { panic!("no JSON patch") };
+        assert_eq!(
+            main,
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/spec/taints/0/key", "value": UNINITIALIZED_TAINT},
+                {"op": "add", "path": "/spec/providerID", "value": "test:///1"},
+                {"op": "add", "path": "/metadata/labels/beta.kubernetes.io~1instance-type", "value": "2c-4096m"},
+                {"op": "add", "path": "/metadata/labels/example.com~1a", "value": "b"},
+                {"op": "add", "path": "/metadata/labels/failure-domain.beta.kubernetes.io~1zone", "value": "z"},
+                {"op": "add", "path": "/metadata/labels/node.kubernetes.io~1instance-type", "value": "2c-4096m"},
+                {"op": "add", "path": "/metadata/labels/topology.kubernetes.io~1zone", "value": "z"},
+                {"op": "add", "path": "/metadata/annotations",
+                 "value": {"node.cloudprovider.kubernetes.io/additional-labels": "{\"example.com/a\":\"b\"}"}},
+                {"op": "remove", "path": "/spec/taints/0"},
+            ])
+        );
+    }
+
+    #[test]
+    fn every_taint_with_the_key_goes_and_others_stay() {
+        let mut node = tainted(true);
+        node.identity.provider_id = Some("test:///0".into());
+        let NodePatch::Json(main) = decide(&node, instance()).expect("complete").main else { panic!() };
+        let operations: Vec<(&str, &str)> = main
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|o| (o["op"].as_str().expect("op"), o["path"].as_str().expect("path")))
+            .filter(|(_, path)| path.starts_with("/spec"))
+            .collect();
+        assert_eq!(
+            operations,
+            [
+                ("test", "/spec/taints/1/key"),
+                ("test", "/spec/taints/2/key"),
+                ("remove", "/spec/taints/2"),
+                ("remove", "/spec/taints/1"),
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_removed_while_something_is_missing() {
+        let node = tainted(false);
+        assert_eq!(decide(&node, InstanceLookup::Absent).expect_err("absent").reason, "InstanceNotFound");
+        let away = Error::new(ErrorKind::Unavailable, "kvm1 is unreachable");
+        let refused = decide(&node, away).expect_err("unknown");
+        assert_eq!((refused.reason, refused.message.as_str()), ("ProviderUnavailable", "kvm1 is unreachable"));
+        let no_lease = Error::in_progress(Duration::from_secs(2), "no DHCP lease yet");
+        let refused = decide(&node, instance().with_incomplete(no_lease)).expect_err("incomplete");
+        assert_eq!((refused.in_progress, refused.retry_after), (true, Some(Duration::from_secs(2))));
+        let mut invalid = instance();
+        invalid.metadata.zone = Some("a b".into());
+        assert_eq!(decide(&node, invalid).expect_err("no label").reason, "InvalidLabel");
+    }
+
+    #[test]
+    fn a_provided_node_ip_must_be_the_clouds() {
+        let mut node = tainted(false);
+        node.identity.annotations.insert(PROVIDED_NODE_IP.into(), "10.0.0.9".into());
+        assert_eq!(decide(&node, instance()).expect_err("another").reason, "ProvidedNodeIPMismatch");
+        let mut silent = instance();
+        silent.metadata.addresses.clear();
+        assert_eq!(decide(&node, silent).expect_err("none").reason, "ProvidedNodeIPMismatch");
+        node.identity.annotations.insert(PROVIDED_NODE_IP.into(), "10.0.0.1".into());
+        assert!(decide(&node, instance()).is_ok());
+    }
+
+    #[test]
+    fn no_addresses_from_the_cloud_leave_the_kubelets() {
+        let mut silent = instance();
+        silent.metadata.addresses.clear();
+        let plan = decide(&tainted(false), silent).expect("as upstream");
+        let Some(NodePatch::Status(status)) = plan.status else { panic!("the condition is written") };
+        assert!(status["status"].get("addresses").is_none());
+    }
+}

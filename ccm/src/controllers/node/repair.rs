@@ -1,0 +1,120 @@
+//! What to write to keep an initialised Node right. Pure.
+
+use cloudprovider::{InstanceMetadata, ProvidedNodeIpError};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    addresses::{addresses_patch, wanted_addresses},
+    labels::label_changes,
+};
+use crate::{
+    conditions::{INITIALIZED, WantedCondition},
+    nodes::{Node, NodePatch},
+};
+
+/// The writes that bring a Node back to what the cloud says. None for a Node that is right.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Repair {
+    /// In order.
+    pub patches: Vec<NodePatch>,
+    /// What cannot be brought to the Node and is left as it is, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// Compares an initialised Node with what the cloud says.
+///
+/// The comparison is exact, in order and over all addresses, so a settled Node costs no write; what the cloud does
+/// not say is left alone. Whatever cannot be followed is a warning here, not an error: the Node works.
+pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -> Repair {
+    let mut repair = Repair::default();
+    let mut status = serde_json::Map::new();
+    match wanted_addresses(node, &metadata.addresses) {
+        Ok(addresses) if addresses != node.identity.addresses => {
+            status.insert("addresses".into(), addresses_patch(node, &addresses));
+        }
+        Ok(_) => {}
+        Err(error) => repair.warnings.push(no_match(&error)),
+    }
+    // Somebody else removed the taint of a Node that we could not initialise.
+    if node.condition(INITIALIZED).is_some_and(|condition| condition.status != "True") {
+        let done = WantedCondition::new(INITIALIZED, "True", "Initialized", "the node has no uninitialized taint");
+        status.insert("conditions".into(), json!([done.to_json(node, now)]));
+    }
+    if !status.is_empty() {
+        repair
+            .patches
+            .push(NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status})));
+    }
+    match label_changes(node, metadata) {
+        Ok(changes) => {
+            if !changes.is_empty() {
+                let mut metadata = json!({"uid": node.identity.uid});
+                if !changes.labels.is_empty() {
+                    metadata["labels"] = json!(changes.labels);
+                }
+                if !changes.annotations.is_empty() {
+                    metadata["annotations"] = json!(changes.annotations);
+                }
+                repair.patches.push(NodePatch::Merge(json!({"metadata": metadata})));
+            }
+            repair.warnings.extend(changes.warnings);
+        }
+        Err(error) => repair.warnings.push(error.to_string()),
+    }
+    repair
+}
+
+fn no_match(error: &ProvidedNodeIpError) -> String {
+    format!("addresses are left as they are: annotation {}: {error}", super::PROVIDED_NODE_IP)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::NodeAddress;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn node(addresses: Value, labels: Value) -> Node {
+        Node::from_json(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": labels},
+            "status": {"addresses": addresses},
+        }))
+    }
+
+    fn patches(node: &Node, metadata: &InstanceMetadata) -> Vec<NodePatch> {
+        repair(node, metadata, Timestamp::UNIX_EPOCH).patches
+    }
+
+    #[test]
+    fn a_dual_stack_node_that_is_right_costs_nothing() {
+        let addresses = [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::internal_ip("fd00::1")];
+        let metadata = InstanceMetadata { addresses: addresses.to_vec(), ..InstanceMetadata::default() };
+        assert_eq!(patches(&node(json!(addresses), json!({})), &metadata), []);
+        let swapped = [addresses[1].clone(), addresses[0].clone()];
+        assert_eq!(patches(&node(json!(swapped), json!({})), &metadata).len(), 1);
+        assert_eq!(patches(&node(json!(addresses), json!({})), &InstanceMetadata::default()), []);
+    }
+
+    #[test]
+    fn labels_are_a_merge_patch_for_this_very_node() {
+        let metadata = InstanceMetadata { zone: Some("b".into()), ..InstanceMetadata::default() };
+        let labels = json!({"topology.kubernetes.io/zone": "a", "failure-domain.beta.kubernetes.io/zone": "b"});
+        assert_eq!(
+            patches(&node(json!([]), labels), &metadata),
+            [NodePatch::Merge(json!({"metadata": {"uid": "u", "labels": {"topology.kubernetes.io/zone": "b"}}}))]
+        );
+    }
+
+    #[test]
+    fn an_annotation_that_does_not_match_is_a_warning() {
+        let mut node = node(json!([{"type": "InternalIP", "address": "10.0.0.1"}]), json!({}));
+        node.identity.annotations.insert(super::super::PROVIDED_NODE_IP.into(), "10.0.0.1".into());
+        let metadata =
+            InstanceMetadata { addresses: vec![NodeAddress::internal_ip("10.0.0.2")], ..InstanceMetadata::default() };
+        let repair = repair(&node, &metadata, Timestamp::UNIX_EPOCH);
+        assert_eq!(repair.patches, []);
+        assert_eq!(repair.warnings.len(), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the node controller remembers of a Node between its syncs.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::InstanceMetadata;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::initialize::NotInitialized;
+use crate::{
+    conditions::{INITIALIZED, WantedCondition},
+    nodes::Node,
+};
+
+/// How long a fault that mends itself (a lease not there yet, a write conflict) goes unreported.
+const IN_PROGRESS_GRACE: Duration = Duration::from_secs(5);
+
+/// The same reason with other words is reported no more often than this.
+const REWORDING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// One Node's memory. All of it can be lost: the next sync finds out again.
+#[derive(Debug, Default)]
+pub(super) struct NodeState {
+    /// UID that this state is about.
+    pub uid: String,
+    /// Failures in a row.
+    pub failures: u32,
+    /// The Node as it was at the last failure.
+    pub tried: Option<Arc<Node>>,
+    /// The first failure of the row.
+    failing_since: Option<Instant>,
+    /// What was reported last, and when.
+    reported: Option<(NotInitialized, Instant)>,
+    /// Why the Node waits now, for the metric.
+    pub waiting_for: Option<&'static str>,
+    /// The resource version that our own last write produced: older ones in the cache are skipped.
+    pub written: Option<String>,
+    /// What the cloud said last of an initialised Node, so that a change of the Node that leaves it right costs no
+    /// look-up.
+    pub metadata: Option<InstanceMetadata>,
+    /// When drift was mended last.
+    pub repaired: Option<Instant>,
+    /// What was warned of last, so that it is logged once.
+    warned: Vec<String>,
+}
+
+impl NodeState {
+    /// Nothing is remembered yet of the Node with this UID.
+    pub(super) fn new(uid: &str) -> Self {
+        Self { uid: uid.to_owned(), ..Self::default() }
+    }
+
+    /// Takes note of a failure; the condition to write and the event to send, if it is to be reported now.
+    pub(super) fn fail(&mut self, node: &Node, fault: &NotInitialized) -> Option<WantedCondition> {
+        let now = Instant::now();
+        self.failures = self.failures.saturating_add(1);
+        self.waiting_for = Some(fault.reason);
+        let since = *self.failing_since.get_or_insert(now);
+        if fault.in_progress && now.duration_since(since) < IN_PROGRESS_GRACE {
+            return None;
+        }
+        let due = match &self.reported {
+            None => true,
+            Some((before, _)) if before.reason != fault.reason => true,
+            Some((before, at)) => {
+                before.message != fault.message && now.duration_since(*at) >= REWORDING_INTERVAL
+            }
+        };
+        if !due {
+            return None;
+        }
+        self.reported = Some((fault.clone(), now));
+        let condition = WantedCondition::new(INITIALIZED, "False", fault.reason, fault.message.clone());
+        (!condition.is_on(node)).then_some(condition)
+    }
+
+    /// Takes note of a success.
+    pub(super) fn succeed(&mut self) {
+        self.failures = 0;
+        self.failing_since = None;
+        self.reported = None;
+        self.waiting_for = None;
+        self.tried = None;
+    }
+
+    /// The warnings that were not there the last time.
+    pub(super) fn new_warnings(&mut self, warnings: Vec<String>) -> Vec<String> {
+        let new = warnings.iter().filter(|warning| !self.warned.contains(warning)).cloned().collect();
+        self.warned = warnings;
+        new
+    }
+}
+
+/// Seconds since the Node was created, not below zero.
+pub(super) fn age_seconds(node: &Node) -> f64 {
+    node.created.map_or(0.0, |created| {
+        Timestamp::now().duration_since(created).as_secs_f64().max(0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(reason: &'static str, message: &str, in_progress: bool) -> NotInitialized {
+        NotInitialized { reason, message: message.into(), retry_after: None, in_progress }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fault_is_reported_once() {
+        let (mut state, node) = (NodeState::default(), Node::default());
+        assert!(state.fail(&node, &fault("A", "x", false)).is_some());
+        assert!(state.fail(&node, &fault("A", "x", false)).is_none());
+        assert!(state.fail(&node, &fault("B", "x", false)).is_some());
+        assert!(state.fail(&node, &fault("B", "y", false)).is_none(), "only the words changed");
+        tokio::time::advance(REWORDING_INTERVAL).await;
+        assert!(state.fail(&node, &fault("B", "y", false)).is_some());
+        assert_eq!(state.failures, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_mends_itself_is_reported_late() {
+        let (mut state, node) = (NodeState::default(), Node::default());
+        assert!(state.fail(&node, &fault("A", "x", true)).is_none());
+        tokio::time::advance(IN_PROGRESS_GRACE).await;
+        assert!(state.fail(&node, &fault("A", "x", true)).is_some());
+        state.succeed();
+        assert!(state.fail(&node, &fault("A", "x", true)).is_none());
+    }
+}

@@ -1,0 +1,22 @@
+//! cloud-node-lifecycle-controller: taints Nodes whose instance is shut down, and deletes Nodes whose instance is
+//! gone, when that is certain.
+
+mod breaker;
+mod controller;
+mod decide;
+mod lease;
+
+pub use breaker::BreakerLimits;
+pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
+
+/// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.
+pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// A Node with this label is never deleted, unless its value is a boolean "false".
+pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
+
+/// A Node with this annotation set to `true` does not count towards the breaker and is deleted past it.
+pub const ALLOW_DELETION: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
+
+/// `source.component` of the events.
+pub const COMPONENT: &str = "cloud-node-lifecycle-controller";

@@ -1,0 +1,11 @@
+//! Nodes as the controllers see them: one watch, shared, that keeps only the fields which are read.
+
+mod node;
+mod store;
+mod watch;
+mod writer;
+
+pub use node::{Condition, Node, ReadyStatus, Taint};
+pub use store::{Changes, NodeStore};
+pub use watch::watch_nodes;
+pub use writer::{NodePatch, NodeWriter, WriteError, WrittenVersion};

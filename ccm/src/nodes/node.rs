@@ -1,0 +1,296 @@
+//! The fields of a Node that the controllers read, and how they are read off the wire.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use cloudprovider::{NodeAddress, NodeIdentity};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::ClusterResourceScope;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::conditions;
+
+/// A Node in the cache.
+///
+/// A real Node carries 10 to 20 kB of image names, managed fields and capacities that nobody here needs; they are
+/// skipped while the bytes are parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// What a provider sees.
+    pub identity: NodeIdentity,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `spec.taints`, in order.
+    pub taints: Vec<Taint>,
+    /// Of `status.conditions` those in [`conditions::KEPT`].
+    pub conditions: Vec<Condition>,
+}
+
+/// One entry of `spec.taints`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// `key`
+    pub key: String,
+    /// `value`, often empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// `effect`: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// `timeAdded`, kept as it is so that a taint list can be written back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
+}
+
+/// One entry of `status.conditions`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Condition {
+    /// `type`
+    #[serde(rename = "type")]
+    pub condition_type: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// A CamelCase word.
+    #[serde(default)]
+    pub reason: String,
+    /// A sentence for people. Not kept of the `Ready` condition, which changes with every mood of the kubelet.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// The status of the `Ready` condition; a missing one counts as `Unknown`, as upstream does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyStatus {
+    /// The kubelet says it is ready.
+    True,
+    /// The kubelet says it is not ready.
+    False,
+    /// The kubelet has said nothing for long, or never.
+    Unknown,
+}
+
+impl Node {
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// The status of the `Ready` condition.
+    pub fn ready(&self) -> ReadyStatus {
+        match self.condition(conditions::READY).map(|c| c.status.as_str()) {
+            Some("True") => ReadyStatus::True,
+            Some("False") => ReadyStatus::False,
+            _ => ReadyStatus::Unknown,
+        }
+    }
+
+    /// The condition of this type.
+    pub fn condition(&self, condition_type: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|c| c.condition_type == condition_type)
+    }
+
+    /// Whether a taint with this key is there, whatever its value and effect.
+    pub fn has_taint(&self, key: &str) -> bool {
+        self.taints.iter().any(|t| t.key == key)
+    }
+
+    /// Whether everything but the resource version is the same.
+    pub fn same_content(&self, other: &Self) -> bool {
+        self.identity == other.identity
+            && self.created == other.created
+            && self.deleting == other.deleting
+            && self.taints == other.taints
+            && self.conditions == other.conditions
+    }
+
+    /// Whether the cached version is older than `written`, the version that one of our own writes produced. Versions
+    /// that are no numbers are never older.
+    pub fn is_older_than(&self, written: &str) -> bool {
+        match (self.resource_version.parse::<u64>(), written.parse::<u64>()) {
+            (Ok(cached), Ok(written)) => cached < written,
+            _ => false,
+        }
+    }
+}
+
+/// A Node on the wire: what of it is parsed at all.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WireNode {
+    #[serde(default, deserialize_with = "needed_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    taints: Option<Vec<Taint>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireStatus {
+    addresses: Option<Vec<NodeAddress>>,
+    conditions: Option<Vec<Condition>>,
+    node_info: Option<WireNodeInfo>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireNodeInfo {
+    #[serde(rename = "systemUUID")]
+    system_uuid: String,
+    #[serde(rename = "machineID")]
+    machine_id: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireMetadata {
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+fn needed_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let wire = WireMetadata::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: wire.name,
+        uid: wire.uid,
+        resource_version: wire.resource_version,
+        creation_timestamp: wire.creation_timestamp,
+        deletion_timestamp: wire.deletion_timestamp,
+        labels: wire.labels,
+        annotations: wire.annotations,
+        ..ObjectMeta::default()
+    })
+}
+
+impl kube::Resource for WireNode {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Node".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodes".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl From<WireNode> for Node {
+    fn from(wire: WireNode) -> Self {
+        let node_info = wire.status.node_info.unwrap_or_default();
+        let mut conditions = wire.status.conditions.unwrap_or_default();
+        conditions.retain(|c| conditions::KEPT.contains(&c.condition_type.as_str()));
+        for condition in conditions.iter_mut().filter(|c| c.condition_type == conditions::READY) {
+            condition.reason = String::new();
+            condition.message = String::new();
+        }
+        Self {
+            identity: NodeIdentity {
+                name: wire.metadata.name.unwrap_or_default(),
+                uid: wire.metadata.uid.unwrap_or_default(),
+                provider_id: wire.spec.provider_id.filter(|id| !id.is_empty()),
+                system_uuid: Some(node_info.system_uuid).filter(|uuid| !uuid.is_empty()),
+                machine_id: Some(node_info.machine_id).filter(|id| !id.is_empty()),
+                addresses: wire.status.addresses.unwrap_or_default(),
+                labels: wire.metadata.labels.unwrap_or_default(),
+                annotations: wire.metadata.annotations.unwrap_or_default(),
+            },
+            resource_version: wire.metadata.resource_version.unwrap_or_default(),
+            created: wire.metadata.creation_timestamp.map(|time| time.0),
+            deleting: wire.metadata.deletion_timestamp.is_some(),
+            taints: wire.spec.taints.unwrap_or_default(),
+            conditions,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Node {
+    /// Reads a Node as the watch does, for tests.
+    pub(crate) fn from_json(json: serde_json::Value) -> Self {
+        serde_json::from_value::<WireNode>(json).expect("a Node").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keeps_what_is_read_and_nothing_else() {
+        let node = Node::from_json(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z",
+                "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
+            },
+            "spec": {"providerID": "", "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}]},
+            "status": {
+                "addresses": [{"type": "Hostname", "address": "n"}],
+                "conditions": [
+                    {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "x", "lastHeartbeatTime": "2026-01-02T03:04:05Z"},
+                    {"type": "DiskPressure", "status": "False"},
+                ],
+                "nodeInfo": {"systemUUID": "s", "machineID": "", "kernelVersion": "6"},
+                "images": [{"names": ["registry/x:1"], "sizeBytes": 1}],
+                "capacity": {"cpu": "2"},
+            },
+        }));
+        assert_eq!(node.identity.provider_id, None);
+        assert_eq!(node.identity.system_uuid.as_deref(), Some("s"));
+        assert_eq!(node.identity.machine_id, None);
+        assert_eq!(node.ready(), ReadyStatus::True);
+        assert_eq!(node.conditions.len(), 1);
+        assert_eq!(node.conditions[0].reason, "");
+        assert_eq!(node.taints[0].time_added.as_deref(), Some("2026-01-02T03:04:05Z"));
+        assert_eq!(node.created.map(Timestamp::as_second), Some(1_767_323_045));
+    }
+
+    #[test]
+    fn nulls_and_missing_parts_are_empty() {
+        let node = Node::from_json(json!({"metadata": {"name": "n", "labels": null}, "spec": {"taints": null}, "status": {"addresses": null}}));
+        assert_eq!(node.ready(), ReadyStatus::Unknown);
+        assert!(node.taints.is_empty() && node.identity.labels.is_empty() && node.identity.addresses.is_empty());
+        let bare = Node::from_json(json!({"metadata": {"name": "n"}}));
+        assert_eq!(bare.identity.name, "n");
+    }
+
+    #[test]
+    fn versions_compare_as_numbers() {
+        let node = |version: &str| Node { resource_version: version.into(), ..Node::default() };
+        assert!(node("9").is_older_than("10"));
+        assert!(!node("10").is_older_than("10"));
+        assert!(!node("opaque").is_older_than("10"));
+    }
+}

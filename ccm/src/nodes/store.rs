@@ -1,0 +1,254 @@
+//! The cache of Nodes and its subscribers.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use cloudprovider::InstanceRef;
+use tokio::sync::{Notify, watch};
+
+use super::Node;
+
+/// All Nodes of the cluster, kept up to date by [`watch_nodes`](super::watch_nodes). Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct NodeStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    nodes: RwLock<HashMap<String, Arc<Node>>>,
+    subscribers: Mutex<Vec<Arc<Pending>>>,
+    synced: watch::Sender<bool>,
+}
+
+/// Names of Nodes that changed and were not looked at yet, for one subscriber.
+#[derive(Debug, Default)]
+struct Pending {
+    names: Mutex<HashSet<String>>,
+    notify: Notify,
+}
+
+/// The changes since the last look, each name once however often it changed: a slow reader costs no memory.
+#[derive(Debug)]
+pub struct Changes {
+    pending: Arc<Pending>,
+}
+
+impl Default for NodeStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NodeStore {
+    /// An empty store, not synced.
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                nodes: RwLock::default(),
+                subscribers: Mutex::default(),
+                synced: watch::Sender::new(false),
+            }),
+        }
+    }
+
+    /// The Node of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Node>> {
+        self.read().get(name).cloned()
+    }
+
+    /// All Nodes, in no order.
+    pub fn all(&self) -> Vec<Arc<Node>> {
+        self.read().values().cloned().collect()
+    }
+
+    /// How many Nodes there are.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there are no Nodes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names of the Nodes that any of `instances` may belong to: by provider ID, or, for Nodes without one, by
+    /// system UUID or name.
+    pub fn matching(&self, instances: &[InstanceRef]) -> Vec<String> {
+        let texts = |field: fn(&InstanceRef) -> Option<&String>| -> HashSet<String> {
+            instances.iter().filter_map(field).map(|text| text.to_ascii_lowercase()).collect()
+        };
+        let provider_ids = texts(|i| i.provider_id.as_ref());
+        let system_uuids = texts(|i| i.system_uuid.as_ref());
+        let names = texts(|i| i.name.as_ref());
+        let has = |set: &HashSet<String>, text: &str| set.contains(&text.to_ascii_lowercase());
+        self.read()
+            .values()
+            .map(|node| &node.identity)
+            .filter(|node| {
+                node.provider_id.as_deref().is_some_and(|id| has(&provider_ids, id))
+                    || node.system_uuid.as_deref().is_some_and(|uuid| has(&system_uuids, uuid))
+                    || has(&names, &node.name)
+            })
+            .map(|node| node.name.clone())
+            .collect()
+    }
+
+    /// Changes from now on; every Node that is there already counts as changed.
+    pub fn subscribe(&self) -> Changes {
+        let pending = Arc::new(Pending::default());
+        // Subscribed before the names are read: a change in between is seen twice rather than never.
+        lock(&self.shared.subscribers).push(pending.clone());
+        pending.add(self.read().keys().cloned());
+        Changes { pending }
+    }
+
+    /// Waits until the first complete list has arrived.
+    pub async fn synced(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    /// Puts a Node in, and tells the subscribers if anything but its version changed.
+    pub(super) fn apply(&self, node: Node) {
+        let name = node.name().to_owned();
+        let node = Arc::new(node);
+        let before = self.write().insert(name.clone(), node.clone());
+        if before.is_none_or(|before| !before.same_content(&node)) {
+            self.tell([name]);
+        }
+    }
+
+    /// Takes a Node out.
+    pub(super) fn remove(&self, name: &str) {
+        if self.write().remove(name).is_some() {
+            self.tell([name.to_owned()]);
+        }
+    }
+
+    /// Puts a complete list in place of what is there.
+    pub(super) fn replace(&self, nodes: Vec<Node>) {
+        let new: HashMap<String, Arc<Node>> =
+            nodes.into_iter().map(|node| (node.name().to_owned(), Arc::new(node))).collect();
+        let changed: Vec<String> = {
+            let mut current = self.write();
+            let vanished = current.keys().filter(|name| !new.contains_key(*name)).cloned();
+            let differs =
+                |(name, node): &(&String, &Arc<Node>)| current.get(*name).is_none_or(|old| !old.same_content(node));
+            let changed = vanished.chain(new.iter().filter(differs).map(|(name, _)| name.clone())).collect();
+            *current = new;
+            changed
+        };
+        self.tell(changed);
+        self.shared.synced.send_replace(true);
+    }
+
+    fn tell(&self, names: impl IntoIterator<Item = String> + Clone) {
+        let mut subscribers = lock(&self.shared.subscribers);
+        // Held only here: the subscriber is gone.
+        subscribers.retain(|pending| Arc::strong_count(pending) > 1);
+        for pending in subscribers.iter() {
+            pending.add(names.clone());
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Node>>> {
+        self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<Node>>> {
+        self.shared.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    fn add(&self, names: impl IntoIterator<Item = String>) {
+        let mut pending = lock(&self.names);
+        pending.extend(names);
+        if !pending.is_empty() {
+            self.notify.notify_one();
+        }
+    }
+}
+
+impl Changes {
+    /// Waits until some Nodes changed and takes all their names, those of removed Nodes too. Cancel-safe.
+    pub async fn next(&mut self) -> HashSet<String> {
+        loop {
+            let names = std::mem::take(&mut *lock(&self.pending.names));
+            if !names.is_empty() {
+                return names;
+            }
+            self.pending.notify.notified().await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::NodeIdentity;
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn node(name: &str, version: &str) -> Node {
+        let identity = NodeIdentity { name: name.into(), uid: format!("uid-{name}"), ..NodeIdentity::default() };
+        Node { identity, resource_version: version.into(), ..Node::default() }
+    }
+
+    fn names(changes: &mut Changes) -> Vec<String> {
+        let mut names: Vec<_> = changes.next().now_or_never().unwrap_or_default().into_iter().collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_heartbeat_is_no_change() {
+        let store = NodeStore::new();
+        store.replace(vec![node("a", "1"), node("b", "1")]);
+        let mut changes = store.subscribe();
+        assert_eq!(names(&mut changes), ["a", "b"]);
+        store.apply(node("a", "2"));
+        assert_eq!(names(&mut changes), Vec::<String>::new());
+        assert_eq!(store.get("a").map(|n| n.resource_version.clone()).as_deref(), Some("2"));
+        store.apply(Node { deleting: true, ..node("a", "3") });
+        store.apply(Node { deleting: true, ..node("a", "4") });
+        store.remove("b");
+        assert_eq!(names(&mut changes), ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_new_list_tells_what_changed_or_vanished() {
+        let store = NodeStore::new();
+        let mut changes = store.subscribe();
+        assert!(store.synced().now_or_never().is_none());
+        store.replace(vec![node("a", "1"), node("b", "1")]);
+        assert!(store.synced().now_or_never().is_some());
+        assert_eq!(names(&mut changes), ["a", "b"]);
+        store.replace(vec![node("a", "9"), node("c", "1")]);
+        assert_eq!(names(&mut changes), ["b", "c"]);
+    }
+
+    #[test]
+    fn instances_find_their_nodes() {
+        let store = NodeStore::new();
+        let mut by_id = node("a", "1");
+        by_id.identity.provider_id = Some("libvirt:///X".into());
+        let mut by_uuid = node("b", "1");
+        by_uuid.identity.system_uuid = Some("ABC".into());
+        store.replace(vec![by_id, by_uuid, node("c", "1"), node("d", "1")]);
+        let refs = [
+            InstanceRef { provider_id: Some("libvirt:///x".into()), ..InstanceRef::default() },
+            InstanceRef { system_uuid: Some("abc".into()), name: Some("c".into()), ..InstanceRef::default() },
+        ];
+        let mut found = store.matching(&refs);
+        found.sort();
+        assert_eq!(found, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! The one watch on Nodes.
+
+use futures::{StreamExt, pin_mut};
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{NodeStore, node::WireNode};
+
+/// Keeps `store` up to date until `stop` is cancelled.
+///
+/// A lost watch, an expired version (410 Gone) and an API server that is away are survived with backoff; the store
+/// goes on showing what was last known.
+pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationToken) {
+    let api: Api<WireNode> = Api::all(client);
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    pin_mut!(events);
+    let mut listing = Vec::new();
+    let mut failing = false;
+    while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                // One line for each outage, not one for each try.
+                if !failing {
+                    tracing::warn!(error = %error_chain(&error), "watch of nodes failed, trying again");
+                }
+                failing = true;
+                continue;
+            }
+        };
+        if failing && !matches!(event, watcher::Event::Init) {
+            failing = false;
+            tracing::info!("watch of nodes works again");
+        }
+        match event {
+            watcher::Event::Init => listing.clear(),
+            watcher::Event::InitApply(node) => listing.push(node.into()),
+            watcher::Event::InitDone => store.replace(std::mem::take(&mut listing)),
+            watcher::Event::Apply(node) => store.apply(node.into()),
+            watcher::Event::Delete(node) => store.remove(super::Node::from(node).name()),
+        }
+    }
+}
+
+/// An error and its sources on one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let part = cause.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,106 @@
+//! Writes to Nodes: patches that touch only our fields, and guarded deletions.
+
+use std::time::Duration;
+
+use http::{Request, header};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Preconditions},
+    core::PartialObjectMeta,
+};
+use serde_json::Value;
+
+/// Deadline of one write. The API server's own is 60 s; a patch of a Node takes milliseconds.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The answer asked for: metadata only, 1 kB where the whole Node is 12 kB.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// A patch of a Node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodePatch {
+    /// JSON Patch of the Node: a list of operations, `test` among them.
+    Json(Value),
+    /// Merge patch of the Node.
+    Merge(Value),
+    /// Strategic merge patch of `nodes/status`.
+    Status(Value),
+}
+
+/// `metadata.resourceVersion` after a write.
+pub type WrittenVersion = String;
+
+/// Why a write failed, by what the caller does about it.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The Node changed meanwhile (a failed `test`, another UID): look at it again.
+    #[error("the Node changed meanwhile: {0}")]
+    Stale(String),
+    /// The Node is gone.
+    #[error("the Node does not exist any more")]
+    Gone,
+    /// Anything else: the API server refused or did not answer.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Writes Nodes through the API server.
+#[derive(Clone)]
+pub struct NodeWriter {
+    client: Client,
+}
+
+impl std::fmt::Debug for NodeWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeWriter").finish_non_exhaustive()
+    }
+}
+
+impl NodeWriter {
+    /// A writer over this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Patches the Node called `name`.
+    pub async fn patch(&self, name: &str, patch: &NodePatch) -> Result<WrittenVersion, WriteError> {
+        let (subresource, content_type, body) = match patch {
+            NodePatch::Json(body) => ("", "application/json-patch+json", body),
+            NodePatch::Merge(body) => ("", "application/merge-patch+json", body),
+            NodePatch::Status(body) => ("/status", "application/strategic-merge-patch+json", body),
+        };
+        let request = Request::patch(format!("/api/v1/nodes/{name}{subresource}"))
+            .header(header::ACCEPT, METADATA_ONLY)
+            .header(header::CONTENT_TYPE, content_type)
+            .body(body.to_string().into_bytes())
+            .map_err(|error| WriteError::Failed(error.to_string()))?;
+        let answer = within_deadline(self.client.request::<PartialObjectMeta<Node>>(request)).await?;
+        Ok(answer.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Deletes the Node called `name` if it still is the one with this UID.
+    pub async fn delete(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match within_deadline(api.delete(name, &params)).await {
+            Ok(_) | Err(WriteError::Gone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    match tokio::time::timeout(WRITE_TIMEOUT, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(kube::Error::Api(status))) => Err(match status.code {
+            404 => WriteError::Gone,
+            // A JSON Patch `test` that fails is 422 Invalid; a UID or version that differs is 409 Conflict.
+            409 | 422 => WriteError::Stale(status.message.clone()),
+            _ => WriteError::Failed(format!("{} ({})", status.message, status.code)),
+        }),
+        Ok(Err(error)) => Err(WriteError::Failed(super::watch::error_chain(&error))),
+        Err(_) => Err(WriteError::Failed(format!("no answer from the API server within {WRITE_TIMEOUT:?}"))),
+    }
+}

@@ -1,0 +1,143 @@
+//! A queue of names, each there once, never twice at work at the same time.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep_until};
+
+/// Names that wait, wait for a time, or are at work. Owned by one loop, so it needs no lock.
+#[derive(Debug, Default)]
+pub struct WorkQueue {
+    ready: VecDeque<String>,
+    in_ready: HashSet<String>,
+    at_work: HashSet<String>,
+    due: HashMap<String, Instant>,
+    by_time: BTreeMap<(Instant, String), ()>,
+}
+
+impl WorkQueue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a name, to be taken at once; a later time set for it is forgotten. A name at work is ignored: whoever
+    /// adds must look again when it is [`done`](Self::done).
+    pub fn add(&mut self, name: &str) {
+        if self.at_work.contains(name) {
+            return;
+        }
+        self.forget_time(name);
+        if self.in_ready.insert(name.to_owned()) {
+            self.ready.push_back(name.to_owned());
+        }
+    }
+
+    /// Adds a name to be taken after `wait`, or at an earlier time where one is set already.
+    pub fn add_after(&mut self, name: &str, wait: Duration) {
+        let time = Instant::now() + wait;
+        if self.in_ready.contains(name) || self.due.get(name).is_some_and(|due| *due <= time) {
+            return;
+        }
+        self.forget_time(name);
+        self.due.insert(name.to_owned(), time);
+        self.by_time.insert((time, name.to_owned()), ());
+    }
+
+    /// Forgets a name that is not at work.
+    pub fn remove(&mut self, name: &str) {
+        self.forget_time(name);
+        if self.in_ready.remove(name) {
+            self.ready.retain(|other| other != name);
+        }
+    }
+
+    /// Whether the name is at work.
+    pub fn is_at_work(&self, name: &str) -> bool {
+        self.at_work.contains(name)
+    }
+
+    /// Whether the name waits for a time.
+    pub fn is_waiting(&self, name: &str) -> bool {
+        self.due.contains_key(name)
+    }
+
+    /// Whether a name can be taken now.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes all names that are ready; they are at work until [`done`](Self::done).
+    pub fn take_ready(&mut self) -> Vec<String> {
+        self.in_ready.clear();
+        let names: Vec<String> = std::mem::take(&mut self.ready).into();
+        self.at_work.extend(names.iter().cloned());
+        names
+    }
+
+    /// Says that the work on a name has ended.
+    pub fn done(&mut self, name: &str) {
+        self.at_work.remove(name);
+    }
+
+    /// Waits until the next name is due and makes all due names ready. Never ends while no name waits for a time.
+    /// Cancel-safe.
+    pub async fn wait_for_due(&mut self) {
+        match self.by_time.first_key_value() {
+            Some(((time, _), ())) => sleep_until(*time).await,
+            None => std::future::pending().await,
+        }
+        let now = Instant::now();
+        while let Some(((time, name), ())) = self.by_time.first_key_value()
+            && *time <= now
+        {
+            let name = name.clone();
+            self.add(&name);
+        }
+    }
+
+    fn forget_time(&mut self, name: &str) {
+        if let Some(time) = self.due.remove(name) {
+            self.by_time.remove(&(time, name.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn names_come_once_and_in_time() {
+        let mut queue = WorkQueue::new();
+        queue.add("a");
+        queue.add("a");
+        queue.add_after("b", Duration::from_secs(2));
+        queue.add_after("b", Duration::from_secs(1));
+        queue.add_after("b", Duration::from_secs(3));
+        assert_eq!(queue.take_ready(), ["a"]);
+        assert!(queue.wait_for_due().now_or_never().is_none());
+        let start = Instant::now();
+        queue.wait_for_due().await;
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+        assert_eq!(queue.take_ready(), ["b"]);
+    }
+
+    #[test]
+    fn nothing_is_twice_at_work() {
+        let mut queue = WorkQueue::new();
+        queue.add("a");
+        assert_eq!(queue.take_ready(), ["a"]);
+        queue.add("a");
+        assert!(!queue.has_ready() && queue.is_at_work("a"));
+        queue.done("a");
+        queue.add("a");
+        assert!(queue.has_ready());
+        queue.remove("a");
+        assert!(!queue.has_ready());
+    }
+}
