@@ -14,8 +14,8 @@ readonly build_packages=(ca-certificates curl gcc libc6-dev libvirt-dev make pkg
 readonly test_packages=(
     # the virtual machines' host
     libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils dnsmasq-base
-    # network, mount and process namespaces; kernel modules of the guest
-    iproute2 util-linux procps kmod
+    # network, mount and process namespaces, and the way out of them; kernel modules of the guest
+    iproute2 util-linux procps socat kmod
     # the guest's parts
     busybox-static cpio gzip
     # keys of service accounts

@@ -1,14 +1,25 @@
 #!/bin/sh
-# Process 1 of the namespaces (mount, process) in which a test's kubelet and its containerd live.
+# Process 1 of the namespaces (mount, network, process) in which a test's kubelet and its containerd live.
 #
-#   namespace.sh FOLDER SYSTEM_UUID MACHINE_ID
+#   namespace.sh FOLDER API_PORT SYSTEM_UUID MACHINE_ID [ADDRESS]...
 #
-# Both ids may be empty: then the kubelet sees the machine's own.
+# FOLDER/api-server.sock leads to the API server, which listens on API_PORT here too. Both ids may be empty: then
+# the kubelet sees the machine's own. The addresses are those of the node; a kubelet takes none that no interface
+# has.
 set -eu
 
 folder=$1
-system_uuid=$2
-machine_id=$3
+api_port=$2
+system_uuid=$3
+machine_id=$4
+shift 4
+
+echo 0 >/proc/sys/net/ipv6/conf/lo/accept_dad
+ip link set lo up
+for address; do
+    ip address add "$address" dev lo
+done
+socat "TCP-LISTEN:$api_port,bind=127.0.0.1,reuseaddr,fork" "UNIX-CONNECT:$folder/api-server.sock" &
 
 # Makes folder $2 in folder $1 an empty one of our own, where nothing can be made in $1 itself: $1 becomes a
 # copy, with everything else that it holds bound into it. Links keep their depth, which relative ones depend on.

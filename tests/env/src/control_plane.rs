@@ -157,6 +157,11 @@ impl ControlPlane {
         url(self.port)
     }
 
+    /// The API server's port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// PEM file with the certificate authority that signed the API server's certificate.
     pub fn ca_pem(&self) -> &Path {
         &self.ca

@@ -1,6 +1,7 @@
 //! A real kubelet with a real container runtime.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use anyhow::Result;
 use crate::error::{StartError, need_programs};
 use crate::namespace::{Daemon, Namespace, need_namespaces};
 use crate::ports::free_port;
-use crate::process::Signal;
+use crate::process::{Process, Signal};
 use crate::scratch::Scratch;
 use crate::{ControlPlane, built};
 
@@ -18,7 +19,8 @@ const REGISTERED_WITHIN: Duration = Duration::from_secs(30);
 /// What a [`Kubelet`] may be started with.
 #[derive(Debug, Clone, Default)]
 pub struct KubeletOptions {
-    /// `--node-ip`: one address, or one of each family separated by a comma.
+    /// `--node-ip`: one address, or one of each family separated by a comma. Any will do: the kubelet gets a
+    /// network namespace with these addresses.
     pub node_ip: Option<String>,
     /// The UUID that it reports as `status.nodeInfo.systemUUID`, exactly as given; by default the machine's.
     pub system_uuid: Option<String>,
@@ -34,8 +36,8 @@ pub struct KubeletOptions {
 
 /// A kubelet with `--cloud-provider=external` and its containerd, ended and removed when dropped.
 ///
-/// Both write into a folder of their own and see copies of the kernel's settings that a kubelet changes. The
-/// kubelet is the user `system:node:NAME`. There is no runtime for containers: a Node registers, heartbeats and
+/// Both write into a folder of their own, are in a network namespace from which only the API server is reachable,
+/// and see copies of the kernel's settings that a kubelet changes. The kubelet is the user `system:node:NAME`. There is no runtime for containers: a Node registers, heartbeats and
 /// reports its status; pods stay in `ContainerCreating`.
 #[derive(Debug)]
 pub struct Kubelet {
@@ -43,6 +45,7 @@ pub struct Kubelet {
     namespace: Namespace,
     daemon: Daemon,
     _containerd: Daemon,
+    _way_out: Process,
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
@@ -61,7 +64,7 @@ impl Kubelet {
         node_name: &str,
         options: &KubeletOptions,
     ) -> Result<Self, StartError> {
-        need_programs(&["setpriv", "unshare", "nsenter"])?;
+        need_programs(&["setpriv", "unshare", "nsenter", "ip", "socat"])?;
         need_namespaces()?;
         let program = built("kubelet")?.join("kubelet");
         let containerd = built("containerd")?.join("containerd");
@@ -69,9 +72,15 @@ impl Kubelet {
         let scratch = Scratch::new("node")?;
         let system_uuid = options.system_uuid.clone().unwrap_or_default();
         let machine_id = options.machine_id.clone().unwrap_or_else(|| system_uuid.replace('-', ""));
-        let folder = scratch.path().display().to_string();
-        let namespace =
-            Namespace::start(&scratch, "kubelet/namespace.sh", &[], [folder, system_uuid, machine_id])?;
+        let way_out = way_out(&scratch, control_plane.port())?;
+        let mut for_namespace = vec![
+            scratch.path().display().to_string(),
+            control_plane.port().to_string(),
+            system_uuid,
+            machine_id,
+        ];
+        for_namespace.extend(options.node_ip.iter().flat_map(|list| list.split(',')).map(str::to_owned));
+        let namespace = Namespace::start(&scratch, "kubelet/namespace.sh", &["--net"], for_namespace)?;
         let socket = scratch.join("containerd.sock");
         let runtime = start_containerd(&namespace, &scratch, &containerd, &socket, options.network_ready)?;
         let kubeconfig =
@@ -81,6 +90,7 @@ impl Kubelet {
         let started = Self {
             daemon: Daemon::default(),
             _containerd: runtime,
+            _way_out: way_out,
             namespace,
             name: node_name.to_owned(),
             program,
@@ -125,10 +135,22 @@ impl Kubelet {
     }
 
     fn run(&self, ready: impl FnMut() -> bool) -> Result<()> {
-        let mut command = self.namespace.enter(&["--mount", "--pid"], &self.program);
+        let mut command = self.namespace.enter(&["--mount", "--net", "--pid"], &self.program);
         command.args(&self.arguments);
         self.daemon.start("kubelet", &command, &self.log(), REGISTERED_WITHIN, ready)
     }
+}
+
+/// A socket, which no network namespace bounds, that leads to the API server.
+fn way_out(scratch: &Scratch, port: u16) -> Result<Process> {
+    let socket = scratch.join("api-server.sock");
+    let mut command = Command::new("socat");
+    command
+        .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
+        .arg(format!("TCP-CONNECT:127.0.0.1:{port}"));
+    let mut process = Process::spawn("socat", &command, scratch.join("socat.log"))?;
+    process.wait_until(RUNTIME_WITHIN, || socket.exists())?;
+    Ok(process)
 }
 
 fn start_containerd(
@@ -162,7 +184,7 @@ fn start_containerd(
             socket.display()
         ),
     )?;
-    let mut command = namespace.enter(&["--mount", "--pid"], program);
+    let mut command = namespace.enter(&["--mount", "--net", "--pid"], program);
     command.arg("--config").arg(config);
     let daemon = Daemon::default();
     daemon.start("containerd", &command, &scratch.join("containerd.log"), RUNTIME_WITHIN, || {
