@@ -26,7 +26,9 @@ pub(crate) fn answer(registry: &Registry, path: &str) -> Option<Response<Respons
         }
         ["api", version] => resources(registry, "", version)?,
         ["apis", group, version] => resources(registry, group, version)?,
-        ["openapi", "v3"] => json!({"paths": {}}),
+        ["openapi", "v3"] => openapi_index(registry),
+        ["openapi", "v3", "api", version] => openapi(registry, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi(registry, group, version)?,
         _ => return None,
     };
     Some(answer_json(StatusCode::OK, &document))
@@ -80,5 +82,45 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     }
     Some(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
+    }))
+}
+
+/// Path of a group version below the root, as OpenAPI names it.
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn openapi_index(registry: &Registry) -> Value {
+    let mut paths = serde_json::Map::new();
+    for kind in registry.all() {
+        let root = root(&kind.group, &kind.version);
+        let url = format!("/openapi/v3/{root}");
+        paths.insert(root, json!({"serverRelativeURL": url}));
+    }
+    json!({"paths": paths})
+}
+
+/// As much of `OpenAPI` v3 as `kubectl` reads before it sends an object: that PATCH takes `fieldValidation`,
+/// which leaves validation to the server. There are no schemas.
+fn openapi(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    let mut paths = serde_json::Map::new();
+    for kind in registry.all().iter().filter(|k| k.group == group && k.version == version) {
+        let scope = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
+        let path = format!("/{}/{scope}{}/{{name}}", root(group, version), kind.plural);
+        let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
+        let patch = json!({
+            "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind.kind},
+        });
+        paths.insert(path, json!({"patch": patch}));
+    }
+    if paths.is_empty() {
+        return None;
+    }
+    Some(json!({
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.0+sandbox"}, "paths": paths,
+        "components": {"schemas": {}},
     }))
 }

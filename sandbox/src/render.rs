@@ -126,11 +126,7 @@ impl Renderer {
 
     /// DELETED for an object that no longer matches: its last matching state at the new revision.
     pub(crate) fn left(&self, before: &Version, revision: u64) -> Bytes {
-        let mut object: Value = serde_json::from_slice(&before.json).unwrap_or_default();
-        object["metadata"]["resourceVersion"] = revision.to_string().into();
-        let version =
-            Version { revision, json: object.to_string().into(), selectable: before.selectable.clone() };
-        self.event("DELETED", &version)
+        self.event("DELETED", &before.at(revision))
     }
 
     /// BOOKMARK: an empty object with a resourceVersion.

@@ -32,6 +32,16 @@ pub(crate) struct Version {
     pub(crate) selectable: Selectable,
 }
 
+impl Version {
+    /// The same state under another resourceVersion.
+    pub(crate) fn at(&self, revision: u64) -> Self {
+        // The bytes are our own serialisation
+        let mut object: Value = serde_json::from_slice(&self.json).unwrap_or_default();
+        object["metadata"]["resourceVersion"] = revision.to_string().into();
+        Self { revision, json: object.to_string().into(), selectable: self.selectable.clone() }
+    }
+}
+
 /// The current version of an object with its parsed form (without kind and apiVersion).
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
@@ -188,6 +198,20 @@ impl Inner {
             bucket.record(Event { change: Change::Deleted(before.version), version: version.clone() });
         }
         Entry { value: Arc::new(last), version }
+    }
+
+    /// Deletes everything in a namespace, finalizers or not: the sandbox has no namespace controller.
+    pub(crate) fn empty_namespace(&mut self, namespace: &str) {
+        let Self { revision, buckets, .. } = self;
+        for bucket in buckets.values_mut() {
+            let keys: Vec<Key> = bucket.objects.keys().filter(|key| key.0 == namespace).cloned().collect();
+            for key in keys {
+                let Some(entry) = bucket.objects.remove(&key) else { continue };
+                *revision += 1;
+                let version = entry.version.at(*revision);
+                bucket.record(Event { change: Change::Deleted(entry.version), version: Arc::new(version) });
+            }
+        }
     }
 
     /// Keeps the rest of a paged list and returns its number for the continue token.

@@ -306,6 +306,9 @@ impl Verb<'_> {
             return Ok(Written::Object(StatusCode::OK, entry));
         }
         let entry = if dry_run { current } else { inner.remove(&self.stored, &key, old.clone()) };
+        if self.stored.storage() == "/namespaces" && !dry_run {
+            inner.empty_namespace(&self.target.name);
+        }
         if kind.rules.delete_returns_object {
             return Ok(Written::Object(StatusCode::OK, entry));
         }
