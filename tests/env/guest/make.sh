@@ -27,20 +27,30 @@ for program in apt-get apt-cache dpkg-deb busybox cpio depmod; do
         unavailable "no $program, which the micro guest is made with: run tests/env/install.sh test (it needs Debian)"
 done
 
-kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-[[ -n $kernel ]] ||
-    unavailable "apt knows no linux-image-cloud-amd64: the micro guest is made of Debian's packages (run apt-get update)"
-
 mkdir "$work/packages" "$work/root"
-(
-    cd "$work/packages"
-    # the message about its unprivileged user is noise: the folder is private on purpose
-    apt-get download "$kernel" qemu-guest-agent isc-dhcp-client 2>"$work/apt.log" >&2 ||
-        { cat "$work/apt.log" >&2; exit 3; }
-    for package in *.deb; do
-        dpkg-deb -x "$package" "$work/${package%%_*}"
-    done
-) || unavailable "apt cannot download the guest's packages (run apt-get update)"
+
+# Downloads and unpacks the packages with apt options "$@"; sets kernel.
+fetch() {
+    kernel=$(apt-cache "$@" depends linux-image-cloud-amd64 2>/dev/null |
+        sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+    # apt also says that its unprivileged user has no access: the folder is private on purpose
+    [[ -n $kernel ]] && (cd "$work/packages" &&
+        apt-get "$@" download "$kernel" qemu-guest-agent isc-dhcp-client >"$work/apt.log" 2>&1)
+}
+
+# The machine's package lists may be absent or out of date. Ones of our own need no root.
+own_lists=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache")
+fetch || {
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    apt-get "${own_lists[@]}" -qq update >"$work/apt.log" 2>&1 && fetch "${own_lists[@]}" || {
+        cat "$work/apt.log"
+        unavailable "apt cannot download linux-image-cloud-amd64, qemu-guest-agent and isc-dhcp-client (Debian has them), which the micro guest is made of"
+    }
+}
+for package in "$work"/packages/*.deb; do
+    unpacked=${package##*/}
+    dpkg-deb -x "$package" "$work/${unpacked%%_*}"
+done
 
 image=$work/$kernel
 version=${kernel#linux-image-}

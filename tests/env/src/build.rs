@@ -1,5 +1,6 @@
 //! Finds the peers' programs, building them on first use.
 
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,19 +39,26 @@ impl ControlPlanePrograms {
 /// `build.sh` when it is not in the cache. Its progress goes to standard error.
 pub fn built(name: &str) -> Result<PathBuf, StartError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
-    let output = Command::new(&script)
+    let mut child = Command::new(&script)
         .arg(name)
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .with_context(|| format!("cannot run {}", script.display()))?;
+    // a first build takes minutes, so what it says is shown at once; its last line is the reason of a failure
+    let mut last = String::new();
+    for line in child.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        last = line?;
+        writeln!(io::stderr(), "{last}")?;
+    }
+    // a few lines, which the pipe holds until now
+    let output = child.wait_with_output()?;
     if output.status.code() == Some(UNAVAILABLE) {
-        return Err(StartError::Unavailable(format!(
-            "tests/env/build.sh {name} cannot run here; its last line on standard error says why"
-        )));
+        return Err(StartError::Unavailable(last.trim_start_matches("test-env: ").to_owned()));
     }
     if !output.status.success() {
-        return Err(anyhow!("tests/env/build.sh {name} ended with {}", output.status).into());
+        return Err(anyhow!("tests/env/build.sh {name} ended with {}: {last}", output.status).into());
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let folder = text.lines().last().context("tests/env/build.sh printed no folder")?;

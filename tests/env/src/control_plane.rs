@@ -50,7 +50,7 @@ impl ControlPlaneOptions {
 pub struct ControlPlane {
     // processes before the folder they live in: fields drop in this order
     api_server: Mutex<Option<Process>>,
-    _etcd: Process,
+    etcd: Process,
     programs: ControlPlanePrograms,
     port: u16,
     api_server_arguments: Vec<String>,
@@ -132,7 +132,7 @@ impl ControlPlane {
         let ca = scratch.join("ca.crt");
         let started = Self {
             api_server: Mutex::new(None),
-            _etcd: etcd,
+            etcd,
             programs: programs.clone(),
             port,
             api_server_arguments,
@@ -307,6 +307,14 @@ impl ControlPlane {
     fn api_server(&self) -> MutexGuard<'_, Option<Process>> {
         // a test that panicked in between leaves the slot as it is, which the next user can handle
         self.api_server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // nobody will read the data again, so no time is lost on an orderly end
+        drop(self.kill_api_server());
+        drop(self.etcd.kill());
     }
 }
 
