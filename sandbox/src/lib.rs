@@ -28,6 +28,7 @@
 //! owner reference: propagation policies are accepted and ignored. No managed fields: server-side apply merges
 //! and never conflicts. A deleted Namespace is gone at once, with all it holds. Protobuf is not spoken.
 
+pub mod conformance;
 mod discovery;
 mod faults;
 pub mod kubelet;

@@ -84,9 +84,7 @@ fn bad(what: &str) -> ApiError {
 fn directive(map: &Map<String, Value>) -> ApiResult<Option<&str>> {
     match map.get(DIRECTIVE) {
         None => Ok(None),
-        Some(Value::String(text)) if matches!(text.as_str(), "replace" | "delete" | "merge") => {
-            Ok(Some(text))
-        }
+        Some(Value::String(text)) if matches!(text.as_str(), "replace" | "delete") => Ok(Some(text)),
         Some(other) => Err(ApiError::new(
             http::StatusCode::INTERNAL_SERVER_ERROR,
             "",

@@ -1,0 +1,113 @@
+//! Kinds other than Node, and discovery.
+
+use super::*;
+
+pub(super) async fn leases(client: Client) -> Outcome {
+    let name = unique("lease");
+    let path = format!("{LEASES}/{name}");
+    let lease = |holder: &str, version: &str| {
+        json!({"metadata": {"name": name, "resourceVersion": version}, "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.123456Z"}})
+    };
+    // PUT creates a Lease
+    let created = put(&client, &path, &lease("a", "")).await?;
+    same!(created.code, 201);
+    same!(created.body["spec"]["renewTime"], "2026-01-01T00:00:00.123456Z");
+    // but never overwrites one blindly
+    same!(put(&client, &path, &lease("b", "")).await?.refusal(), (422, "Invalid"));
+    let version = revision(&created.body).to_owned();
+    same!(put(&client, &path, &lease("b", &version)).await?.code, 200);
+    same!(put(&client, &path, &lease("c", &version)).await?.refusal(), (409, "Conflict"));
+    let deleted = delete(&client, &path, &Value::Null).await?.ok()?;
+    same!(deleted["details"]["group"], "coordination.k8s.io");
+    Ok(())
+}
+
+pub(super) async fn events_in_both_groups(client: Client) -> Outcome {
+    const CORE: &str = "/api/v1/namespaces/default/events";
+    const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let name = unique("event");
+    let node = json!({"kind": "Node", "name": name, "apiVersion": "v1"});
+    let event = json!({
+        "metadata": {"name": name}, "regarding": node, "reason": "Synced", "note": "text", "type": "Normal",
+        "action": "Sync", "reportingController": "example.com/c", "reportingInstance": "i",
+        "eventTime": "2026-01-01T00:00:00.000001Z",
+    });
+    post(&client, NEW, &event).await?.ok()?;
+    let core = get(&client, &format!("{CORE}/{name}")).await?.ok()?;
+    same!((&core["involvedObject"], &core["message"]), (&node, &json!("text")));
+    same!(core["reportingComponent"], "example.com/c");
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000001Z"}});
+    let patched = patch(&client, &format!("{NEW}/{name}"), MERGE_PATCH, &series).await?.ok()?;
+    same!((&patched["series"]["count"], &patched["note"]), (&json!(2), &json!("text")));
+    let selected = format!("{CORE}?fieldSelector=involvedObject.name%3D{name},involvedObject.kind%3DNode");
+    same!(get(&client, &selected).await?.ok()?["items"][0]["reason"], "Synced");
+    delete(&client, &format!("{CORE}/{name}"), &Value::Null).await?.ok()?;
+    same!(get(&client, &format!("{NEW}/{name}")).await?.code, 404);
+    // Events about cluster-scoped objects belong into default
+    let misplaced =
+        json!({"metadata": {"name": name}, "involvedObject": node, "reason": "r", "type": "Normal"});
+    let refused = post(&client, "/api/v1/namespaces/kube-public/events", &misplaced).await?;
+    same!(refused.refusal(), (422, "Invalid"));
+    Ok(())
+}
+
+pub(super) async fn services(client: Client) -> Outcome {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let name = unique("svc");
+    let path = format!("{SERVICES}/{name}");
+    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"a": "b"}});
+    let created = post(&client, SERVICES, &json!({"metadata": {"name": name}, "spec": spec})).await?.ok()?;
+    ensure!(created["spec"]["clusterIP"].is_string(), "no cluster IP: {created}");
+    ensure!(created["spec"]["ports"][0]["nodePort"].is_i64(), "no node port: {created}");
+    same!(created["spec"]["ports"][0]["protocol"], "TCP");
+    same!(created["spec"]["ports"][0]["targetPort"], 80);
+    same!(created["spec"]["externalTrafficPolicy"], "Cluster");
+    same!(created["status"], json!({"loadBalancer": {}}));
+    let ingress = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    let main = patch(&client, &path, MERGE_PATCH, &ingress).await?.ok()?;
+    same!(main["status"], json!({"loadBalancer": {}}));
+    let status = patch(&client, &format!("{path}/status"), MERGE_PATCH, &ingress).await?.ok()?;
+    same!(status["status"]["loadBalancer"]["ingress"], json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]));
+    let ports = json!({"spec": {"ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]}});
+    let merged = patch(&client, &path, STRATEGIC_PATCH, &ports).await?.ok()?;
+    same!(merged["spec"]["ports"][0]["nodePort"], created["spec"]["ports"][0]["nodePort"]);
+    same!(merged["spec"]["ports"].as_array().map(Vec::len), Some(2));
+    same!(delete(&client, &path, &Value::Null).await?.ok()?["kind"], "Service");
+    Ok(())
+}
+
+pub(super) async fn namespaces(client: Client) -> Outcome {
+    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        let namespace = get(&client, &format!("/api/v1/namespaces/{name}")).await?.ok()?;
+        same!(namespace["status"]["phase"], "Active");
+        same!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], name);
+    }
+    let dotted = post(&client, "/api/v1/namespaces", &json!({"metadata": {"name": "a.b"}})).await?;
+    same!(dotted.refusal(), (422, "Invalid"));
+    Ok(())
+}
+
+pub(super) async fn discovery(client: Client) -> Outcome {
+    let version = get(&client, "/version").await?.ok()?;
+    same!(version["major"], "1");
+    same!(get(&client, "/api").await?.ok()?["versions"], json!(["v1"]));
+    let resources = get(&client, "/api/v1").await?.ok()?;
+    let resources = resources["resources"].as_array().cloned().unwrap_or_default();
+    let nodes = resources.iter().find(|resource| resource["name"] == "nodes");
+    let nodes = nodes.ok_or("no nodes")?;
+    same!((&nodes["kind"], &nodes["namespaced"]), (&json!("Node"), &json!(false)));
+    same!(nodes["shortNames"], json!(["no"]));
+    ensure!(resources.iter().any(|resource| resource["name"] == "nodes/status"), "no nodes/status");
+    let groups = get(&client, "/apis").await?.ok()?;
+    let groups = groups["groups"].as_array().cloned().unwrap_or_default();
+    let group =
+        groups.iter().find(|group| group["name"] == "coordination.k8s.io").ok_or("no group of leases")?;
+    same!(group["preferredVersion"]["groupVersion"], "coordination.k8s.io/v1");
+    same!(get(&client, "/apis/coordination.k8s.io").await?.ok()?["kind"], "APIGroup");
+    same!(get(&client, "/apis/coordination.k8s.io/v1").await?.ok()?["kind"], "APIResourceList");
+    for path in ["/healthz", "/livez", "/readyz"] {
+        same!(get(&client, path).await?.body, "ok");
+    }
+    Ok(())
+}
