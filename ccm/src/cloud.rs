@@ -51,7 +51,9 @@ impl Cloud {
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let identities: Vec<&NodeIdentity> = nodes.iter().map(|node| &node.identity).collect();
         let Some(instances) = self.provider.instances() else {
-            return unknown(nodes.len(), || Error::unsupported("the cloud provider does not support instances"));
+            return unknown(nodes.len(), || {
+                Error::unsupported("the cloud provider does not support instances")
+            });
         };
         self.guarded("lookup", nodes.len(), instances.lookup(&identities), |answers| {
             answers.iter().any(|answer| matches!(answer, InstanceLookup::Unknown(_)))
@@ -109,7 +111,9 @@ impl Cloud {
             .catch_unwind()
             .map(|change| {
                 change.unwrap_or_else(|_| {
-                    tracing::error!("the cloud provider's stream of changes panicked; relying on the periods");
+                    tracing::error!(
+                        "the cloud provider's stream of changes panicked; relying on the periods"
+                    );
                     InstanceChange::Resync
                 })
             })
@@ -141,9 +145,10 @@ impl Cloud {
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            Ok(Err(panic)) => {
-                Error::new(ErrorKind::Internal, format!("the cloud provider panicked: {}", panic_text(&*panic)))
-            }
+            Ok(Err(panic)) => Error::new(
+                ErrorKind::Internal,
+                format!("the cloud provider panicked: {}", panic_text(&*panic)),
+            ),
             Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {CALL_TIMEOUT:?}")),
         };
         self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
@@ -173,8 +178,8 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use cloudprovider::{
-        Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone, Zones,
-        async_trait,
+        Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone,
+        Zones, async_trait,
     };
 
     use super::*;
@@ -201,7 +206,11 @@ mod tests {
             }
         }
         fn changes(&self) -> Option<InstanceStream> {
-            Some(stream::iter([0, 1]).map(|i| if i == 0 { InstanceChange::Resync } else { panic!("x") }).boxed())
+            Some(
+                stream::iter([0, 1])
+                    .map(|i| if i == 0 { InstanceChange::Resync } else { panic!("x") })
+                    .boxed(),
+            )
         }
     }
 

@@ -97,9 +97,10 @@ mod tests {
     #[test]
     fn transition_time_moves_with_the_status_only() {
         let now = Timestamp::UNIX_EPOCH;
-        let mut node = Node::from_json(json!({"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": [
-            {"type": INITIALIZED, "status": "False", "reason": "InstanceNotFound", "message": "a"},
-        ]}}));
+        let mut node =
+            Node::from_json(json!({"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": [
+                {"type": INITIALIZED, "status": "False", "reason": "InstanceNotFound", "message": "a"},
+            ]}}));
         let same_status = WantedCondition::new(INITIALIZED, "False", "InstanceNotFound", "b");
         assert!(!same_status.is_on(&node));
         assert!(same_status.to_json(&node, now).get("lastTransitionTime").is_none());

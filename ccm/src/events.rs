@@ -1,10 +1,6 @@
 //! Events on Nodes (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU32,
-    time::Duration,
-};
+use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use jiff::{Timestamp, Unit};
@@ -17,11 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    conditions::truncated,
-    metrics::Metrics,
-    nodes::Node,
-};
+use crate::{conditions::truncated, metrics::Metrics, nodes::Node};
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
@@ -141,7 +133,8 @@ struct Series {
 /// A recorder and the writer behind it.
 pub fn event_recorder(client: Client, metrics: Metrics) -> (EventRecorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
-    let recorder = EventRecorder { queue: sender, metrics: metrics.clone(), component: "cloud-controller-manager" };
+    let recorder =
+        EventRecorder { queue: sender, metrics: metrics.clone(), component: "cloud-controller-manager" };
     let writer = EventWriter {
         queue,
         client,
@@ -161,7 +154,13 @@ impl EventRecorder {
     }
 
     /// Records an event. Never waits: with a full queue it is dropped and counted.
-    pub fn record(&self, object: EventObject, event_type: EventType, reason: &'static str, message: impl Into<String>) {
+    pub fn record(
+        &self,
+        object: EventObject,
+        event_type: EventType,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         let message = truncated(message.into());
         let event = Recorded { object, event_type, reason, message, component: self.component };
         if self.queue.try_send(event).is_err() {
@@ -212,7 +211,8 @@ impl EventWriter {
             match outcome {
                 Ok(()) => return,
                 // The first one expired meanwhile (events live for an hour): begin anew.
-                Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(&event).is_some() => {}
+                Err(kube::Error::Api(status))
+                    if status.code == 404 && self.series.remove(&event).is_some() => {}
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                     tracing::warn!(reason = event.reason, object = event.object.name, error = %status.message, "event refused");
                     break;
@@ -228,10 +228,8 @@ impl EventWriter {
 
     fn within_budget(&mut self, object: &EventObject) -> bool {
         let now = tokio::time::Instant::now();
-        let budget = self
-            .objects
-            .entry(object.clone())
-            .or_insert(ObjectBudget { left: OBJECT_BURST, refilled: now });
+        let budget =
+            self.objects.entry(object.clone()).or_insert(ObjectBudget { left: OBJECT_BURST, refilled: now });
         let refills = now.duration_since(budget.refilled).as_secs() / OBJECT_REFILL.as_secs();
         if refills > 0 {
             let refills = u32::try_from(refills).unwrap_or(OBJECT_BURST);

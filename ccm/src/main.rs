@@ -1,2 +1,107 @@
-//! The daemon.
-fn main() {}
+//! The cloud-controller-manager: the only place that knows the providers.
+
+use std::process::ExitCode;
+
+use ccm::{daemon, flags};
+use cloudprovider::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::{EnvFilter, fmt, prelude::*};
+
+/// Upstream's exit code for a bad command line.
+const BAD_FLAGS: u8 = 1;
+/// Upstream's exit code for what stops the daemon from working.
+const FATAL: u8 = 255;
+
+#[expect(clippy::print_stderr, reason = "a bad command line is answered before there is a log")]
+fn main() -> ExitCode {
+    let flags = match flags::parse(std::env::args()) {
+        Ok(flags) => flags,
+        Err(error) => {
+            let is_fault = error.use_stderr();
+            // Nothing is left to be done where even this cannot be printed.
+            let _ = error.print();
+            return if is_fault { ExitCode::from(BAD_FLAGS) } else { ExitCode::SUCCESS };
+        }
+    };
+    let faults = flags.faults();
+    if !faults.is_empty() {
+        for fault in faults {
+            eprintln!("error: {fault}");
+        }
+        eprintln!("\nFor more information, try '--help'.");
+        return ExitCode::from(BAD_FLAGS);
+    }
+    start_log(flags.v);
+    if let Err(error) = run(&flags) {
+        tracing::error!("{error:#}");
+        return ExitCode::from(FATAL);
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(flags: &flags::Flags) -> anyhow::Result<()> {
+    // One crypto provider for everything; installing it fails only where one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = registry()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop_on_signal(stop.clone())?);
+        daemon::run(flags, &registry, stop).await
+    });
+    // A provider's thread that is stuck in a call must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The providers that this binary was built with.
+#[cfg_attr(
+    not(feature = "libvirt"),
+    expect(clippy::unnecessary_wraps, reason = "a build may have no provider")
+)]
+fn registry() -> cloudprovider::Result<Registry> {
+    #[cfg_attr(not(feature = "libvirt"), expect(unused_mut, reason = "a build may have no provider"))]
+    let mut registry = Registry::new();
+    #[cfg(feature = "libvirt")]
+    registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    Ok(registry)
+}
+
+/// The first SIGTERM or SIGINT drains, the second aborts.
+fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        for is_second in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if is_second {
+                tracing::warn!("second signal: stopping at once");
+                std::process::exit(i32::from(FATAL));
+            }
+            tracing::info!("signal received: finishing what is under way");
+            stop.cancel();
+        }
+    })
+}
+
+fn start_log(verbosity: u8) {
+    let filter = match verbosity {
+        0..=3 => "warn,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info",
+        4..=5 => {
+            "info,ccm=debug,cloud_controller_manager=debug,cloudprovider=debug,cloudprovider_libvirt=debug"
+        }
+        _ => "debug,ccm=trace,cloud_controller_manager=trace,cloudprovider=trace,cloudprovider_libvirt=trace",
+    };
+    tracing_subscriber::registry()
+        .with(EnvFilter::new(filter))
+        .with(
+            fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())),
+        )
+        .init();
+}

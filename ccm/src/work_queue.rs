@@ -1,7 +1,7 @@
 //! A queue of names, each there once, never twice at work at the same time.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ pub struct WorkQueue {
     in_ready: HashSet<String>,
     at_work: HashSet<String>,
     due: HashMap<String, Instant>,
-    by_time: BTreeMap<(Instant, String), ()>,
+    by_time: BTreeSet<(Instant, String)>,
 }
 
 impl WorkQueue {
@@ -43,7 +43,7 @@ impl WorkQueue {
         }
         self.forget_time(name);
         self.due.insert(name.to_owned(), time);
-        self.by_time.insert((time, name.to_owned()), ());
+        self.by_time.insert((time, name.to_owned()));
     }
 
     /// Forgets a name that is not at work.
@@ -85,12 +85,12 @@ impl WorkQueue {
     /// Waits until the next name is due and makes all due names ready. Never ends while no name waits for a time.
     /// Cancel-safe.
     pub async fn wait_for_due(&mut self) {
-        match self.by_time.first_key_value() {
-            Some(((time, _), ())) => sleep_until(*time).await,
+        match self.by_time.first() {
+            Some((time, _)) => sleep_until(*time).await,
             None => std::future::pending().await,
         }
         let now = Instant::now();
-        while let Some(((time, name), ())) = self.by_time.first_key_value()
+        while let Some((time, name)) = self.by_time.first()
             && *time <= now
         {
             let name = name.clone();

@@ -72,6 +72,7 @@
 
 mod addresses;
 mod clusters;
+mod duration;
 mod error;
 mod instances;
 mod load_balancer;
@@ -86,6 +87,7 @@ mod zones;
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 pub use clusters::{Clusters, ControlPlaneEndpoint};
+pub use duration::parse_duration;
 pub use error::{ConfigProblem, Error, ErrorKind, Result};
 pub use instances::{
     Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances,

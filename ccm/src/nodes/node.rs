@@ -279,9 +279,13 @@ mod tests {
 
     #[test]
     fn nulls_and_missing_parts_are_empty() {
-        let node = Node::from_json(json!({"metadata": {"name": "n", "labels": null}, "spec": {"taints": null}, "status": {"addresses": null}}));
+        let node = Node::from_json(
+            json!({"metadata": {"name": "n", "labels": null}, "spec": {"taints": null}, "status": {"addresses": null}}),
+        );
         assert_eq!(node.ready(), ReadyStatus::Unknown);
-        assert!(node.taints.is_empty() && node.identity.labels.is_empty() && node.identity.addresses.is_empty());
+        assert!(
+            node.taints.is_empty() && node.identity.labels.is_empty() && node.identity.addresses.is_empty()
+        );
         let bare = Node::from_json(json!({"metadata": {"name": "n"}}));
         assert_eq!(bare.identity.name, "n");
     }

@@ -117,14 +117,14 @@ impl NodeStore {
         let node = Arc::new(node);
         let before = self.write().insert(name.clone(), node.clone());
         if before.is_none_or(|before| !before.same_content(&node)) {
-            self.tell([name]);
+            self.tell(&[name]);
         }
     }
 
     /// Takes a Node out.
     pub(super) fn remove(&self, name: &str) {
         if self.write().remove(name).is_some() {
-            self.tell([name.to_owned()]);
+            self.tell(&[name.to_owned()]);
         }
     }
 
@@ -135,22 +135,23 @@ impl NodeStore {
         let changed: Vec<String> = {
             let mut current = self.write();
             let vanished = current.keys().filter(|name| !new.contains_key(*name)).cloned();
-            let differs =
-                |(name, node): &(&String, &Arc<Node>)| current.get(*name).is_none_or(|old| !old.same_content(node));
+            let differs = |(name, node): &(&String, &Arc<Node>)| {
+                current.get(*name).is_none_or(|old| !old.same_content(node))
+            };
             let changed = vanished.chain(new.iter().filter(differs).map(|(name, _)| name.clone())).collect();
             *current = new;
             changed
         };
-        self.tell(changed);
+        self.tell(&changed);
         self.shared.synced.send_replace(true);
     }
 
-    fn tell(&self, names: impl IntoIterator<Item = String> + Clone) {
+    fn tell(&self, names: &[String]) {
         let mut subscribers = lock(&self.shared.subscribers);
         // Held only here: the subscriber is gone.
         subscribers.retain(|pending| Arc::strong_count(pending) > 1);
         for pending in subscribers.iter() {
-            pending.add(names.clone());
+            pending.add(names.iter().cloned());
         }
     }
 
@@ -198,7 +199,8 @@ mod tests {
     use super::*;
 
     fn node(name: &str, version: &str) -> Node {
-        let identity = NodeIdentity { name: name.into(), uid: format!("uid-{name}"), ..NodeIdentity::default() };
+        let identity =
+            NodeIdentity { name: name.into(), uid: format!("uid-{name}"), ..NodeIdentity::default() };
         Node { identity, resource_version: version.into(), ..Node::default() }
     }
 

@@ -1,6 +1,8 @@
 //! Which addresses a Node gets.
 
-use cloudprovider::{NodeAddress, NodeAddressType, ProvidedNodeIpError, append_missing_addresses, apply_provided_node_ip};
+use cloudprovider::{
+    NodeAddress, NodeAddressType, ProvidedNodeIpError, append_missing_addresses, apply_provided_node_ip,
+};
 use serde_json::{Value, json};
 
 use super::PROVIDED_NODE_IP;
@@ -57,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_clouds_addresses_with_the_nodes_hostname() {
-        let kubelet = json!([{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "9.9.9.9"}]);
+        let kubelet =
+            json!([{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "9.9.9.9"}]);
         let cloud = [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::internal_ip("fd00::1")];
         let wanted = wanted_addresses(&node(kubelet.clone(), None), &cloud).expect("no annotation");
         assert_eq!(wanted, [cloud[0].clone(), cloud[1].clone(), NodeAddress::hostname("n")]);

@@ -1,10 +1,6 @@
 //! The loop that acts: asks the cloud in batches, writes in parallel, never about one Node twice at once.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cloudprovider::{InstanceChange, InstanceLookup, InstanceMetadata};
 use futures::StreamExt;
@@ -99,12 +95,25 @@ enum Done {
 
 enum Outcome {
     /// Nothing had to be written, or the Node is gone.
-    Nothing { metadata: Option<InstanceMetadata>, warnings: Vec<String> },
-    Initialized { version: String, metadata: InstanceMetadata, warnings: Vec<String> },
-    Repaired { version: String, metadata: InstanceMetadata, warnings: Vec<String> },
+    Nothing {
+        metadata: Option<InstanceMetadata>,
+        warnings: Vec<String>,
+    },
+    Initialized {
+        version: String,
+        metadata: InstanceMetadata,
+        warnings: Vec<String>,
+    },
+    Repaired {
+        version: String,
+        metadata: InstanceMetadata,
+        warnings: Vec<String>,
+    },
     NotInitialized(NotInitialized),
     /// An initialised Node that the cloud gave no answer for, or that could not be written.
-    NotRepaired { why: Option<String> },
+    NotRepaired {
+        why: Option<String>,
+    },
 }
 
 impl NodeController {
@@ -198,8 +207,9 @@ impl NodeController {
         if is_right {
             return;
         }
-        match state.repaired.map(|repaired| repaired.elapsed()) {
-            Some(elapsed) if elapsed < REPAIR_INTERVAL => self.queue.add_after(name, REPAIR_INTERVAL - elapsed),
+        let since_repair = state.repaired.map_or(REPAIR_INTERVAL, |repaired| repaired.elapsed());
+        match REPAIR_INTERVAL.checked_sub(since_repair) {
+            Some(wait) if !wait.is_zero() => self.queue.add_after(name, wait),
             _ => self.queue.add(name),
         }
     }
@@ -315,7 +325,12 @@ impl NodeController {
                 state.metadata = Some(metadata);
                 state.written = Some(version);
                 warn(name, state.new_warnings(warnings));
-                self.events.record(EventObject::node(&node), EventType::Normal, "Synced", "Node synced successfully");
+                self.events.record(
+                    EventObject::node(&node),
+                    EventType::Normal,
+                    "Synced",
+                    "Node synced successfully",
+                );
             }
             Outcome::NotInitialized(fault) => {
                 let report = state.fail(&node, &fault);
@@ -349,7 +364,12 @@ impl NodeController {
     /// Says in an event and in the Node's condition why it is not initialised.
     fn report(&mut self, node: &Arc<Node>, condition: WantedCondition) {
         let message = format!("Node is not initialized: {}", condition.message);
-        tracing::warn!(node = node.name(), reason = condition.reason, message = condition.message, "node not initialized");
+        tracing::warn!(
+            node = node.name(),
+            reason = condition.reason,
+            message = condition.message,
+            "node not initialized"
+        );
         self.events.record(EventObject::node(node), EventType::Warning, "InitializationFailed", message);
         let (shared, node) = (self.shared.clone(), node.clone());
         self.tasks.spawn(async move {
@@ -392,7 +412,9 @@ impl Shared {
             match self.writer.patch(node.name(), patch).await {
                 Ok(written) => version = written,
                 Err(WriteError::Gone) => return Outcome::Nothing { metadata: None, warnings: Vec::new() },
-                Err(error) => return Outcome::NotInitialized(NotInitialized::write_failed(error.to_string())),
+                Err(error) => {
+                    return Outcome::NotInitialized(NotInitialized::write_failed(error.to_string()));
+                }
             }
         }
         let age = age_seconds(node);
@@ -402,7 +424,8 @@ impl Shared {
             InstanceLookup::Present(instance) => {
                 tracing::info!(
                     node = node.name(),
-                    provider_id = node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str()),
+                    provider_id =
+                        node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str()),
                     "node initialized"
                 );
                 instance.metadata

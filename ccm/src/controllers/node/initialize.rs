@@ -107,7 +107,11 @@ pub(super) fn initialize(
     })
 }
 
-fn status_patch(node: &Node, instance: &Instance, now: Timestamp) -> Result<Option<NodePatch>, NotInitialized> {
+fn status_patch(
+    node: &Node,
+    instance: &Instance,
+    now: Timestamp,
+) -> Result<Option<NodePatch>, NotInitialized> {
     let from_cloud = &instance.metadata.addresses;
     let mismatch = |error: &dyn std::fmt::Display| {
         NotInitialized::new("ProvidedNodeIPMismatch", format!("annotation {PROVIDED_NODE_IP}: {error}"))
@@ -120,7 +124,12 @@ fn status_patch(node: &Node, instance: &Instance, now: Timestamp) -> Result<Opti
         return Err(mismatch(&error));
     }
     let addresses = wanted_addresses(node, from_cloud).map_err(|error| mismatch(&error))?;
-    let condition = WantedCondition::new(INITIALIZED, "True", "Initialized", "the cloud provider has filled this node in");
+    let condition = WantedCondition::new(
+        INITIALIZED,
+        "True",
+        "Initialized",
+        "the cloud provider has filled this node in",
+    );
     let mut status = serde_json::Map::new();
     if addresses != node.identity.addresses {
         status.insert("addresses".into(), addresses_patch(node, &addresses));
@@ -138,18 +147,29 @@ fn status_patch(node: &Node, instance: &Instance, now: Timestamp) -> Result<Opti
 /// the resource version all the time, do not disturb it.
 fn main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> NodePatch {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
-    let ours: Vec<usize> =
-        node.taints.iter().enumerate().filter(|(_, t)| t.key == UNINITIALIZED_TAINT).map(|(i, _)| i).collect();
+    let ours: Vec<usize> = node
+        .taints
+        .iter()
+        .enumerate()
+        .filter(|(_, t)| t.key == UNINITIALIZED_TAINT)
+        .map(|(i, _)| i)
+        .collect();
     for index in &ours {
         operations.push(
             json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": UNINITIALIZED_TAINT}),
         );
     }
     if node.identity.provider_id.is_none() {
-        operations.push(json!({"op": "add", "path": "/spec/providerID", "value": instance.provider_id.as_str()}));
+        operations
+            .push(json!({"op": "add", "path": "/spec/providerID", "value": instance.provider_id.as_str()}));
     }
     set_in_map(&mut operations, "/metadata/labels", node.identity.labels.is_empty(), &labels.labels);
-    set_in_map(&mut operations, "/metadata/annotations", node.identity.annotations.is_empty(), &labels.annotations);
+    set_in_map(
+        &mut operations,
+        "/metadata/annotations",
+        node.identity.annotations.is_empty(),
+        &labels.annotations,
+    );
     // From the last one down, so that the indices before it stay right.
     for index in ours.iter().rev() {
         operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
@@ -275,7 +295,10 @@ mod tests {
         assert_eq!(decide(&node, InstanceLookup::Absent).expect_err("absent").reason, "InstanceNotFound");
         let away = Error::new(ErrorKind::Unavailable, "kvm1 is unreachable");
         let refused = decide(&node, away).expect_err("unknown");
-        assert_eq!((refused.reason, refused.message.as_str()), ("ProviderUnavailable", "kvm1 is unreachable"));
+        assert_eq!(
+            (refused.reason, refused.message.as_str()),
+            ("ProviderUnavailable", "kvm1 is unreachable")
+        );
         let no_lease = Error::in_progress(Duration::from_secs(2), "no DHCP lease yet");
         let refused = decide(&node, instance().with_incomplete(no_lease)).expect_err("incomplete");
         assert_eq!((refused.in_progress, refused.retry_after), (true, Some(Duration::from_secs(2))));

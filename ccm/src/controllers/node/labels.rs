@@ -66,7 +66,8 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
         let beta_now = node.identity.labels.get(beta_label);
         let (wanted, wanted_beta) = match from_cloud {
             Some(value) => {
-                value_fault(value).map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
+                value_fault(value)
+                    .map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
                 (Some(value), Some(value))
             }
             // The cloud does not say: a Node that has one of the two alone gets no beta label, but the label of it.
@@ -114,7 +115,10 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
         }
     }
     for (key, value) in &remembered {
-        if !ours.contains_key(key) && node.identity.labels.get(key) == Some(value) && refused(key, value).is_none() {
+        if !ours.contains_key(key)
+            && node.identity.labels.get(key) == Some(value)
+            && refused(key, value).is_none()
+        {
             changes.labels.insert(key.clone(), None);
         }
     }
@@ -190,7 +194,10 @@ mod tests {
     }
 
     fn additional(key: &str, value: &str) -> InstanceMetadata {
-        InstanceMetadata { additional_labels: [(key.into(), value.into())].into(), ..InstanceMetadata::default() }
+        InstanceMetadata {
+            additional_labels: [(key.into(), value.into())].into(),
+            ..InstanceMetadata::default()
+        }
     }
 
     fn set(changes: &LabelChanges) -> Vec<(&str, &str)> {
@@ -239,8 +246,13 @@ mod tests {
             let changes = label_changes(&node(json!({})), &additional(key, "v")).expect("valid");
             assert_eq!(set(&changes), [(key, "v")]);
         }
-        for (key, value) in [("a/b/c", "v"), ("/x", "v"), ("a b", "v"), ("a", "b c"), ("UPPER.example/x", "v")] {
-            assert!(label_changes(&node(json!({})), &additional(key, value)).expect("valid").is_empty(), "{key}");
+        for (key, value) in
+            [("a/b/c", "v"), ("/x", "v"), ("a b", "v"), ("a", "b c"), ("UPPER.example/x", "v")]
+        {
+            assert!(
+                label_changes(&node(json!({})), &additional(key, value)).expect("valid").is_empty(),
+                "{key}"
+            );
         }
     }
 

@@ -38,7 +38,8 @@ pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -
     }
     // Somebody else removed the taint of a Node that we could not initialise.
     if node.condition(INITIALIZED).is_some_and(|condition| condition.status != "True") {
-        let done = WantedCondition::new(INITIALIZED, "True", "Initialized", "the node has no uninitialized taint");
+        let done =
+            WantedCondition::new(INITIALIZED, "True", "Initialized", "the node has no uninitialized taint");
         status.insert("conditions".into(), json!([done.to_json(node, now)]));
     }
     if !status.is_empty() {
@@ -100,10 +101,13 @@ mod tests {
     #[test]
     fn labels_are_a_merge_patch_for_this_very_node() {
         let metadata = InstanceMetadata { zone: Some("b".into()), ..InstanceMetadata::default() };
-        let labels = json!({"topology.kubernetes.io/zone": "a", "failure-domain.beta.kubernetes.io/zone": "b"});
+        let labels =
+            json!({"topology.kubernetes.io/zone": "a", "failure-domain.beta.kubernetes.io/zone": "b"});
         assert_eq!(
             patches(&node(json!([]), labels), &metadata),
-            [NodePatch::Merge(json!({"metadata": {"uid": "u", "labels": {"topology.kubernetes.io/zone": "b"}}}))]
+            [NodePatch::Merge(
+                json!({"metadata": {"uid": "u", "labels": {"topology.kubernetes.io/zone": "b"}}})
+            )]
         );
     }
 
@@ -111,8 +115,10 @@ mod tests {
     fn an_annotation_that_does_not_match_is_a_warning() {
         let mut node = node(json!([{"type": "InternalIP", "address": "10.0.0.1"}]), json!({}));
         node.identity.annotations.insert(super::super::PROVIDED_NODE_IP.into(), "10.0.0.1".into());
-        let metadata =
-            InstanceMetadata { addresses: vec![NodeAddress::internal_ip("10.0.0.2")], ..InstanceMetadata::default() };
+        let metadata = InstanceMetadata {
+            addresses: vec![NodeAddress::internal_ip("10.0.0.2")],
+            ..InstanceMetadata::default()
+        };
         let repair = repair(&node, &metadata, Timestamp::UNIX_EPOCH);
         assert_eq!(repair.patches, []);
         assert_eq!(repair.warnings.len(), 1);

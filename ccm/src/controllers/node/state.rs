@@ -93,9 +93,7 @@ impl NodeState {
 
 /// Seconds since the Node was created, not below zero.
 pub(super) fn age_seconds(node: &Node) -> f64 {
-    node.created.map_or(0.0, |created| {
-        Timestamp::now().duration_since(created).as_secs_f64().max(0.0)
-    })
+    node.created.map_or(0.0, |created| Timestamp::now().duration_since(created).as_secs_f64().max(0.0))
 }
 
 #[cfg(test)]

@@ -138,7 +138,8 @@ impl NodeLifecycleController {
     }
 
     fn rules(&self) -> DeletionRules {
-        let grace = self.options.deletion_grace_period.unwrap_or(self.options.monitor_period.max(LEAST_GRACE));
+        let grace =
+            self.options.deletion_grace_period.unwrap_or(self.options.monitor_period.max(LEAST_GRACE));
         DeletionRules { grace, minimum_age: self.options.deletion_minimum_age }
     }
 
@@ -195,7 +196,7 @@ impl NodeLifecycleController {
         self.look_at_leases(&nodes).await;
 
         let mut writes = Vec::new();
-        for (node, answer) in nodes.into_iter().zip(&answers) {
+        for (node, answer) in nodes.iter().zip(&answers) {
             self.decide(node, answer, &mut writes);
         }
         self.write(writes).await;
@@ -236,14 +237,21 @@ impl NodeLifecycleController {
         let Vanishing { absent, total } = vanishing;
         let BreakerLimits { count, percent } = limits;
         if opens {
-            tracing::error!(absent, total, count, percent, "node deletions are stopped: too many nodes would vanish at once");
+            tracing::error!(
+                absent,
+                total,
+                count,
+                percent,
+                "node deletions are stopped: too many nodes would vanish at once"
+            );
             let message = format!(
                 "Node deletions are stopped: the cloud provider has no instance for {absent} of {total} nodes (limits: more than {count} nodes and more than {percent} %)"
             );
             self.events.record(EventObject::daemon(), EventType::Warning, "DeletionBreakerOpened", message);
         } else {
             tracing::info!(absent, total, "node deletions are allowed again");
-            let message = format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
+            let message =
+                format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
             self.events.record(EventObject::daemon(), EventType::Normal, "DeletionBreakerClosed", message);
         }
     }
@@ -257,7 +265,9 @@ impl NodeLifecycleController {
             .iter()
             .filter(|node| lease_matters(node) && !is_excluded(node) && !node.deleting)
             .map(|node| node.name().to_owned())
-            .filter(|name| self.memories.get(name).is_some_and(|memory| memory.absence.is_some() && !memory.deleted))
+            .filter(|name| {
+                self.memories.get(name).is_some_and(|memory| memory.absence.is_some() && !memory.deleted)
+            })
             .collect();
         let leases = &self.leases;
         let looks: Vec<(String, LeaseLook)> = stream::iter(in_question)
@@ -282,18 +292,18 @@ impl NodeLifecycleController {
         }
     }
 
-    fn decide(&mut self, node: Arc<Node>, answer: &InstanceLookup, writes: &mut Vec<Write>) {
+    fn decide(&mut self, node: &Arc<Node>, answer: &InstanceLookup, writes: &mut Vec<Write>) {
         let name = node.name().to_owned();
-        if let Some(patch) = shutdown_taint_patch(&node, answer) {
+        if let Some(patch) = shutdown_taint_patch(node, answer) {
             writes.push(Write::Patch(node.clone(), patch, "shutdown taint"));
         }
-        if let Some(condition) = condition_for(&node, answer) {
-            writes.push(Self::condition_write(&node, &condition));
+        if let Some(condition) = condition_for(node, answer) {
+            writes.push(Self::condition_write(node, &condition));
         }
         let (rules, breaker_is_open) = (self.rules(), self.breaker_is_open);
         let Some(memory) = self.memories.get_mut(&name) else { return };
         let now = Instant::now();
-        let (held_back, due) = match verdict(&node, memory, rules, breaker_is_open, now, Timestamp::now()) {
+        let (held_back, due) = match verdict(node, memory, rules, breaker_is_open, now, Timestamp::now()) {
             Verdict::Ignore => (None, None),
             Verdict::Wait(until) => (None, Some(until)),
             Verdict::HoldBack(reason, due) => (Some(reason), due),
@@ -307,7 +317,7 @@ impl NodeLifecycleController {
         if let Some(due) = due {
             self.due.insert(name, due);
         }
-        self.set_held_back(&node, held_back, writes);
+        self.set_held_back(node, held_back, writes);
     }
 
     /// Says that a deletion is held back: once for each reason, in an event, in the Node's condition, in metrics.
@@ -398,7 +408,12 @@ impl NodeLifecycleController {
                 self.due.insert(node.name().to_owned(), Instant::now() + wait);
                 let message = format!("Failed deleting node {}: {error}", node.name());
                 tracing::error!(node = node.name(), %error, "node not deleted, trying again");
-                self.events.record(EventObject::node(node), EventType::Warning, "DeletingNodeFailed", message);
+                self.events.record(
+                    EventObject::node(node),
+                    EventType::Warning,
+                    "DeletingNodeFailed",
+                    message,
+                );
             }
         }
     }

@@ -128,7 +128,9 @@ impl HeldBack {
                 "too many nodes would be deleted at once; if that is right, set the annotation {ALLOW_DELETION}=true on them"
             ),
             Self::KubeletAlive => "its kubelet goes on renewing its lease in kube-node-lease".to_owned(),
-            Self::NodeReady => "it is Ready, and there is no lease in kube-node-lease to tell otherwise".to_owned(),
+            Self::NodeReady => {
+                "it is Ready, and there is no lease in kube-node-lease to tell otherwise".to_owned()
+            }
         };
         format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
     }
@@ -177,8 +179,8 @@ pub(super) fn verdict(
         return Verdict::HoldBack(HeldBack::Excluded, None);
     }
     let age = age(node, memory, now, wall_clock);
-    if age < rules.minimum_age {
-        return Verdict::Wait(now + (rules.minimum_age - age));
+    if let Some(missing) = rules.minimum_age.checked_sub(age).filter(|missing| !missing.is_zero()) {
+        return Verdict::Wait(now + missing);
     }
     if breaker_is_open && !is_allowed(node) {
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
@@ -194,7 +196,11 @@ pub(super) fn verdict(
         Some(lease) if now >= lease.dead_at() => Verdict::Delete,
         Some(lease) => {
             let next = lease.dead_at().min(now + LEASE_POLL);
-            if lease.renewed { Verdict::HoldBack(HeldBack::KubeletAlive, Some(next)) } else { Verdict::Wait(next) }
+            if lease.renewed {
+                Verdict::HoldBack(HeldBack::KubeletAlive, Some(next))
+            } else {
+                Verdict::Wait(next)
+            }
         }
     }
 }
@@ -250,11 +256,13 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
     match answer {
         InstanceLookup::Absent => None,
         InstanceLookup::Present(_) => {
-            let found = || WantedCondition::new(INSTANCE_EXISTS, "True", "InstanceFound", "the instance exists");
+            let found =
+                || WantedCondition::new(INSTANCE_EXISTS, "True", "InstanceFound", "the instance exists");
             now.filter(|condition| condition.status != "True").map(|_| found())
         }
         InstanceLookup::Unknown(error) => {
-            let wanted = WantedCondition::new(INSTANCE_EXISTS, "Unknown", reason_word(error.kind()), error.report());
+            let wanted =
+                WantedCondition::new(INSTANCE_EXISTS, "Unknown", reason_word(error.kind()), error.report());
             // Other words for the same reason are not worth a write each.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
             (node.ready() != ReadyStatus::True && !is_known).then_some(wanted)
