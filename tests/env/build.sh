@@ -75,7 +75,8 @@ need_go() {
 go_is_at_least() {
     local found
     # GOTOOLCHAIN=local: the question is what is installed, and asking must not fetch anything
-    found=$( (cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true) | sed -n 's/^go\([0-9.]*\).*/\1/p')
+    found=$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
+    found=$(sed -n 's/^go\([0-9.]*\).*/\1/p' <<<"$found")
     [[ -n $found ]] && printf '%s\n' "$1" "$found" | sort --version-sort --check=quiet
 }
 

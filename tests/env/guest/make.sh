@@ -40,13 +40,13 @@ fetch() {
 
 # The machine's package lists may be absent or out of date. Ones of our own need no root.
 own_lists=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache")
-fetch || {
+if ! fetch; then
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-    apt-get "${own_lists[@]}" -qq update >"$work/apt.log" 2>&1 && fetch "${own_lists[@]}" || {
+    if ! { apt-get "${own_lists[@]}" -qq update >"$work/apt.log" 2>&1 && fetch "${own_lists[@]}"; }; then
         cat "$work/apt.log"
         unavailable "apt cannot download linux-image-cloud-amd64, qemu-guest-agent and isc-dhcp-client (Debian has them), which the micro guest is made of"
-    }
-}
+    fi
+fi
 for package in "$work"/packages/*.deb; do
     unpacked=${package##*/}
     dpkg-deb -x "$package" "$work/${unpacked%%_*}"
@@ -109,10 +109,10 @@ for program in qemu-guest-agent/usr/sbin/qemu-ga isc-dhcp-client/sbin/dhclient; 
         printf '%s\n' "$libraries" >&2
         unavailable "libraries of ${program##*/} are missing: run tests/env/install.sh test"
     fi
-    for library in $(grep -o '/[^ ]*' <<<"$libraries"); do
+    while read -r library; do
         mkdir -p "$root$(dirname "$library")"
         cp -L "$library" "$root$library"
-    done
+    done < <(grep -o '/[^ ]*' <<<"$libraries")
 done
 
 (cd "$root" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$out/initrd"
