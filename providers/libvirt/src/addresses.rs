@@ -1,0 +1,281 @@
+//! Which addresses of a domain become addresses of its Node. Pure rules, no libvirt.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::{IpAddr, Ipv6Addr},
+};
+
+use cloudprovider::NodeAddress;
+use ipnet::IpNet;
+
+use crate::{domain::Nic, mac::Mac};
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ipv4" => Some(Self::Ipv4),
+            "ipv6" => Some(Self::Ipv6),
+            _ => None,
+        }
+    }
+
+    fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+    }
+}
+
+/// The operator's rules: the key `addresses` of the configuration.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AddressRules {
+    /// Networks whose addresses become `InternalIP`. Where it is empty, all do that are not external.
+    pub internal: Vec<IpNet>,
+    /// Networks whose addresses become `ExternalIP`; wins over `internal`.
+    pub external: Vec<IpNet>,
+    /// Networks whose addresses are left out; wins over both.
+    pub exclude: Vec<IpNet>,
+    /// The families that are used, in order of preference. Default IPv4, then IPv6.
+    pub families: Vec<Family>,
+}
+
+impl Default for AddressRules {
+    fn default() -> Self {
+        Self {
+            internal: Vec::new(),
+            external: Vec::new(),
+            exclude: Vec::new(),
+            families: vec![Family::Ipv4, Family::Ipv6],
+        }
+    }
+}
+
+impl AddressRules {
+    fn classify(&self, ip: IpAddr) -> Option<NodeAddress> {
+        let within = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&ip));
+        if within(&self.exclude) {
+            None
+        } else if within(&self.external) {
+            Some(NodeAddress::external_ip(ip))
+        } else if self.internal.is_empty() || within(&self.internal) {
+            Some(NodeAddress::internal_ip(ip))
+        } else {
+            None
+        }
+    }
+}
+
+/// A DHCP lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) ip: IpAddr,
+    /// When it ends, in seconds since 1970. `None` where it does not end or nobody knows.
+    pub(crate) expires: Option<i64>,
+}
+
+/// Leases by the MAC address that holds them.
+pub(crate) type Leases = HashMap<Mac, Vec<Lease>>;
+
+/// An interface as the guest agent reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AgentInterface {
+    pub(crate) mac: Option<Mac>,
+    pub(crate) ips: Vec<IpAddr>,
+}
+
+/// The addresses of a domain with these NICs: by NIC in the order of the XML, by family in the order of the rules,
+/// then by number, each once.
+///
+/// For each NIC and family a lease counts first and the guest agent second, both by MAC: the agent also tells of
+/// interfaces of pods and bridges, which have MACs of their own. An interface that merely carries the NIC's MAC, such
+/// as a bridge above it, is the NIC's, since its addresses live there.
+pub(crate) fn select(
+    nics: &[Nic],
+    leases: &Leases,
+    agent: &[AgentInterface],
+    rules: &AddressRules,
+    now: i64,
+) -> Vec<NodeAddress> {
+    let mut selected = Vec::new();
+    for nic in nics {
+        for family in &rules.families {
+            for ip in nic_addresses(nic.mac, *family, leases, agent, now) {
+                if let Some(address) = rules.classify(ip)
+                    && !selected.contains(&address)
+                {
+                    selected.push(address);
+                }
+            }
+        }
+    }
+    selected
+}
+
+fn nic_addresses(
+    mac: Mac,
+    family: Family,
+    leases: &Leases,
+    agent: &[AgentInterface],
+    now: i64,
+) -> BTreeSet<IpAddr> {
+    // a MAC can hold several leases after its client ID changed: the one that lives longest is in use
+    let lease = leases
+        .get(&mac)
+        .into_iter()
+        .flatten()
+        .filter(|lease| Family::of(lease.ip) == family && is_usable(lease.ip))
+        .filter(|lease| lease.expires.is_none_or(|expires| expires > now))
+        .max_by_key(|lease| (lease.expires.unwrap_or(i64::MAX), std::cmp::Reverse(lease.ip)));
+    if let Some(lease) = lease {
+        return BTreeSet::from([lease.ip]);
+    }
+    agent
+        .iter()
+        .filter(|interface| interface.mac == Some(mac))
+        .flat_map(|interface| interface.ips.iter().copied())
+        .filter(|ip| Family::of(*ip) == family && is_usable(*ip))
+        .collect()
+}
+
+/// Whether others can reach the address: neither loopback nor link-local nor no unicast address at all.
+fn is_usable(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            !(ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_multicast()
+                || ip.is_broadcast())
+        }
+        IpAddr::V6(ip) => {
+            !(ip.is_loopback()
+                || ip.is_unicast_link_local()
+                || ip.is_unspecified()
+                || ip.is_multicast()
+                || is_mapped(ip))
+        }
+    }
+}
+
+fn is_mapped(ip: Ipv6Addr) -> bool {
+    ip.to_ipv4_mapped().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::NicSource;
+
+    const NOW: i64 = 1000;
+
+    fn mac(last: u8) -> Mac {
+        Mac::parse(&format!("52:54:00:00:00:{last:02x}")).expect("valid")
+    }
+
+    fn nic(last: u8) -> Nic {
+        Nic { mac: mac(last), source: NicSource::Network("default".into()) }
+    }
+
+    fn leases(list: &[(u8, &str, Option<i64>)]) -> Leases {
+        let mut leases = Leases::new();
+        for (last, ip, expires) in list {
+            leases
+                .entry(mac(*last))
+                .or_default()
+                .push(Lease { ip: ip.parse().expect("valid"), expires: *expires });
+        }
+        leases
+    }
+
+    fn agent(list: &[(u8, &[&str])]) -> Vec<AgentInterface> {
+        list.iter()
+            .map(|(last, ips)| AgentInterface {
+                mac: Some(mac(*last)),
+                ips: ips.iter().map(|ip| ip.parse().expect("valid")).collect(),
+            })
+            .collect()
+    }
+
+    fn texts(addresses: &[NodeAddress]) -> Vec<String> {
+        addresses.iter().map(|a| format!("{} {}", a.address_type, a.address)).collect()
+    }
+
+    #[test]
+    fn the_lease_counts_first_and_the_agent_fills_in_the_other_family() {
+        let leases = leases(&[(1, "10.0.0.5", Some(2000))]);
+        let agent = agent(&[(1, &["10.0.0.99", "fd00::5", "fe80::1"])]);
+        let got = select(&[nic(1)], &leases, &agent, &AddressRules::default(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.5", "InternalIP fd00::5"]);
+    }
+
+    #[test]
+    fn expired_leases_are_dropped_and_the_longest_wins() {
+        let leases = leases(&[
+            (1, "10.0.0.1", Some(NOW)),
+            (1, "10.0.0.2", Some(NOW + 10)),
+            (1, "10.0.0.3", Some(NOW + 20)),
+            (2, "10.0.0.4", Some(NOW - 1)),
+            (3, "10.0.0.6", Some(NOW + 9)),
+            (3, "10.0.0.7", None),
+        ]);
+        let got = select(&[nic(1), nic(2), nic(3)], &leases, &[], &AddressRules::default(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.3", "InternalIP 10.0.0.7"]);
+    }
+
+    #[test]
+    fn foreign_interfaces_and_useless_addresses_are_left_out() {
+        let agent = agent(&[
+            (0xaa, &["10.244.0.1"]),
+            (1, &["127.0.0.1", "169.254.3.4", "0.0.0.0", "224.0.0.1", "255.255.255.255"]),
+            (1, &["::1", "fe80::1", "::", "ff02::1", "::ffff:10.0.0.9", "10.0.0.9"]),
+        ]);
+        let nameless = AgentInterface { mac: None, ips: vec!["10.9.9.9".parse().expect("valid")] };
+        let all: Vec<_> = agent.into_iter().chain([nameless]).collect();
+        let got = select(&[nic(1)], &Leases::new(), &all, &AddressRules::default(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.9"]);
+    }
+
+    #[test]
+    fn the_order_is_nic_then_family_then_number() {
+        let agent = agent(&[
+            (2, &["10.0.2.2", "fd02::1"]),
+            (1, &["fd01::10", "fd01::9", "10.0.1.10", "10.0.1.9"]),
+        ]);
+        let got = select(&[nic(1), nic(2)], &Leases::new(), &agent, &AddressRules::default(), NOW);
+        let expected = ["10.0.1.9", "10.0.1.10", "fd01::9", "fd01::10", "10.0.2.2", "fd02::1"];
+        assert_eq!(got.iter().map(|a| a.address.as_str()).collect::<Vec<_>>(), expected);
+        let rules = AddressRules { families: vec![Family::Ipv6], ..AddressRules::default() };
+        let got = select(&[nic(1), nic(2)], &Leases::new(), &agent, &rules, NOW);
+        let expected = ["fd01::9", "fd01::10", "fd02::1"];
+        assert_eq!(got.iter().map(|a| a.address.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn rules_decide_between_internal_external_and_none() {
+        let net = |text: &str| vec![text.parse::<IpNet>().expect("valid")];
+        let rules = AddressRules {
+            internal: net("10.0.0.0/8"),
+            external: net("192.0.2.0/24"),
+            exclude: net("10.9.0.0/16"),
+            ..AddressRules::default()
+        };
+        let agent = agent(&[(1, &["10.0.0.1", "10.9.0.1", "192.0.2.1", "172.16.0.1"])]);
+        let got = select(&[nic(1)], &Leases::new(), &agent, &rules, NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.1", "ExternalIP 192.0.2.1"]);
+    }
+
+    #[test]
+    fn an_address_stands_once() {
+        let agent = agent(&[(1, &["10.0.0.1"]), (1, &["10.0.0.1"]), (2, &["10.0.0.1"])]);
+        let got = select(&[nic(1), nic(2)], &Leases::new(), &agent, &AddressRules::default(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.1"]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Calls to libvirt: how many there were, how long one has been under way, and what went wrong with it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cloudprovider::{Error, ErrorKind};
+use virt::error::{Error as VirtError, ErrorDomain, ErrorNumber};
+
+/// The operations that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Operation {
+    Connect,
+    SetKeepalive,
+    RegisterEvents,
+    ListDomains,
+    DomainStates,
+    LookupDomain,
+    DomainState,
+    DomainXml,
+    ListNetworks,
+    DhcpLeases,
+    LeaseAddresses,
+    AgentAddresses,
+}
+
+/// Names as in the counts and in messages, in the order of [`Operation`].
+const NAMES: [&str; 12] = [
+    "connect",
+    "set_keepalive",
+    "register_events",
+    "list_domains",
+    "domain_states",
+    "lookup_domain",
+    "domain_state",
+    "domain_xml",
+    "list_networks",
+    "dhcp_leases",
+    "lease_addresses",
+    "agent_addresses",
+];
+
+impl Operation {
+    pub(crate) fn as_str(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+/// How often each operation was called at one hypervisor.
+#[derive(Debug, Default)]
+pub(crate) struct Counts([AtomicU64; NAMES.len()]);
+
+impl Counts {
+    /// Adds these counts to `sum`; operations that never ran are left out.
+    pub(crate) fn add_to(&self, sum: &mut BTreeMap<&'static str, u64>) {
+        for (name, count) in NAMES.iter().zip(&self.0) {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                *sum.entry(name).or_default() += count;
+            }
+        }
+    }
+}
+
+/// Since when a thread has been waiting for libvirt.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Milliseconds after [`START`], plus one; zero while no call is under way.
+    since: AtomicU64,
+}
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl Progress {
+    fn begin(&self) {
+        let now = u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.since.store(now + 1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// How long the call that is under way has taken so far.
+    pub(crate) fn waiting(&self) -> Duration {
+        match self.since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => START.elapsed().saturating_sub(Duration::from_millis(since - 1)),
+        }
+    }
+}
+
+/// Through which every call to libvirt goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Calls {
+    pub(crate) fn call<T>(
+        &self,
+        operation: Operation,
+        call: impl FnOnce() -> Result<T, VirtError>,
+    ) -> Result<T, Failure> {
+        self.counts.0[operation as usize].fetch_add(1, Ordering::Relaxed);
+        self.progress.begin();
+        let result = call();
+        self.progress.end();
+        result.map_err(|error| Failure::from_virt(operation, &error))
+    }
+}
+
+/// A call that failed, in libvirt's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    /// The connection is of no use any more.
+    pub(crate) lost: bool,
+    /// libvirt's number, where it was libvirt that failed.
+    pub(crate) code: Option<ErrorNumber>,
+}
+
+impl Failure {
+    /// A failure of the connection itself, found out by us.
+    pub(crate) fn lost(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), lost: true, code: None }
+    }
+
+    fn from_virt(operation: Operation, error: &VirtError) -> Self {
+        use ErrorNumber::{
+            AccessDenied, AuthCancelled, AuthFailed, AuthUnavailable, NoDomain, NoSupport, OperationDenied,
+        };
+        let code = Result::from(error.code()).ok();
+        let kind = match code {
+            Some(AuthFailed | AuthCancelled | AuthUnavailable) => ErrorKind::Unauthenticated,
+            Some(AccessDenied | OperationDenied) => ErrorKind::PermissionDenied,
+            Some(NoDomain) => ErrorKind::NotFound,
+            Some(NoSupport) => ErrorKind::Unsupported,
+            _ => ErrorKind::Unavailable,
+        };
+        // the number of a lost connection is a general one; where the error comes from tells it apart
+        let lost = matches!(Result::from(error.domain()), Ok(ErrorDomain::Rpc | ErrorDomain::Remote))
+            && !matches!(code, Some(NoDomain | NoSupport));
+        Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost, code }
+    }
+
+    /// Whether the domain asked about does not exist.
+    pub(crate) fn is_no_domain(&self) -> bool {
+        self.code == Some(ErrorNumber::NoDomain)
+    }
+
+    /// Whether the driver cannot do this at all.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        matches!(self.code, Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported))
+    }
+
+    pub(crate) fn to_error(&self) -> Error {
+        let error = Error::new(self.kind, self.message.clone());
+        match self.kind {
+            // a rotated Secret or a changed policy mends it without anybody touching us
+            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
+                error.with_retry_after(Duration::from_secs(30))
+            }
+            _ => error,
+        }
+    }
+}

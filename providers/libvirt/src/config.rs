@@ -1,0 +1,315 @@
+//! The configuration: what an operator writes, checked as a whole.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cloudprovider::{Error, Result};
+use ipnet::IpNet;
+use secrecy::SecretString;
+use serde_json::Value;
+
+use crate::{
+    addresses::{AddressRules, Family},
+    fields::{Fields, Problems},
+    uri,
+};
+
+/// The configuration of the provider.
+///
+/// ```
+/// let config = cloudprovider_libvirt::Config::parse(
+///     "hypervisors:\n- name: kvm1\n  uri: qemu+tls://kvm1.example.org/system\n  zone: rack-1\n",
+///     None,
+/// )?;
+/// assert_eq!(config.hypervisors[0].zone.as_deref(), Some("rack-1"));
+/// # Ok::<(), cloudprovider::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The hypervisors, at least one, each with its own name.
+    pub hypervisors: Vec<HypervisorConfig>,
+    /// Which addresses of a domain become addresses of its Node.
+    pub addresses: AddressRules,
+    /// How long one call to libvirt may take before its connection counts as dead. Default 10 s.
+    pub call_timeout: Duration,
+    /// How a silent connection is found out.
+    pub keepalive: Keepalive,
+    /// How often everything is listed again although events flow. Default 5 min.
+    pub refresh_interval: Duration,
+}
+
+/// One hypervisor, that is one libvirtd.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HypervisorConfig {
+    /// The operator's name for it: in messages, and never in a provider ID.
+    pub name: String,
+    /// libvirt's connection URI, without secrets.
+    pub uri: String,
+    /// The region of its Nodes.
+    pub region: Option<String>,
+    /// The zone of its Nodes.
+    pub zone: Option<String>,
+    /// SASL credentials, read again for each connection.
+    pub auth: Option<Auth>,
+    /// A directory with `cacert.pem`, `clientcert.pem` and `clientkey.pem`.
+    pub pkipath: Option<PathBuf>,
+}
+
+/// SASL credentials of a hypervisor.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Auth {
+    /// Who we are.
+    pub username: Credential,
+    /// How we prove it.
+    pub password: Credential,
+}
+
+/// Where a credential comes from.
+#[derive(Clone)]
+pub enum Credential {
+    /// The configuration itself.
+    Inline(SecretString),
+    /// A file, such as a key of a mounted Secret; one trailing line break is not part of the value.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline(_) => f.write_str("Inline(***)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+/// When a connection without answers counts as dead: after about `interval` x (`count` + 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Time without traffic before libvirt asks whether the other side is there, in whole seconds. Default 5 s.
+    pub interval: Duration,
+    /// How many such questions may stay unanswered. Default 3.
+    pub count: u32,
+}
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE: Keepalive = Keepalive { interval: Duration::from_secs(5), count: 3 };
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
+
+impl Config {
+    /// Reads and checks a configuration. Relative paths in it are relative to the directory of `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfiguration`](cloudprovider::ErrorKind::InvalidConfiguration) with every fault, each
+    /// with its key and without any value that may be a secret.
+    pub fn parse(text: &str, path: Option<&Path>) -> Result<Self> {
+        let mut problems = Problems::default();
+        let config = read_yaml(text, &mut problems)
+            .and_then(|value| read_config(value, path.and_then(Path::parent), &mut problems));
+        match config {
+            Some(config) if problems.0.is_empty() => Ok(config),
+            _ => Err(Error::invalid_configuration(problems.0)),
+        }
+    }
+}
+
+fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
+    // the library's own message may quote the text, which may hold a password: only the place is told
+    let options = serde_saphyr::options! { with_snippet: false };
+    match serde_saphyr::from_str_with_options::<Value>(text, options) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let what = match error.without_snippet() {
+                serde_saphyr::Error::DuplicateMappingKey { .. } => "the same key stands twice",
+                _ => "not valid YAML",
+            };
+            let place = error
+                .location()
+                .map_or(String::new(), |place| format!(" (line {}, column {})", place.line(), place.column()));
+            problems.add("", format!("{what}{place}"));
+            None
+        }
+    }
+}
+
+fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Config> {
+    let mut fields = Fields::new("", value, problems)?;
+    let seconds = Duration::from_secs;
+    let mut hypervisors = Vec::new();
+    let mut names = HashMap::new();
+    let had_problems = problems.0.len();
+    match fields.list("hypervisors", problems) {
+        Some(list) if !list.is_empty() => {
+            for (path, value) in list {
+                if let Some(hypervisor) = read_hypervisor(&path, value, base, problems) {
+                    check_name(&path, &hypervisor.name, &mut names, problems);
+                    hypervisors.push(hypervisor);
+                }
+            }
+        }
+        _ if problems.0.len() > had_problems => {}
+        _ => problems.add("hypervisors", "is missing or empty; list at least one with name and uri"),
+    }
+    let addresses = fields.take("addresses").map(|value| read_addresses(value, problems)).unwrap_or_default();
+    let call_timeout = fields.duration("callTimeout", seconds(1)..=seconds(300), problems);
+    let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, problems));
+    let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), problems);
+    fields.finish(problems);
+    Some(Config {
+        hypervisors,
+        addresses,
+        call_timeout: call_timeout.unwrap_or(CALL_TIMEOUT),
+        keepalive,
+        refresh_interval: refresh_interval.unwrap_or(REFRESH_INTERVAL),
+    })
+}
+
+/// Names tell hypervisors apart in messages, so each is given once. `names` maps those seen to where they stand.
+fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, problems: &mut Problems) {
+    if name.is_empty() {
+        return;
+    }
+    match names.get(name) {
+        Some(first) => problems
+            .add(format!("{path}.name"), format!("{name:?} is the name of {first} already; each needs its own")),
+        None => drop(names.insert(name.to_owned(), path.to_owned())),
+    }
+}
+
+/// A hypervisor with empty fields where something is wrong, so that the checks across hypervisors still work.
+fn read_hypervisor(
+    path: &str,
+    value: Value,
+    base: Option<&Path>,
+    problems: &mut Problems,
+) -> Option<HypervisorConfig> {
+    let mut fields = Fields::new(path, value, problems)?;
+    let name = fields.required_text("name", "a name of your own for this hypervisor", problems);
+    let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", problems);
+    let region = label_value(&mut fields, "region", problems);
+    let zone = label_value(&mut fields, "zone", problems);
+    let pkipath = fields.text("pkipath", problems).map(PathBuf::from);
+    if let Some(uri) = &uri {
+        for fault in uri::faults(uri) {
+            problems.add(fields.path("uri"), fault);
+        }
+        if pkipath.is_some() && uri::has_parameter(uri, "pkipath") {
+            problems.add(fields.path("pkipath"), "stands in the uri too; give it once");
+        }
+        if pkipath.is_some() && !uri.contains("+tls://") && !uri.contains("qemu://") {
+            problems.add(fields.path("pkipath"), "has an effect on TLS only; write the uri as qemu+tls://host/system");
+        }
+    }
+    if pkipath.as_ref().is_some_and(|path| !path.is_absolute()) {
+        problems.add(fields.path("pkipath"), "must be an absolute path of a directory");
+    }
+    let auth_path = fields.path("auth");
+    let auth = fields.take("auth").and_then(|value| read_auth(&auth_path, value, base, problems));
+    fields.finish(problems);
+    Some(HypervisorConfig {
+        name: name.unwrap_or_default(),
+        uri: uri.unwrap_or_default(),
+        region,
+        zone,
+        auth,
+        pkipath,
+    })
+}
+
+/// A text that becomes the value of a label, so Kubernetes' rule holds for it.
+fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) -> Option<String> {
+    let text = fields.text(key, problems)?;
+    if is_label_value(&text) {
+        return Some(text);
+    }
+    problems.add(
+        fields.path(key),
+        "cannot be the value of a label: at most 63 letters, digits, '-', '_' and '.', \
+         beginning and ending with a letter or digit",
+    );
+    None
+}
+
+/// Whether Kubernetes takes `text` as the value of a label.
+pub(crate) fn is_label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Auth> {
+    let mut fields = Fields::new(path, value, problems)?;
+    let mut credential = |key: &'static str, file_key: &'static str| {
+        let inline = fields.text(key, problems).map(|text| Credential::Inline(text.into()));
+        let file = fields.text(file_key, problems).map(|file| {
+            let file = PathBuf::from(file);
+            Credential::File(base.map_or_else(|| file.clone(), |base| base.join(&file)))
+        });
+        if inline.is_some() && file.is_some() {
+            problems.add(fields.path(key), format!("stands beside {file_key}; give one of the two"));
+        }
+        (file.or(inline), fields.path(file_key))
+    };
+    let (username, _) = credential("username", "usernameFile");
+    let (password, password_path) = credential("password", "passwordFile");
+    // a key of the wrong type has been reported already; only what nobody wrote is missing
+    let reported = |key: &str, problems: &Problems| {
+        problems.0.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
+    };
+    if username.is_none() && !reported("username", problems) {
+        problems.add(fields.path("username"), "is missing; give username or usernameFile");
+    }
+    if password.is_none() && !reported("password", problems) {
+        problems.add(password_path, "is missing; give the path of a file, such as a key of a mounted Secret");
+    }
+    fields.finish(problems);
+    Some(Auth { username: username?, password: password? })
+}
+
+fn read_keepalive(value: Value, problems: &mut Problems) -> Keepalive {
+    let Some(mut fields) = Fields::new("keepalive", value, problems) else { return KEEPALIVE };
+    let range = Duration::from_secs(1)..=Duration::from_secs(300);
+    let interval = fields.duration("interval", range, problems).unwrap_or(KEEPALIVE.interval);
+    if interval.subsec_nanos() != 0 {
+        problems.add("keepalive.interval", "must be whole seconds");
+    }
+    let count = fields.number("count", 1, problems).unwrap_or(KEEPALIVE.count);
+    fields.finish(problems);
+    Keepalive { interval, count }
+}
+
+fn read_addresses(value: Value, problems: &mut Problems) -> AddressRules {
+    let mut rules = AddressRules::default();
+    let Some(mut fields) = Fields::new("addresses", value, problems) else { return rules };
+    let mut networks = |key: &'static str| {
+        let what = "a network in CIDR notation, such as 10.0.0.0/24 or 2001:db8::/64";
+        fields.parsed_list(key, what, |text| text.parse::<IpNet>().ok(), problems).unwrap_or_default()
+    };
+    rules.internal = networks("internal");
+    rules.external = networks("external");
+    rules.exclude = networks("exclude");
+    let what = "a family; known: ipv4, ipv6";
+    if let Some(families) = fields.parsed_list("families", what, Family::parse, problems) {
+        if families.is_empty() && !problems.0.iter().any(|p| p.key.starts_with("addresses.families")) {
+            problems.add("addresses.families", "is empty; name ipv4, ipv6 or both, in order of preference");
+        }
+        if families.len() == 2 && families[0] == families[1] || families.len() > 2 {
+            problems.add("addresses.families", "names a family twice");
+        }
+        rules.families = families;
+    }
+    fields.finish(problems);
+    rules
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! Tests of the configuration.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn problems(text: &str) -> Vec<(String, String)> {
+    match Config::parse(text, None) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(error) => error.problems().iter().map(|p| (p.key.clone(), p.message.clone())).collect(),
+    }
+}
+
+const FULL: &str = r"
+hypervisors:
+- name: kvm1
+  uri: qemu+tls://kvm1.example.org/system
+  region: north
+  zone: rack-1
+  pkipath: /etc/pki/kvm
+  auth:
+    username: ccm
+    passwordFile: secrets/password
+- name: kvm2
+  uri: qemu+ssh://ccm@kvm2.example.org/system
+  auth: { usernameFile: /u, password: hunter2 }
+addresses:
+  internal: [10.0.0.0/8, 'fd00::/8']
+  external: [192.0.2.0/24]
+  exclude: [10.9.0.0/16]
+  families: [ipv6, ipv4]
+callTimeout: 1m30s
+keepalive: { interval: 2s, count: 5 }
+refreshInterval: 10m
+";
+
+#[test]
+fn a_full_configuration() {
+    let config = Config::parse(FULL, Some(Path::new("/etc/ccm/libvirt.yaml"))).expect("valid");
+    assert_eq!(config.hypervisors.len(), 2);
+    assert_eq!(config.call_timeout, Duration::from_secs(90));
+    assert_eq!(config.keepalive, Keepalive { interval: Duration::from_secs(2), count: 5 });
+    assert_eq!(config.refresh_interval, Duration::from_secs(600));
+    assert_eq!(config.addresses.families, [Family::Ipv6, Family::Ipv4]);
+    let Some(Auth { password: Credential::File(path), .. }) = &config.hypervisors[0].auth else {
+        panic!("a file")
+    };
+    assert_eq!(path, Path::new("/etc/ccm/secrets/password"));
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_short_configuration_has_defaults() {
+    let config = Config::parse("hypervisors: [{name: a, uri: 'qemu:///system'}]", None).expect("valid");
+    assert_eq!(config.call_timeout, CALL_TIMEOUT);
+    assert_eq!(config.keepalive, KEEPALIVE);
+    assert_eq!(config.addresses.families, [Family::Ipv4, Family::Ipv6]);
+}
+
+#[test]
+fn every_fault_is_reported_at_once() {
+    let text = r"
+hypervisors:
+- uri: nonsense
+  zon: a
+- name: kvm2
+- name: kvm2
+  uri: qemu+tls://root:hunter2@h/system
+  zone: 'not a label'
+  auth: { passwordFil: /p, username: 5 }
+- 7
+addresses: { internal: [10.0.0.0/8, 10.0.0.300], families: [ipv5] }
+callTimeout: fast
+keepalive: { count: 0, interval: 1500ms }
+refreshInterval: 5
+refreshIntervall: 5m
+";
+    let found = problems(text);
+    let keys: Vec<_> = found.iter().map(|(key, _)| key.as_str()).collect();
+    for key in [
+        "hypervisors[0].name",
+        "hypervisors[0].uri",
+        "hypervisors[0].zon",
+        "hypervisors[1].uri",
+        "hypervisors[2].name",
+        "hypervisors[2].uri",
+        "hypervisors[2].zone",
+        "hypervisors[2].auth.username",
+        "hypervisors[2].auth.passwordFile",
+        "hypervisors[2].auth.passwordFil",
+        "hypervisors[3]",
+        "addresses.internal[1]",
+        "addresses.families[0]",
+        "callTimeout",
+        "keepalive.count",
+        "keepalive.interval",
+        "refreshInterval",
+        "refreshIntervall",
+    ] {
+        assert_eq!(keys.iter().filter(|k| **k == key).count(), 1, "{key} in {found:#?}");
+    }
+    assert_eq!(keys.len(), 18, "{found:#?}");
+    assert!(found.iter().all(|(_, message)| !message.contains("hunter2") && !message.ends_with('.')));
+    let hint = |key: &str| found.iter().find(|(k, _)| k == key).map(|(_, m)| m.as_str());
+    assert_eq!(hint("hypervisors[0].zon"), Some("unknown key; did you mean \"zone\"?"));
+    assert_eq!(hint("refreshIntervall"), Some("unknown key; did you mean \"refreshInterval\"?"));
+}
+
+#[test]
+fn positions_stay_right_behind_a_nameless_hypervisor() {
+    let text = "hypervisors: [{uri: 'qemu:///a'}, {name: x, uri: 'qemu:///a'}, {name: x, uri: 'qemu:///a'}]";
+    let found = problems(text);
+    assert!(found.iter().any(|(key, _)| key == "hypervisors[2].name"), "{found:#?}");
+}
+
+#[test]
+fn syntax_errors_tell_the_place_and_nothing_else() {
+    for text in [
+        "hypervisors:\n- name: a\n  auth: {password: hunter2\n",
+        "password: hunter2\n  x: [",
+        "a: 'hunter2\nb: *hunter2",
+        "password: hunter2\npassword: hunter2\n",
+        "a: \"\\qhunter2\"",
+        "hunter2: *hunter2",
+        "!!int hunter2",
+    ] {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+        assert!(!found[0].1.contains("hunter2"), "{found:?}");
+        let debug = format!("{:?}", Config::parse(text, None).expect_err("invalid"));
+        assert!(!debug.contains("hunter2"), "{debug}");
+    }
+}
+
+#[test]
+fn an_empty_configuration_says_what_is_needed() {
+    for text in ["", "{}", "hypervisors:", "hypervisors: []"] {
+        assert_eq!(problems(text)[0].0, "hypervisors", "{text:?}");
+    }
+    assert_eq!(problems("[]")[0].1, "is a list, must be a mapping of keys to values");
+}
+
+#[test]
+fn no_secret_in_any_message() {
+    for text in [
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {password: [hunter2], username: x}}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: hunter2}]",
+        "hypervisors: [{name: a, uri: 'qemu+tls://u:hunter2@h/x', auth: {password: hunter2, passwordFile: p}}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {password: \"hunter2\\n\", username: x}}]",
+    ] {
+        let error = Config::parse(text, None).expect_err("invalid");
+        assert!(!format!("{error} {error:?} {}", error.report()).contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+fn values_of_labels() {
+    for good in ["a", "rack-1", "eu_north.1", &"x".repeat(63)] {
+        assert!(is_label_value(good), "{good}");
+    }
+    for bad in ["", "-a", "a-", "a b", "ä", &"x".repeat(64)] {
+        assert!(!is_label_value(bad), "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(text in "(?s).{0,200}") {
+        let _ = Config::parse(&text, None);
+    }
+
+    #[test]
+    fn nothing_panics_near_the_format(
+        key in "hypervisors|name|uri|auth|password|addresses|families|keepalive|[a-z]{1,5}",
+        value in "\\[\\{name: [a-z]{0,3}, uri: '[a-z:/+?@]{0,20}'\\}\\]|[0-9]{1,4}|\\{[a-z]{1,3}: 1\\}|.{0,10}",
+    ) {
+        let _ = Config::parse(&format!("{key}: {value}"), None);
+    }
+}

@@ -1,0 +1,557 @@
+//! The actor that keeps the connection to one hypervisor, and with it the inventory.
+//!
+//! The actor itself is a task that never blocks. Calls run on a [`Lane`]; one that does not come back in time is
+//! abandoned with its thread, and the next connection gets a new one.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use cloudprovider::{ErrorKind, InstanceRef};
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use virt::connect::Connect;
+
+use crate::{
+    addresses::AgentInterface,
+    calls::{Calls, Failure, Progress},
+    domain::AgentChannel,
+    hypervisor::{Command, Hypervisor, Status},
+    inventory::{NetworkLeases, Snapshot},
+    lane::{Lane, ThreadCount},
+    session::{Session, addresses_of},
+    sys::{AddressSource, Event, EventSink},
+    uri,
+};
+
+/// The first pause between two tries to connect; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that lived this long starts the pauses over.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// Threads for one hypervisor, those included that wait for an answer which may never come. A connection uses up to
+/// three.
+const MOST_THREADS: usize = 9;
+/// How long events are collected before the domains are read: starting a domain alone brings several.
+const COLLECT: Duration = Duration::from_millis(30);
+/// With more changed domains than this, one listing is cheaper than reading each.
+const MANY: usize = 200;
+/// How long a domain without an address is asked about every second.
+const EAGER: Duration = Duration::from_secs(60);
+/// The longest pause between two looks for addresses.
+const PATIENT: Duration = Duration::from_secs(60);
+/// Threads per connection that ask guest agents, each of which may take its time.
+const AGENT_LANES: usize = 2;
+/// How often a deadline is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// State of the thread that asks guest agents.
+struct AgentSession {
+    connect: Connect,
+    calls: Calls,
+}
+
+/// Runs until `stop`.
+pub(crate) async fn run(
+    hypervisor: Arc<Hypervisor>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    stop: CancellationToken,
+) {
+    let mut actor = Actor { hypervisor, commands, threads: ThreadCount::default() };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = actor.keep_connected() => {}
+    }
+    let failure = Failure::lost(ErrorKind::Unavailable, "the provider has stopped");
+    actor.hypervisor.set_status(Status::Down { since: Timestamp::now(), failure }, |_| ());
+}
+
+struct Actor {
+    hypervisor: Arc<Hypervisor>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    threads: ThreadCount,
+}
+
+/// A connection that is followed.
+struct Connected {
+    lane: Lane<Option<Session>>,
+    calls: Calls,
+    events: mpsc::UnboundedReceiver<Event>,
+    agent_lanes: Vec<AgentLane>,
+    agent_answers: mpsc::UnboundedReceiver<AgentAnswer>,
+    agent_sender: mpsc::UnboundedSender<AgentAnswer>,
+    agent_queue: VecDeque<Uuid>,
+    dirty: HashSet<Uuid>,
+    dirty_since: Option<Instant>,
+    waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
+    next_refresh: Instant,
+    next_look: Instant,
+    next_lease_check: Instant,
+    /// Since when each domain has been without an address.
+    without_address: HashMap<Uuid, Instant>,
+}
+
+struct AgentLane {
+    lane: Lane<AgentSession>,
+    /// Who is being asked, and since when.
+    asked: Option<(Uuid, Instant)>,
+}
+
+struct AgentAnswer {
+    lane: usize,
+    uuid: Uuid,
+    answer: Result<Vec<AgentInterface>, Failure>,
+}
+
+impl Actor {
+    fn name(&self) -> &str {
+        self.hypervisor.name()
+    }
+
+    async fn keep_connected(&mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let failure = match self.connect().await {
+                Ok(connected) => {
+                    let began = Instant::now();
+                    let failure = self.follow(connected).await;
+                    tracing::warn!(hypervisor = self.name(), reason = failure.message, "connection lost");
+                    if began.elapsed() >= STABLE_AFTER {
+                        pause = FIRST_PAUSE;
+                    }
+                    failure
+                }
+                Err(failure) => failure,
+            };
+            self.note_down(failure);
+            // spread over 0.8 to 1.2 of the pause, so that many managers do not come back in the same moment
+            self.pause(pause.mul_f64(fastrand::f64().mul_add(0.4, 0.8))).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn note_down(&self, failure: Failure) {
+        let before = self.hypervisor.state().status.clone();
+        match before {
+            Status::Down { failure: old, .. } => {
+                if old != failure {
+                    tracing::warn!(hypervisor = self.name(), reason = failure.message, "cannot connect");
+                }
+                self.hypervisor.still_down(&failure);
+            }
+            Status::Starting | Status::Live => {
+                if matches!(before, Status::Starting) {
+                    tracing::warn!(hypervisor = self.name(), reason = failure.message, "cannot connect");
+                }
+                let status = Status::Down { since: Timestamp::now(), failure };
+                self.hypervisor.set_status(status, |state| state.confirmed = None);
+            }
+        }
+    }
+
+    /// Waits, and meanwhile tells everybody who asks that there is no connection.
+    async fn pause(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = sleep_until(until) => return,
+                Some(command) = self.commands.recv() => self.refuse(command),
+            }
+        }
+    }
+
+    fn refuse(&self, command: Command) {
+        match command {
+            Command::Confirm(_, answer) => {
+                let failure = match &self.hypervisor.state().status {
+                    Status::Down { failure, .. } => failure.clone(),
+                    _ => Failure::lost(ErrorKind::Unavailable, "not connected"),
+                };
+                let _ = answer.send(Err(failure));
+            }
+            // dropped: whoever waits for it sees that
+            Command::Borrow(_) => {}
+        }
+    }
+
+    /// Connects and lists.
+    async fn connect(&mut self) -> Result<Connected, Failure> {
+        if self.threads.get() >= MOST_THREADS {
+            return Err(Failure::lost(
+                ErrorKind::Timeout,
+                "libvirt does not answer; waiting for earlier calls before the next try",
+            ));
+        }
+        let config = self.hypervisor.config.clone();
+        let keepalive = self.hypervisor.settings.keepalive;
+        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let sink: EventSink = Arc::new(move |event| {
+            // the actor may have given this connection up
+            let _ = event_sender.send(event);
+        });
+        let cannot = |error: std::io::Error| {
+            Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
+        };
+        let lane = Lane::spawn(format!("libvirt-{}", self.name()), &self.threads, || None).map_err(cannot)?;
+        let began = Instant::now();
+        let of_session = calls.clone();
+        let answer = lane.run(move |slot: &mut Option<Session>| -> Result<Snapshot, Failure> {
+            let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
+            session.list()
+        });
+        let snapshot = self.in_time(answer, &calls.progress).await?;
+
+        let (agent_sender, agent_answers) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        let domains = snapshot.domains.len();
+        self.hypervisor.set_status(Status::Live, |state| {
+            // the controllers look at everything again anyway, so what is different need not be told
+            state.inventory.replace(snapshot);
+            state.confirmed = Some(std::time::Instant::now());
+        });
+        tracing::info!(
+            hypervisor = self.name(),
+            uri = uri::redacted(&self.hypervisor.config.uri),
+            domains,
+            milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "connected"
+        );
+        let mut connected = Connected {
+            lane,
+            calls,
+            events,
+            agent_lanes: Vec::new(),
+            agent_answers,
+            agent_sender,
+            agent_queue: self.hypervisor.state().inventory.with_agent().collect(),
+            dirty: HashSet::new(),
+            dirty_since: None,
+            waiting: Vec::new(),
+            next_refresh: now + self.hypervisor.settings.refresh_interval,
+            next_look: now,
+            next_lease_check: now + Duration::from_secs(10),
+            without_address: HashMap::new(),
+        };
+        self.ask_agents(&mut connected).await?;
+        Ok(connected)
+    }
+
+    /// The answer of a lane, or a failure where one call of it takes longer than allowed.
+    async fn in_time<T>(
+        &self,
+        mut answer: oneshot::Receiver<Result<T, Failure>>,
+        progress: &Progress,
+    ) -> Result<T, Failure> {
+        let limit = self.hypervisor.settings.call_timeout;
+        loop {
+            match tokio::time::timeout(TICK, &mut answer).await {
+                Ok(Ok(result)) => return result,
+                Ok(Err(_)) => {
+                    return Err(Failure::lost(ErrorKind::Internal, "the thread of the connection has died"));
+                }
+                Err(_) if progress.waiting() > limit => {
+                    return Err(Failure::lost(
+                        ErrorKind::Timeout,
+                        format!("libvirt has not answered within {} s", limit.as_secs()),
+                    ));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Follows events until the connection is lost, and says why.
+    async fn follow(&mut self, mut connected: Connected) -> Failure {
+        let failure = loop {
+            let wake = connected.next_wake();
+            tokio::select! {
+                Some(event) = connected.events.recv() => {
+                    if let Err(failure) = connected.note(event) {
+                        break failure;
+                    }
+                    while let Ok(event) = connected.events.try_recv() {
+                        if let Err(failure) = connected.note(event) {
+                            return self.give_up(connected, failure);
+                        }
+                    }
+                }
+                Some(command) = self.commands.recv() => connected.take(command),
+                Some(answer) = connected.agent_answers.recv() => {
+                    if let Err(failure) = self.take_agent_answer(&mut connected, answer) {
+                        break failure;
+                    }
+                }
+                () = sleep_until(wake) => {}
+            }
+            if let Err(failure) = self.work(&mut connected).await {
+                break failure;
+            }
+        };
+        self.give_up(connected, failure)
+    }
+
+    fn give_up(&self, connected: Connected, failure: Failure) -> Failure {
+        for (_, answer) in connected.waiting {
+            let _ = answer.send(Err(failure.clone()));
+        }
+        failure
+    }
+
+    /// Does what is due.
+    async fn work(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let now = Instant::now();
+        if connected.dirty.len() > MANY {
+            connected.dirty.clear();
+            connected.dirty_since = None;
+            connected.next_refresh = now;
+        }
+        if connected.dirty_since.is_some_and(|since| since + COLLECT <= now) {
+            connected.dirty_since = None;
+            let uuids: Vec<Uuid> = connected.dirty.drain().collect();
+            self.reread(connected, uuids).await?;
+        }
+        if !connected.waiting.is_empty() {
+            self.confirm(connected).await?;
+        }
+        if connected.next_refresh <= now {
+            self.refresh(connected).await?;
+        }
+        if connected.next_look <= now || connected.next_lease_check <= now {
+            self.look_for_addresses(connected).await?;
+        }
+        self.ask_agents(connected).await
+    }
+
+    async fn on_lane<T: Send + 'static>(
+        &self,
+        connected: &Connected,
+        job: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let answer = connected.lane.run(move |slot: &mut Option<Session>| match slot {
+            Some(session) => job(session),
+            None => Err(Failure::lost(ErrorKind::Internal, "not connected")),
+        });
+        self.in_time(answer, &connected.calls.progress).await
+    }
+
+    async fn reread(&mut self, connected: &mut Connected, uuids: Vec<Uuid>) -> Result<(), Failure> {
+        let read = self.on_lane(connected, move |session| session.reread(&uuids)).await?;
+        self.hypervisor.update(|state| {
+            read.into_iter().filter_map(|(uuid, domain)| state.inventory.update(uuid, domain)).collect()
+        });
+        // a domain that has just started wants an address
+        connected.next_look = Instant::now();
+        Ok(())
+    }
+
+    /// Compares the inventory with libvirt's list, for all who wait for it.
+    async fn confirm(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let confirmed = self.hypervisor.state().confirmed;
+        let is_served = |asked: &std::time::Instant| confirmed.is_some_and(|at| at >= *asked);
+        if !connected.waiting.iter().all(|(asked, _)| is_served(asked)) {
+            let began = std::time::Instant::now();
+            let names = self.on_lane(connected, Session::names).await?;
+            let differences = self.hypervisor.state().inventory.differences(&names);
+            if !differences.is_empty() {
+                self.reread(connected, differences).await?;
+            }
+            self.hypervisor.update(|state| {
+                state.confirmed = Some(began);
+                Vec::new()
+            });
+        }
+        for (_, answer) in connected.waiting.drain(..) {
+            let _ = answer.send(Ok(()));
+        }
+        Ok(())
+    }
+
+    async fn refresh(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let began = std::time::Instant::now();
+        let snapshot = self.on_lane(connected, Session::list).await?;
+        self.hypervisor.update(|state| {
+            state.confirmed = Some(began);
+            state.inventory.replace(snapshot)
+        });
+        connected.agent_queue = self.hypervisor.state().inventory.with_agent().collect();
+        connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
+        connected.next_look = Instant::now();
+        Ok(())
+    }
+
+    /// Asks for leases where a running domain has no address yet, or where a lease ends: neither brings an event.
+    async fn look_for_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let now = Instant::now();
+        let mut networks = HashSet::new();
+        let mut domains = Vec::new();
+        let mut agents = Vec::new();
+        {
+            let state = self.hypervisor.state();
+            let seconds = Timestamp::now().as_second();
+            let rules = &self.hypervisor.settings.addresses;
+            let missing = state.inventory.without_address(rules, seconds);
+            let uuids: HashSet<Uuid> = missing.iter().map(|domain| domain.uuid).collect();
+            connected.without_address.retain(|uuid, _| uuids.contains(uuid));
+            for domain in missing {
+                connected.without_address.entry(domain.uuid).or_insert(now);
+                networks.extend(domain.networks().map(str::to_owned));
+                domains.push(domain.uuid);
+                if domain.agent == AgentChannel::Connected {
+                    agents.push(domain.uuid);
+                }
+            }
+            if connected.next_lease_check <= now
+                && state.inventory.next_lease_end(seconds - 60).is_some_and(|end| end <= seconds + 5)
+            {
+                networks.extend(state.inventory.networks_in_use());
+            }
+        }
+        if connected.next_lease_check <= now {
+            connected.next_lease_check = now + Duration::from_secs(10);
+        }
+        connected.next_look = now + connected.look_pause(now);
+        for uuid in agents {
+            if !connected.agent_queue.contains(&uuid) {
+                connected.agent_queue.push_back(uuid);
+            }
+        }
+        if networks.is_empty() && domains.is_empty() {
+            return Ok(());
+        }
+        let leases: NetworkLeases =
+            self.on_lane(connected, move |session| session.leases(&networks, &domains)).await?;
+        self.hypervisor.update(|state| state.inventory.set_leases(leases));
+        Ok(())
+    }
+
+    /// Gives the next domains to the threads that ask guest agents.
+    async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let limit = self.hypervisor.settings.call_timeout;
+        for i in 0..connected.agent_lanes.len() {
+            // an agent that hangs holds its thread, but not what is already known of the domain
+            if let Some((uuid, since)) = connected.agent_lanes[i].asked
+                && since.elapsed() > limit
+            {
+                self.hypervisor.update(|state| state.inventory.set_agent(uuid, None).into_iter().collect());
+            }
+        }
+        while !connected.agent_queue.is_empty() {
+            let idle = connected.agent_lanes.iter().position(|lane| lane.asked.is_none());
+            let i = match idle {
+                Some(i) => i,
+                None if connected.agent_lanes.len() < AGENT_LANES => self.add_agent_lane(connected).await?,
+                None => break,
+            };
+            let Some(uuid) = connected.agent_queue.pop_front() else { break };
+            if connected.agent_lanes.iter().any(|lane| lane.asked.is_some_and(|(asked, _)| asked == uuid)) {
+                continue;
+            }
+            let sender = connected.agent_sender.clone();
+            connected.agent_lanes[i].asked = Some((uuid, Instant::now()));
+            drop(connected.agent_lanes[i].lane.run(move |session: &mut AgentSession| {
+                let answer =
+                    addresses_of(&session.connect, &session.calls, uuid, AddressSource::Agent);
+                let _ = sender.send(AgentAnswer { lane: i, uuid, answer });
+            }));
+        }
+        Ok(())
+    }
+
+    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
+        let name = format!("libvirt-{}-agent", self.name());
+        let threads = self.threads.clone();
+        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
+        let lane = self
+            .on_lane(connected, move |session| {
+                let connect = session.connect();
+                Lane::spawn(name, &threads, move || AgentSession { connect, calls }).map_err(|error| {
+                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
+                })
+            })
+            .await?;
+        connected.agent_lanes.push(AgentLane { lane, asked: None });
+        Ok(connected.agent_lanes.len() - 1)
+    }
+
+    fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) -> Result<(), Failure> {
+        connected.agent_lanes[answer.lane].asked = None;
+        let heard = match answer.answer {
+            Ok(interfaces) => Some(interfaces),
+            Err(failure) if failure.lost => return Err(failure),
+            Err(failure) => {
+                tracing::debug!(
+                    hypervisor = self.name(),
+                    domain = %answer.uuid,
+                    reason = failure.message,
+                    "no answer from the guest agent"
+                );
+                None
+            }
+        };
+        self.hypervisor.update(|state| -> Vec<InstanceRef> {
+            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
+        });
+        Ok(())
+    }
+}
+
+impl Connected {
+    fn note(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Domain(uuid) => drop(self.dirty.insert(uuid)),
+            Event::Agent(uuid) => {
+                self.dirty.insert(uuid);
+                self.agent_queue.push_back(uuid);
+            }
+            Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
+        }
+        self.dirty_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
+            Command::Borrow(work) => {
+                drop(self.lane.run(move |slot: &mut Option<Session>| {
+                    let Some(session) = slot else { return };
+                    let connect = session.connect();
+                    // not on the lane: the work may take as long as it likes
+                    let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
+                    if let Err(error) = thread.spawn(move || work(&connect)) {
+                        tracing::warn!(%error, "cannot start a thread");
+                    }
+                }));
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let mut wake = self.next_refresh.min(self.next_look).min(self.next_lease_check);
+        if let Some(since) = self.dirty_since {
+            wake = wake.min(since + COLLECT);
+        }
+        if self.agent_lanes.iter().any(|lane| lane.asked.is_some()) {
+            wake = wake.min(Instant::now() + Duration::from_secs(1));
+        }
+        wake
+    }
+
+    /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
+    /// tenth of the time it has been without.
+    fn look_pause(&self, now: Instant) -> Duration {
+        let Some(youngest) = self.without_address.values().map(|since| now.duration_since(*since)).min() else {
+            return PATIENT;
+        };
+        if youngest < EAGER { Duration::from_secs(1) } else { (youngest / 10).min(PATIENT) }
+    }
+}

@@ -1,0 +1,221 @@
+//! A lenient reader over untyped configuration, which collects every fault instead of stopping at the first.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloudprovider::ConfigProblem;
+use jiff::SignedDuration;
+use serde_json::{Map, Value};
+
+/// The faults found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(pub(crate) Vec<ConfigProblem>);
+
+impl Problems {
+    pub(crate) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.0.push(ConfigProblem::new(key, message));
+    }
+}
+
+/// One mapping of the configuration, from which each known key is taken once; what is left at the end is unknown.
+pub(crate) struct Fields {
+    path: String,
+    values: BTreeMap<String, Value>,
+    known: Vec<&'static str>,
+}
+
+impl Fields {
+    /// The mapping at `path`, or `None` with a problem where there is something else. An empty value (`key:`) counts
+    /// as an empty mapping.
+    pub(crate) fn new(path: &str, value: Value, problems: &mut Problems) -> Option<Self> {
+        let values = match value {
+            Value::Object(map) => map,
+            Value::Null => Map::new(),
+            other => {
+                problems.add(path, format!("is {}, must be a mapping of keys to values", kind(&other)));
+                return None;
+            }
+        };
+        Some(Self { path: path.to_owned(), values: values.into_iter().collect(), known: Vec::new() })
+    }
+
+    /// The full path of `key`.
+    pub(crate) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// The value of `key`. An empty value counts as absent.
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.known.push(key);
+        self.values.remove(key).filter(|value| !value.is_null())
+    }
+
+    /// A text that is not empty and free of control characters.
+    pub(crate) fn text(&mut self, key: &'static str, problems: &mut Problems) -> Option<String> {
+        let path = self.path(key);
+        match self.take(key)? {
+            Value::String(text) if text.trim().is_empty() => {
+                problems.add(path, "is empty; give a value or leave the key out");
+                None
+            }
+            Value::String(text) if text.chars().any(char::is_control) => {
+                problems.add(path, "holds a control character");
+                None
+            }
+            Value::String(text) => Some(text),
+            other => {
+                problems.add(path, format!("is {}, must be a text; put it in quotes", kind(&other)));
+                None
+            }
+        }
+    }
+
+    /// A text that must be there.
+    pub(crate) fn required_text(
+        &mut self,
+        key: &'static str,
+        what: &str,
+        problems: &mut Problems,
+    ) -> Option<String> {
+        if self.values.get(key).is_none_or(Value::is_null) {
+            self.known.push(key);
+            self.values.remove(key);
+            problems.add(self.path(key), format!("is missing; give {what}"));
+            return None;
+        }
+        self.text(key, problems)
+    }
+
+    /// A list, each element with its full path.
+    pub(crate) fn list(
+        &mut self,
+        key: &'static str,
+        problems: &mut Problems,
+    ) -> Option<Vec<(String, Value)>> {
+        let path = self.path(key);
+        match self.take(key)? {
+            Value::Array(values) => Some(
+                values.into_iter().enumerate().map(|(i, value)| (format!("{path}[{i}]"), value)).collect(),
+            ),
+            other => {
+                problems.add(path, format!("is {}, must be a list", kind(&other)));
+                None
+            }
+        }
+    }
+
+    /// A list of texts, each turned into a `T`; `what` says what would be right.
+    pub(crate) fn parsed_list<T>(
+        &mut self,
+        key: &'static str,
+        what: &str,
+        parse: impl Fn(&str) -> Option<T>,
+        problems: &mut Problems,
+    ) -> Option<Vec<T>> {
+        let mut parsed = Vec::new();
+        for (path, value) in self.list(key, problems)? {
+            match &value {
+                Value::String(text) => match parse(text) {
+                    Some(item) => parsed.push(item),
+                    None => problems.add(path, format!("{text:?} is not {what}")),
+                },
+                other => problems.add(path, format!("is {}, must be {what}", kind(other))),
+            }
+        }
+        Some(parsed)
+    }
+
+    /// A whole number of at least `least`.
+    pub(crate) fn number(&mut self, key: &'static str, least: u32, problems: &mut Problems) -> Option<u32> {
+        let path = self.path(key);
+        let value = self.take(key)?;
+        match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+            Some(number) if number >= least && number <= 1_000_000 => Some(number),
+            _ => {
+                problems.add(path, format!("must be a whole number of at least {least}"));
+                None
+            }
+        }
+    }
+
+    /// A duration as Go writes it, within `range`.
+    pub(crate) fn duration(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<Duration>,
+        problems: &mut Problems,
+    ) -> Option<Duration> {
+        let path = self.path(key);
+        let text = match self.take(key)? {
+            Value::String(text) => text,
+            other => {
+                problems.add(path, format!("is {}, must be a duration such as 5s or 1m30s", kind(&other)));
+                return None;
+            }
+        };
+        match parse_duration(&text) {
+            Some(duration) if range.contains(&duration) => Some(duration),
+            Some(_) => {
+                problems.add(path, format!("must be between {:?} and {:?}", range.start(), range.end()));
+                None
+            }
+            None => {
+                problems.add(path, format!("{text:?} is not a duration; write it as 5s, 1m30s or 500ms"));
+                None
+            }
+        }
+    }
+
+    /// Reports every key that nobody took, with the nearest known one.
+    pub(crate) fn finish(self, problems: &mut Problems) {
+        for key in self.values.keys() {
+            let nearest = self
+                .known
+                .iter()
+                .map(|known| (strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase()), known))
+                .min()
+                .filter(|(distance, known)| *distance <= known.len().div_ceil(3));
+            let hint = match nearest {
+                Some((_, known)) => format!("did you mean {known:?}?"),
+                None => format!("known here: {}", self.known.join(", ")),
+            };
+            problems.add(self.path(key), format!("unknown key; {hint}"));
+        }
+    }
+}
+
+/// A duration in Go's notation, such as `5s` or `1m30s`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    // the library reads ISO 8601 and whole words too; those would be surprises here
+    let go_like = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || "hmsun.".contains(c));
+    let duration: SignedDuration = go_like.then(|| text.parse().ok())??;
+    Duration::try_from(duration).ok()
+}
+
+/// What a value is, in words that never hold the value itself.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_in_gos_notation() {
+        for (text, millis) in [("5s", 5000), ("1m30s", 90_000), ("500ms", 500), ("1h", 3_600_000), ("1.5s", 1500)]
+        {
+            assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "-5s", "PT5S", "5 seconds", "s", "5x"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+}

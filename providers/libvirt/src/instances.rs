@@ -1,0 +1,334 @@
+//! Which domain is behind a Node, and what the Node is told about it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, RwLockReadGuard},
+    time::Duration,
+};
+
+use cloudprovider::{
+    Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
+    PowerState,
+};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::{
+    addresses::AddressRules,
+    config::is_label_value,
+    domain::{AgentChannel, Domain, Nic},
+    hypervisor::{Hypervisor, State, Status},
+    provider_id::{DomainId, format_provider_id, parse_provider_id, parse_uuid, swapped},
+};
+
+/// When to ask again for a domain that has no address yet.
+const ADDRESS_RETRY: Duration = Duration::from_secs(1);
+
+/// All hypervisors at one moment.
+pub(crate) struct View<'a> {
+    hosts: Vec<Host<'a>>,
+    rules: &'a AddressRules,
+    now: i64,
+}
+
+/// One hypervisor at that moment.
+pub(crate) struct Host<'a> {
+    pub(crate) hypervisor: &'a Hypervisor,
+    pub(crate) state: RwLockReadGuard<'a, State>,
+}
+
+/// A domain and where it is.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    host: &'a Host<'a>,
+    domain: &'a Domain,
+}
+
+/// What a look-up comes to.
+pub(crate) enum Answer {
+    /// It is settled.
+    Settled(InstanceLookup),
+    /// No hypervisor has such a domain, and all of them are live: absent, if they confirm it.
+    Nowhere,
+    /// A hypervisor that is still starting may have it; until then this is the answer.
+    Starting(Error),
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(hypervisors: &'a [Arc<Hypervisor>], rules: &'a AddressRules) -> Self {
+        let hosts = hypervisors
+            .iter()
+            .map(|hypervisor| Host { hypervisor, state: hypervisor.state() })
+            .collect();
+        Self { hosts, rules, now: Timestamp::now().as_second() }
+    }
+
+    pub(crate) fn hosts(&self) -> &[Host<'a>] {
+        &self.hosts
+    }
+
+    /// Looks one node up.
+    pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
+        match self.find(node) {
+            Ok(Some(found)) => Answer::Settled(self.instance(found, node)),
+            Ok(None) => match self.all_trouble() {
+                None => Answer::Nowhere,
+                Some(trouble) => {
+                    let error = Error::new(
+                        trouble.kind(),
+                        format!("cannot tell whether there is a domain for this node: {trouble}"),
+                    );
+                    self.starting_or_settled(retrying_like(error, &trouble))
+                }
+            },
+            Err(error) => self.starting_or_settled(error),
+        }
+    }
+
+    fn starting_or_settled(&self, error: Error) -> Answer {
+        // two matches or a malformed ID do not become better by waiting
+        let can_change = !matches!(error.kind(), ErrorKind::Ambiguous | ErrorKind::InvalidInput);
+        if can_change && self.hosts.iter().any(|host| matches!(host.state.status, Status::Starting)) {
+            Answer::Starting(error)
+        } else {
+            Answer::Settled(error.into())
+        }
+    }
+
+    /// What is wrong with the hypervisors that are not live, all of them in one message.
+    pub(crate) fn all_trouble(&self) -> Option<Error> {
+        let mut troubles = self.hosts.iter().filter_map(Host::trouble);
+        let first = troubles.next()?;
+        let rest: Vec<_> = troubles.map(|error| error.to_string()).collect();
+        if rest.is_empty() {
+            return Some(first);
+        }
+        let all = Error::new(first.kind(), format!("{first}; {}", rest.join("; ")));
+        Some(retrying_like(all, &first))
+    }
+
+    /// The domain of a node and its host; `None` where no hypervisor has it as far as is known.
+    fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
+        if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            return match parse_provider_id(id)? {
+                DomainId::Uuid(uuid) => self.choose(self.with_uuid(uuid)),
+                DomainId::Name(name) => self.choose(self.with_name(&name)),
+            };
+        }
+        let system_uuid = node.system_uuid.as_deref().and_then(identifying_uuid);
+        let machine_id = node.machine_id.as_deref().and_then(identifying_uuid);
+        if let Some(uuid) = system_uuid {
+            // SMBIOS keeps the first three fields in little-endian order, and not everybody turns them round
+            let mut candidates = self.with_uuid(uuid);
+            candidates.extend(self.with_uuid(swapped(uuid)));
+            if let Some(found) = self.choose(candidates)? {
+                return Ok(Some(found));
+            }
+        }
+        if let Some(uuid) = machine_id
+            && let Some(found) = self.choose(self.with_uuid(uuid))?
+        {
+            return Ok(Some(found));
+        }
+        let found = self.choose(self.with_name(&node.name))?;
+        // A node whose firmware has a UUID may be a domain of a hypervisor that we cannot see now. Then a domain that
+        // merely has its name must not become its provider ID, which can never be changed again. (Without firmware
+        // the kubelet gives the machine ID as the system UUID, which tells nothing.)
+        let may_be_elsewhere = system_uuid.is_some() && system_uuid != machine_id;
+        match (found, self.all_trouble()) {
+            (Some(found), Some(trouble)) if may_be_elsewhere => Err(retrying_like(
+                Error::new(
+                    trouble.kind(),
+                    format!(
+                        "domain {} has the node's name but not its system UUID, which may belong to a domain \
+                         elsewhere: {trouble}",
+                        found.describe()
+                    ),
+                ),
+                &trouble,
+            )),
+            (found, _) => Ok(found),
+        }
+    }
+
+    fn with_uuid(&self, uuid: Uuid) -> Vec<Candidate<'_>> {
+        self.candidates(|host| host.state.inventory.by_uuid(uuid))
+    }
+
+    fn with_name(&self, name: &str) -> Vec<Candidate<'_>> {
+        self.candidates(|host| host.state.inventory.by_name(name))
+    }
+
+    fn candidates<'s>(&'s self, get: impl Fn(&'s Host<'a>) -> Option<&'s Domain>) -> Vec<Candidate<'s>> {
+        self.hosts.iter().filter_map(|host| Some(Candidate { host, domain: get(host)? })).collect()
+    }
+
+    /// The one domain among these.
+    ///
+    /// One UUID on two hypervisors is a domain that is being migrated, or was and left its definition behind: the
+    /// one that runs is meant. Anything else is for a person to decide.
+    fn choose<'s>(&self, candidates: Vec<Candidate<'s>>) -> Result<Option<Candidate<'s>>, Error> {
+        let Some(first) = candidates.first().copied() else { return Ok(None) };
+        let ambiguous = || {
+            let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
+            Err(Error::new(
+                ErrorKind::Ambiguous,
+                format!("more than one domain matches the node: {}", names.join(" and ")),
+            ))
+        };
+        if candidates.iter().any(|candidate| candidate.domain.uuid != first.domain.uuid) {
+            return ambiguous();
+        }
+        let only = |wanted: &dyn Fn(&Candidate<'_>) -> bool| {
+            let mut matching = candidates.iter().filter(|candidate| wanted(candidate));
+            matching.next().copied().filter(|_| matching.next().is_none())
+        };
+        if let Some(running) = only(&|one| one.host.state.is_live() && one.domain.is_running())
+            && candidates.iter().filter(|one| one.domain.is_running()).count() == 1
+        {
+            return Ok(Some(running));
+        }
+        let lost = candidates.iter().find_map(|one| Some((one, one.host.trouble()?)));
+        if let Some((lost, trouble)) = lost {
+            return Err(retrying_like(
+                Error::new(
+                    trouble.kind(),
+                    format!("domain {:?} was last seen there: {trouble}", lost.domain.name),
+                ),
+                &trouble,
+            ));
+        }
+        let is_up = |one: &Candidate<'_>| one.domain.power().is_some_and(|power| !power.is_shutdown());
+        match (candidates.len(), only(&is_up)) {
+            (1, _) => Ok(Some(first)),
+            (_, Some(up)) => Ok(Some(up)),
+            _ => ambiguous(),
+        }
+    }
+
+    fn instance(&self, found: Candidate<'_>, node: &NodeIdentity) -> InstanceLookup {
+        let Candidate { host, domain } = found;
+        let power = match &domain.state {
+            Ok(state) => state.power,
+            Err(words) => {
+                return Error::new(
+                    ErrorKind::Unavailable,
+                    format!("libvirt cannot tell the state of domain {}: {words}", found.describe()),
+                )
+                .into();
+            }
+        };
+        let mut addresses = host.state.inventory.addresses(domain, self.rules, self.now);
+        let incomplete = (addresses.is_empty() && power == PowerState::Running)
+            .then(|| self.missing_address(found, node))
+            .flatten();
+        if !addresses.is_empty() {
+            addresses.push(NodeAddress::hostname(&node.name));
+        }
+        let metadata = InstanceMetadata {
+            instance_type: Some(domain.instance_type()).filter(|text| is_label_value(text)),
+            addresses,
+            zone: host.hypervisor.config.zone.clone(),
+            region: host.hypervisor.config.region.clone(),
+            additional_labels: labels(domain),
+        };
+        let instance = Instance::new(format_provider_id(domain.uuid), power).with_metadata(metadata);
+        match incomplete {
+            Some(why) => instance.with_incomplete(why).into(),
+            None => instance.into(),
+        }
+    }
+
+    /// Why a running domain without an address is not complete; `None` where nobody could ever know its address, or
+    /// where the node has one of its own.
+    fn missing_address(&self, found: Candidate<'_>, node: &NodeIdentity) -> Option<Error> {
+        let has_its_own =
+            node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
+        if has_its_own || !found.domain.has_address_source() {
+            return None;
+        }
+        let macs: Vec<_> = found
+            .domain
+            .nics
+            .iter()
+            .filter(|nic| matches!(nic.source, crate::domain::NicSource::Network(_)))
+            .map(|nic: &Nic| nic.mac.to_string())
+            .collect();
+        let lease = if macs.is_empty() {
+            "no NIC on a network of libvirt's".to_owned()
+        } else {
+            format!("no DHCP lease for {}", macs.join(", "))
+        };
+        let agent = match found.domain.agent {
+            AgentChannel::None => "no channel for a guest agent",
+            AgentChannel::Disconnected => "guest agent not connected",
+            AgentChannel::Connected if found.host.state.inventory.awaits_agent(found.domain.uuid) => {
+                "guest agent being asked"
+            }
+            AgentChannel::Connected => "guest agent knows none",
+        };
+        Some(Error::in_progress(
+            ADDRESS_RETRY,
+            format!("domain {} has no address yet: {lease}, {agent}", found.describe()),
+        ))
+    }
+}
+
+impl Host<'_> {
+    /// Why nothing can be said about this hypervisor's domains.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.hypervisor.trouble(&self.state.status)
+    }
+}
+
+impl Candidate<'_> {
+    fn describe(&self) -> String {
+        format!("{:?} on hypervisor {:?}", self.domain.name, self.host.hypervisor.name())
+    }
+}
+
+/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
+fn identifying_uuid(text: &str) -> Option<Uuid> {
+    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
+}
+
+/// Labels of the domain's metadata that Kubernetes would take.
+fn labels(domain: &Domain) -> BTreeMap<String, String> {
+    let Some(metadata) = &domain.metadata else { return BTreeMap::new() };
+    metadata
+        .labels
+        .iter()
+        .filter(|(key, value)| is_label_key(key) && (value.is_empty() || is_label_value(value)))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Whether Kubernetes takes `text` as the key of a label: a name with an optional DNS prefix.
+fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        None => is_label_value(text),
+        Some((prefix, name)) => {
+            let is_dns_label = |part: &str| {
+                let bytes = part.as_bytes();
+                !part.is_empty()
+                    && part.len() <= 63
+                    && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+                    && bytes.first() != Some(&b'-')
+                    && bytes.last() != Some(&b'-')
+            };
+            prefix.len() <= 253 && prefix.split('.').all(is_dns_label) && is_label_value(name)
+        }
+    }
+}
+
+/// `error`, to be tried again when `cause` can be.
+fn retrying_like(error: Error, cause: &Error) -> Error {
+    match cause.retry_after() {
+        Some(after) => error.with_retry_after(after),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+#[path = "instances_tests.rs"]
+mod tests;

@@ -1,0 +1,249 @@
+//! What is known of one hypervisor's domains, in memory. Pure state, no libvirt.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
+
+use cloudprovider::{InstanceRef, NodeAddress, PowerState};
+use uuid::Uuid;
+
+use crate::{
+    addresses::{self, AddressRules, AgentInterface, Lease, Leases},
+    domain::{AgentChannel, Domain},
+    mac::Mac,
+    provider_id::format_provider_id,
+};
+
+/// How long a lease that has ended still counts, in seconds: time enough to ask whether it was renewed.
+const LEASE_GRACE: i64 = 30;
+
+/// Everything that one listing finds.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) leases: NetworkLeases,
+}
+
+/// Leases by the network that gave them.
+pub(crate) type NetworkLeases = HashMap<String, Vec<(Mac, Lease)>>;
+
+/// The domains of a hypervisor and their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    domains: HashMap<Uuid, Domain>,
+    /// libvirt keeps names unique within a hypervisor.
+    names: HashMap<String, Uuid>,
+    network_leases: NetworkLeases,
+    /// `network_leases` by MAC.
+    leases: Leases,
+    /// What the guest agents said last.
+    agents: HashMap<Uuid, Vec<AgentInterface>>,
+    /// Domains whose agent is there and has not been heard yet.
+    unheard: HashSet<Uuid>,
+}
+
+impl Inventory {
+    pub(crate) fn by_uuid(&self, uuid: Uuid) -> Option<&Domain> {
+        self.domains.get(&uuid)
+    }
+
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(self.names.get(name)?)
+    }
+
+    pub(crate) fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.domains.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Takes a listing over and says what is different from before.
+    pub(crate) fn replace(&mut self, snapshot: Snapshot) -> Vec<InstanceRef> {
+        let mut changed = Vec::new();
+        let listed: HashSet<Uuid> = snapshot.domains.iter().map(|domain| domain.uuid).collect();
+        let gone: Vec<Uuid> = self.domains.keys().filter(|uuid| !listed.contains(uuid)).copied().collect();
+        for uuid in gone {
+            changed.extend(self.update(uuid, None));
+        }
+        for domain in snapshot.domains {
+            changed.extend(self.update(domain.uuid, Some(domain)));
+        }
+        // networks that were not listed again are gone, and their leases with them
+        self.network_leases.clear();
+        merge(&mut changed, self.set_leases(snapshot.leases));
+        changed
+    }
+
+    /// Takes over what was found when one domain was read again, `None` where it does not exist any more.
+    pub(crate) fn update(&mut self, uuid: Uuid, domain: Option<Domain>) -> Option<InstanceRef> {
+        let old = self.domains.get(&uuid);
+        if old == domain.as_ref() {
+            return None;
+        }
+        let changed = domain.as_ref().or(old).map(reference);
+        if let Some(old) = self.domains.remove(&uuid)
+            && self.names.get(&old.name) == Some(&uuid)
+        {
+            self.names.remove(&old.name);
+        }
+        match domain {
+            Some(domain) => {
+                if domain.agent == AgentChannel::Connected && domain.is_running() {
+                    if !self.agents.contains_key(&uuid) {
+                        self.unheard.insert(uuid);
+                    }
+                } else {
+                    self.unheard.remove(&uuid);
+                }
+                if matches!(domain.power(), Some(PowerState::Off | PowerState::Crashed)) {
+                    // the next start may bring other addresses
+                    self.agents.remove(&uuid);
+                }
+                self.names.insert(domain.name.clone(), uuid);
+                self.domains.insert(uuid, domain);
+            }
+            None => {
+                self.agents.remove(&uuid);
+                self.unheard.remove(&uuid);
+            }
+        }
+        changed
+    }
+
+    /// Takes over the leases of these networks and says whose addresses are different. A renewal is no difference.
+    pub(crate) fn set_leases(&mut self, leases: NetworkLeases) -> Vec<InstanceRef> {
+        self.network_leases.extend(leases);
+        let mut by_mac = Leases::new();
+        for (mac, lease) in self.network_leases.values().flatten() {
+            by_mac.entry(*mac).or_default().push(*lease);
+        }
+        let old = std::mem::replace(&mut self.leases, by_mac);
+        let ips = |leases: &Leases, mac: &Mac| -> Vec<IpAddr> {
+            let mut ips: Vec<_> = leases.get(mac).into_iter().flatten().map(|lease| lease.ip).collect();
+            ips.sort_unstable();
+            ips
+        };
+        let differs: HashSet<Mac> = old
+            .keys()
+            .chain(self.leases.keys())
+            .filter(|mac| ips(&old, mac) != ips(&self.leases, mac))
+            .copied()
+            .collect();
+        if differs.is_empty() {
+            return Vec::new();
+        }
+        self.domains
+            .values()
+            .filter(|domain| domain.nics.iter().any(|nic| differs.contains(&nic.mac)))
+            .map(reference)
+            .collect()
+    }
+
+    /// Takes over what the guest agent of a domain said; `None` where it said nothing useful, in which case the last
+    /// answer stays.
+    pub(crate) fn set_agent(&mut self, uuid: Uuid, heard: Option<Vec<AgentInterface>>) -> Option<InstanceRef> {
+        let domain = self.domains.get(&uuid)?;
+        let was_unheard = self.unheard.remove(&uuid);
+        let Some(interfaces) = heard else { return was_unheard.then(|| reference(domain)) };
+        let ours: HashSet<Mac> = domain.nics.iter().map(|nic| nic.mac).collect();
+        // the guest may have thousands of pod interfaces; only those of its NICs are ever looked at
+        let interfaces: Vec<_> = interfaces
+            .into_iter()
+            .filter(|interface| interface.mac.is_some_and(|mac| ours.contains(&mac)))
+            .collect();
+        let changed = was_unheard || self.agents.get(&uuid) != Some(&interfaces);
+        let reference = changed.then(|| reference(domain));
+        self.agents.insert(uuid, interfaces);
+        reference
+    }
+
+    /// Running domains whose guest agent can be asked.
+    pub(crate) fn with_agent(&self) -> impl Iterator<Item = Uuid> {
+        self.domains
+            .values()
+            .filter(|domain| domain.agent == AgentChannel::Connected && domain.is_running())
+            .map(|domain| domain.uuid)
+    }
+
+    /// Whether the guest agent of the domain is there and its first answer is still to come.
+    pub(crate) fn awaits_agent(&self, uuid: Uuid) -> bool {
+        self.unheard.contains(&uuid)
+    }
+
+    /// The addresses of a domain, without its host name. None while it does not run, and none before its guest agent
+    /// has been heard for the first time: half of the addresses would be written to the Node, only to be corrected.
+    pub(crate) fn addresses(&self, domain: &Domain, rules: &AddressRules, now: i64) -> Vec<NodeAddress> {
+        let is_up =
+            domain.power().is_some_and(|power| !matches!(power, PowerState::Off | PowerState::Crashed));
+        if !is_up || self.awaits_agent(domain.uuid) {
+            return Vec::new();
+        }
+        let agent = self.agents.get(&domain.uuid).map_or(&[][..], Vec::as_slice);
+        addresses::select(&domain.nics, &self.leases, agent, rules, now - LEASE_GRACE)
+    }
+
+    /// Running domains that could have an address and have none.
+    pub(crate) fn without_address(&self, rules: &AddressRules, now: i64) -> Vec<&Domain> {
+        self.domains
+            .values()
+            .filter(|domain| domain.is_running() && domain.has_address_source())
+            .filter(|domain| self.addresses(domain, rules, now).is_empty())
+            .collect()
+    }
+
+    /// When the first lease of a running domain ends, in seconds since 1970, counting none before `after`.
+    pub(crate) fn next_lease_end(&self, after: i64) -> Option<i64> {
+        self.domains
+            .values()
+            .filter(|domain| domain.is_running())
+            .flat_map(|domain| &domain.nics)
+            .filter_map(|nic| self.leases.get(&nic.mac))
+            .filter_map(|leases| leases.iter().filter_map(|lease| lease.expires).max())
+            .filter(|end| *end > after)
+            .min()
+    }
+
+    /// The networks of libvirt's that running domains are on.
+    pub(crate) fn networks_in_use(&self) -> HashSet<String> {
+        self.domains
+            .values()
+            .filter(|domain| domain.is_running())
+            .flat_map(Domain::networks)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Whether these are exactly the domains we know; gives those that are not.
+    pub(crate) fn differences(&self, listed: &[(Uuid, String)]) -> Vec<Uuid> {
+        let mut differences: Vec<Uuid> = listed
+            .iter()
+            .filter(|(uuid, name)| self.domains.get(uuid).is_none_or(|domain| domain.name != *name))
+            .map(|(uuid, _)| *uuid)
+            .collect();
+        let listed: HashSet<&Uuid> = listed.iter().map(|(uuid, _)| uuid).collect();
+        differences.extend(self.domains.keys().filter(|uuid| !listed.contains(uuid)));
+        differences
+    }
+}
+
+/// How the controllers know a domain.
+pub(crate) fn reference(domain: &Domain) -> InstanceRef {
+    InstanceRef {
+        provider_id: Some(format_provider_id(domain.uuid).as_str().to_owned()),
+        system_uuid: Some(domain.uuid.hyphenated().to_string()),
+        name: Some(domain.name.clone()),
+    }
+}
+
+/// Adds the references that are not in the list yet.
+fn merge(list: &mut Vec<InstanceRef>, more: Vec<InstanceRef>) {
+    let known: HashSet<Option<String>> = list.iter().map(|one| one.provider_id.clone()).collect();
+    list.extend(more.into_iter().filter(|one| !known.contains(&one.provider_id)));
+}
+
+#[cfg(test)]
+#[path = "inventory_tests.rs"]
+mod tests;

@@ -1,0 +1,262 @@
+//! The provider.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{
+    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zone, Zones, async_trait,
+};
+use futures::{StreamExt, future::join_all, stream};
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    NAME,
+    config::Config,
+    connection,
+    hypervisor::{Command, Hypervisor, HypervisorHandle},
+    instances::{Answer, View},
+    provider_id::parse_provider_id,
+};
+
+/// How long after the start look-ups wait for the first listing.
+const START_GRACE: Duration = Duration::from_secs(5);
+
+/// Changes that a slow listener may be behind before it is told to look at everything again.
+const CHANGES_KEPT: usize = 256;
+
+/// libvirt as a cloud: one or more hypervisors, each of them a libvirtd.
+#[derive(Debug)]
+pub struct LibvirtProvider {
+    config: Arc<Config>,
+    hypervisors: Vec<Arc<Hypervisor>>,
+    /// What the actors are made from, until the start.
+    receivers: Mutex<Option<Vec<mpsc::UnboundedReceiver<Command>>>>,
+    status_changes: watch::Sender<u64>,
+    instance_changes: broadcast::Sender<InstanceChange>,
+    started: OnceLock<Instant>,
+    stopped: CancellationToken,
+}
+
+/// Makes a provider from a configuration text. Checks everything and calls nobody.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfiguration`] with every fault found.
+pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
+    let text = input.config.as_deref().unwrap_or_default();
+    let config = Config::parse(text, input.config_path.as_deref())?;
+    Ok(Arc::new(LibvirtProvider::new(config)))
+}
+
+impl LibvirtProvider {
+    /// A provider for these hypervisors. It does nothing before [`start`](CloudProvider::start).
+    pub fn new(config: Config) -> Self {
+        let config = Arc::new(config);
+        let (status_changes, _) = watch::channel(0);
+        let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
+        let (hypervisors, receivers) = config
+            .hypervisors
+            .iter()
+            .map(|hypervisor| {
+                Hypervisor::new(
+                    hypervisor.clone(),
+                    Arc::clone(&config),
+                    status_changes.clone(),
+                    instance_changes.clone(),
+                )
+            })
+            .unzip();
+        Self {
+            config,
+            hypervisors,
+            receivers: Mutex::new(Some(receivers)),
+            status_changes,
+            instance_changes,
+            started: OnceLock::new(),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// The hypervisor with this name in the configuration, for whoever wants to act on its domains.
+    pub fn hypervisor(&self, name: &str) -> Option<HypervisorHandle> {
+        self.hypervisors.iter().find(|one| one.name() == name).map(|one| HypervisorHandle(Arc::clone(one)))
+    }
+
+    /// All hypervisors, in the order of the configuration.
+    pub fn hypervisors(&self) -> impl Iterator<Item = HypervisorHandle> {
+        self.hypervisors.iter().map(|one| HypervisorHandle(Arc::clone(one)))
+    }
+
+    /// How many calls to libvirt there were since the start, by operation, over all hypervisors. Those made through
+    /// [`HypervisorHandle::with_connection`] are not among them.
+    pub fn call_counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut sum = BTreeMap::new();
+        for hypervisor in &self.hypervisors {
+            hypervisor.counts.add_to(&mut sum);
+        }
+        sum
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View::new(&self.hypervisors, &self.config.addresses)
+    }
+
+    /// Waits for the first listings, as long as that is worth while.
+    async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
+        let grace = START_GRACE.min(self.config.call_timeout);
+        let mut changes = self.status_changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let answers: Vec<_> = {
+                let view = self.view();
+                nodes.iter().map(|node| view.look_up(node)).collect()
+            };
+            let deadline = self.started.get().map(|started| *started + grace);
+            let Some(deadline) = deadline.filter(|deadline| *deadline > Instant::now()) else { return answers };
+            if !answers.iter().any(|answer| matches!(answer, Answer::Starting(_))) {
+                return answers;
+            }
+            tokio::select! {
+                () = sleep_until(deadline) => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Lets every hypervisor confirm its inventory; the error tells of those that did not.
+    async fn confirm(&self) -> Result<()> {
+        let results = join_all(self.hypervisors.iter().map(|hypervisor| hypervisor.confirm())).await;
+        let mut words = Vec::new();
+        let mut kind = ErrorKind::Unavailable;
+        for (hypervisor, result) in self.hypervisors.iter().zip(results) {
+            if let Err(failure) = result {
+                kind = failure.kind;
+                words.push(format!("hypervisor {:?}: {}", hypervisor.name(), failure.message));
+            }
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        let message = format!("cannot confirm that there is no domain for this node: {}", words.join("; "));
+        Err(Error::new(kind, message))
+    }
+}
+
+#[async_trait]
+impl CloudProvider for LibvirtProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn start(&self, context: StartContext) -> Result<()> {
+        let receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(receivers) = receivers else {
+            return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
+        };
+        let _ = self.started.set(Instant::now());
+        for (hypervisor, commands) in self.hypervisors.iter().zip(receivers) {
+            tokio::spawn(connection::run(Arc::clone(hypervisor), commands, context.stop.clone()));
+        }
+        let stopped = self.stopped.clone();
+        tokio::spawn(async move {
+            context.stop.cancelled().await;
+            stopped.cancel();
+        });
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn zones(&self) -> Option<&dyn Zones> {
+        Some(self)
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Instances for LibvirtProvider {
+    fn owns(&self, provider_id: &str) -> bool {
+        parse_provider_id(provider_id).is_ok()
+    }
+
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let mut answers = self.answers(nodes).await;
+        let confirmed = if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
+            let confirmed = self.confirm().await;
+            // what was missed is in the inventory now
+            let view = self.view();
+            for (node, answer) in nodes.iter().zip(&mut answers) {
+                if matches!(answer, Answer::Nowhere) {
+                    *answer = view.look_up(node);
+                }
+            }
+            confirmed
+        } else {
+            Ok(())
+        };
+        answers
+            .into_iter()
+            .map(|answer| match (answer, &confirmed) {
+                (Answer::Settled(lookup), _) => lookup,
+                (Answer::Starting(error), _) => error.into(),
+                (Answer::Nowhere, Ok(())) => InstanceLookup::Absent,
+                (Answer::Nowhere, Err(error)) => Error::new(error.kind(), error.to_string()).into(),
+            })
+            .collect()
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        let receiver = self.instance_changes.subscribe();
+        let changes = stream::unfold(receiver, |mut receiver| async {
+            match receiver.recv().await {
+                Ok(change) => Some((change, receiver)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceChange::Resync, receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        Some(changes.take_until(self.stopped.clone().cancelled_owned()).boxed())
+    }
+}
+
+#[async_trait]
+impl Zones for LibvirtProvider {
+    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<Result<Zone>> {
+        let lookups = self.lookup(nodes).await;
+        lookups
+            .into_iter()
+            .map(|lookup| match lookup {
+                InstanceLookup::Present(instance) => {
+                    Ok(Zone { zone: instance.metadata.zone, region: instance.metadata.region })
+                }
+                InstanceLookup::Absent => {
+                    Err(Error::new(ErrorKind::NotFound, "no hypervisor has a domain for this node"))
+                }
+                InstanceLookup::Unknown(error) => Err(error),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,327 @@
+//! Everything that is asked of libvirt over one connection. All of it blocks, so it runs on a [`Lane`](crate::lane).
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use cloudprovider::ErrorKind;
+use secrecy::{ExposeSecret, SecretString};
+use uuid::Uuid;
+use virt::{connect::Connect, domain::Domain as Handle, network::Network};
+
+use crate::{
+    addresses::{AgentInterface, Lease},
+    calls::{Calls, Failure, Operation},
+    config::{Auth, Credential, HypervisorConfig, Keepalive},
+    domain::{AgentChannel, Domain, DomainState},
+    inventory::{NetworkLeases, Snapshot},
+    mac::Mac,
+    sys::{self, AddressSource, Credentials, EventSink, Registration},
+    uri,
+};
+
+/// An open connection.
+pub(crate) struct Session {
+    connect: Connect,
+    registration: Option<Registration>,
+    networks: HashMap<String, Network>,
+    calls: Calls,
+    /// Cleared when the driver says that it cannot tell all states at once.
+    has_domain_states: bool,
+    /// Cleared when the driver says that it has no leases of whole networks.
+    has_network_leases: bool,
+}
+
+/// Under this name stand the leases that a driver tells by domain only.
+const BY_DOMAIN: &str = "";
+
+impl Session {
+    /// Connects, then registers for events, so that nothing that happens after the first listing is missed.
+    pub(crate) fn open(
+        config: &HypervisorConfig,
+        keepalive: Keepalive,
+        calls: Calls,
+        sink: &EventSink,
+    ) -> Result<Self, Failure> {
+        sys::initialize().map_err(|words| Failure::lost(ErrorKind::Internal, words))?;
+        let uri = connection_uri(config)?;
+        let credentials = config.auth.as_ref().map(read_credentials).transpose()?;
+        let connect = calls.call(Operation::Connect, || sys::open(&uri, credentials.as_ref())).map_err(
+            |mut failure| {
+                if let Some(credentials) = &credentials {
+                    failure.message = failure.message.replace(credentials.password.expose_secret(), "***");
+                }
+                failure.lost = true;
+                failure
+            },
+        )?;
+        let interval = i32::try_from(keepalive.interval.as_secs()).unwrap_or(i32::MAX);
+        let set = calls
+            .call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count));
+        if let Err(failure) = set {
+            // in-process drivers have nobody on the other side
+            tracing::debug!(hypervisor = config.name, reason = failure.message, "no keepalive");
+        }
+        let registration =
+            calls.call(Operation::RegisterEvents, || Registration::register(&connect, sink))?;
+        Ok(Self {
+            connect,
+            registration: Some(registration),
+            networks: HashMap::new(),
+            calls,
+            has_domain_states: true,
+            has_network_leases: true,
+        })
+    }
+
+    /// A second handle on the same connection, for another thread.
+    pub(crate) fn connect(&self) -> Connect {
+        self.connect.clone()
+    }
+
+    fn call<T>(
+        &self,
+        operation: Operation,
+        call: impl FnOnce() -> Result<T, virt::error::Error>,
+    ) -> Result<T, Failure> {
+        self.calls.call(operation, call).map_err(|mut failure| {
+            failure.lost |= self.connect.is_alive() == Ok(false);
+            failure
+        })
+    }
+
+    /// Lists everything. Of N domains on M networks that are in use this takes 3 + N + M calls; 2 + 2 N + M where
+    /// the driver cannot tell all states at once; and one more for each running domain where it has no leases of
+    /// whole networks.
+    pub(crate) fn list(&mut self) -> Result<Snapshot, Failure> {
+        let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
+        let mut states = self.all_states()?;
+        let mut domains = Vec::with_capacity(handles.len());
+        for handle in &handles {
+            let state = handle.uuid().ok().and_then(|uuid| states.remove(&uuid));
+            domains.extend(self.read(handle, state)?);
+        }
+        let running: Vec<&Domain> = domains.iter().filter(|domain| domain.is_running()).collect();
+        let networks: HashSet<String> =
+            running.iter().flat_map(|domain| domain.networks()).map(str::to_owned).collect();
+        let with_nics: Vec<Uuid> =
+            running.iter().filter(|domain| !domain.nics.is_empty()).map(|domain| domain.uuid).collect();
+        self.networks.clear();
+        let leases = self.leases(&networks, &with_nics)?;
+        Ok(Snapshot { domains, leases })
+    }
+
+    fn all_states(&mut self) -> Result<HashMap<Uuid, (i32, i32)>, Failure> {
+        if !self.has_domain_states {
+            return Ok(HashMap::new());
+        }
+        match self.call(Operation::DomainStates, || sys::all_states(&self.connect)) {
+            Ok(states) => {
+                Ok(states.into_iter().map(|(uuid, state, reason)| (uuid, (state, reason))).collect())
+            }
+            Err(failure) if failure.lost => Err(failure),
+            Err(_) => {
+                self.has_domain_states = false;
+                Ok(HashMap::new())
+            }
+        }
+    }
+
+    /// Reads a domain; `None` where it has gone meanwhile. A domain that cannot be read is kept with the reason:
+    /// whatever is wrong with it, it is not gone.
+    fn read(&self, handle: &Handle, state: Option<(i32, i32)>) -> Result<Option<Domain>, Failure> {
+        let state = match state {
+            Some(state) => Ok(state),
+            None => self.call(Operation::DomainState, || sys::state(handle)),
+        };
+        let state = match state {
+            Ok((state, reason)) => DomainState::from_raw(state, reason)
+                .ok_or_else(|| format!("libvirt gives the unknown state {state}")),
+            Err(failure) if failure.is_no_domain() => return Ok(None),
+            Err(failure) if failure.lost => return Err(failure),
+            Err(failure) => Err(failure.message),
+        };
+        let problem = match self.call(Operation::DomainXml, || handle.xml_desc(0)) {
+            Ok(xml) => match Domain::parse(&xml, state) {
+                Ok(domain) => return Ok(Some(domain)),
+                Err(problem) => problem,
+            },
+            Err(failure) if failure.is_no_domain() => return Ok(None),
+            Err(failure) if failure.lost => return Err(failure),
+            Err(failure) => failure.message,
+        };
+        let (Ok(uuid), Ok(name)) = (handle.uuid(), handle.name()) else { return Ok(None) };
+        Ok(Some(Domain {
+            uuid,
+            name,
+            vcpus: 0,
+            memory_mib: 0,
+            nics: Vec::new(),
+            agent: AgentChannel::None,
+            metadata: None,
+            state: Err(problem),
+        }))
+    }
+
+    /// Reads these domains again, with three calls each.
+    pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Vec<(Uuid, Option<Domain>)>, Failure> {
+        let mut read = Vec::with_capacity(uuids.len());
+        for uuid in uuids {
+            let handle = self.call(Operation::LookupDomain, || self.connect.lookup_domain_by_uuid(*uuid));
+            let domain = match handle {
+                Ok(handle) => self.read(&handle, None)?,
+                Err(failure) if failure.is_no_domain() => None,
+                Err(failure) => return Err(failure),
+            };
+            read.push((*uuid, domain));
+        }
+        Ok(read)
+    }
+
+    /// UUIDs and names of all domains, with one call.
+    pub(crate) fn names(&mut self) -> Result<Vec<(Uuid, String)>, Failure> {
+        let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
+        Ok(handles.iter().filter_map(|handle| Some((handle.uuid().ok()?, handle.name().ok()?))).collect())
+    }
+
+    /// The leases of these networks: one call each, and one more where a network is not known yet. A driver without
+    /// leases of whole networks is asked for each of `domains` instead.
+    pub(crate) fn leases(
+        &mut self,
+        networks: &HashSet<String>,
+        domains: &[Uuid],
+    ) -> Result<NetworkLeases, Failure> {
+        let mut leases = NetworkLeases::new();
+        if self.has_network_leases && !networks.is_empty() {
+            if networks.iter().any(|name| !self.networks.contains_key(name)) {
+                self.find_networks()?;
+            }
+            for name in networks {
+                let Some(network) = self.networks.get(name) else { continue };
+                match self.call(Operation::DhcpLeases, || sys::dhcp_leases(network)) {
+                    Ok(found) => drop(leases.insert(name.clone(), found)),
+                    Err(failure) if failure.lost => return Err(failure),
+                    Err(failure) if failure.is_unsupported() => {
+                        self.has_network_leases = false;
+                        break;
+                    }
+                    // such as a network that was stopped or undefined meanwhile: found again by name next time
+                    Err(failure) => {
+                        tracing::debug!(network = name, reason = failure.message, "no leases");
+                        self.networks.remove(name);
+                    }
+                }
+            }
+        }
+        if !self.has_network_leases {
+            leases.insert(BY_DOMAIN.to_owned(), self.leases_by_domain(domains)?);
+        }
+        Ok(leases)
+    }
+
+    fn find_networks(&mut self) -> Result<(), Failure> {
+        let active = virt_sys::VIR_CONNECT_LIST_NETWORKS_ACTIVE;
+        match self.call(Operation::ListNetworks, || self.connect.list_all_networks(active)) {
+            Ok(found) => {
+                self.networks =
+                    found.into_iter().filter_map(|network| Some((network.name().ok()?, network))).collect();
+                Ok(())
+            }
+            Err(failure) if failure.lost => Err(failure),
+            // a host without libvirt's network driver: the guest agents are left
+            Err(failure) => {
+                tracing::debug!(reason = failure.message, "no networks");
+                Ok(())
+            }
+        }
+    }
+
+    fn leases_by_domain(&self, domains: &[Uuid]) -> Result<Vec<(Mac, Lease)>, Failure> {
+        let mut leases = Vec::new();
+        for uuid in domains {
+            let found = addresses_of(&self.connect, &self.calls, *uuid, AddressSource::Lease);
+            match found {
+                Ok(interfaces) => leases.extend(interfaces.into_iter().flat_map(|interface| {
+                    let mac = interface.mac;
+                    interface.ips.into_iter().filter_map(move |ip| Some((mac?, Lease { ip, expires: None })))
+                })),
+                Err(failure) if failure.lost => return Err(failure),
+                Err(_) => {}
+            }
+        }
+        Ok(leases)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(registration) = self.registration.take() {
+            registration.deregister(&self.connect);
+        }
+    }
+}
+
+/// Asks for the addresses of a domain, with two calls. The guest agent may take its time.
+pub(crate) fn addresses_of(
+    connect: &Connect,
+    calls: &Calls,
+    uuid: Uuid,
+    source: AddressSource,
+) -> Result<Vec<AgentInterface>, Failure> {
+    let handle = calls.call(Operation::LookupDomain, || connect.lookup_domain_by_uuid(uuid))?;
+    let operation = match source {
+        AddressSource::Lease => Operation::LeaseAddresses,
+        AddressSource::Agent => Operation::AgentAddresses,
+    };
+    calls.call(operation, || sys::interface_addresses(&handle, source))
+}
+
+/// The URI with what belongs to it from other keys.
+fn connection_uri(config: &HypervisorConfig) -> Result<String, Failure> {
+    let Some(pkipath) = &config.pkipath else { return Ok(config.uri.clone()) };
+    let fault = |what: String| Failure::lost(ErrorKind::InvalidConfiguration, what);
+    for file in ["cacert.pem", "clientcert.pem", "clientkey.pem"] {
+        let path = pkipath.join(file);
+        std::fs::File::open(&path)
+            .map_err(|error| fault(format!("pkipath: cannot read {}: {error}", path.display())))?;
+    }
+    let text = pkipath.to_str().ok_or_else(|| fault("pkipath is not valid UTF-8".to_owned()))?;
+    Ok(uri::with_parameter(&config.uri, "pkipath", text))
+}
+
+fn read_credentials(auth: &Auth) -> Result<Credentials, Failure> {
+    Ok(Credentials {
+        username: read_credential("username", &auth.username)?,
+        password: read_credential("password", &auth.password)?,
+    })
+}
+
+fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, Failure> {
+    let fault = |path: &Path, why: &dyn std::fmt::Display| {
+        let path: PathBuf = path.into();
+        Failure::lost(
+            ErrorKind::Unauthenticated,
+            format!("auth: cannot read the {what} from {}: {why}", path.display()),
+        )
+    };
+    match credential {
+        Credential::Inline(secret) => Ok(secret.clone()),
+        Credential::File(path) => {
+            let text = SecretString::from(
+                std::fs::read_to_string(path).map_err(|error| fault(path, &error))?,
+            );
+            let value = text.expose_secret();
+            let value = value.strip_suffix('\n').unwrap_or(value);
+            let value = value.strip_suffix('\r').unwrap_or(value);
+            if value.is_empty() {
+                return Err(fault(path, &"the file is empty"));
+            }
+            if value.contains('\0') {
+                return Err(fault(path, &"the file holds a NUL character"));
+            }
+            Ok(value.into())
+        }
+    }
+}
+

@@ -1,0 +1,91 @@
+//! What libvirt tells by itself arrives as changes, soon.
+
+use std::time::{Duration, Instant};
+
+use cloudprovider::{ErrorKind, InstanceChange, PowerState};
+use futures::StreamExt;
+
+use crate::support::{Cloud, OFF, PATIENCE, RUNNING, changed, domain, new_node, node};
+
+#[tokio::test]
+async fn power_is_pushed() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING)]]).await;
+    cloud.live().await;
+    let mut changes = cloud.changes();
+    let calls = cloud.total_calls();
+    for (work, power) in [
+        ("stop", PowerState::Off),
+        ("start", PowerState::Running),
+        ("suspend", PowerState::Paused),
+        ("resume", PowerState::Running),
+    ] {
+        let began = Instant::now();
+        match work {
+            "stop" => cloud.to_domain("a", |domain| domain.destroy()).await,
+            "start" => cloud.to_domain("a", |domain| domain.create()).await,
+            "suspend" => cloud.to_domain("a", |domain| domain.suspend()).await,
+            _ => cloud.to_domain("a", |domain| domain.resume()).await,
+        }
+        changed(&mut changes, 1).await;
+        assert!(began.elapsed() < Duration::from_secs(1), "{work}: {:?}", began.elapsed());
+        assert_eq!(cloud.present(&node(1)).await.power_state, power, "{work}");
+    }
+    assert!(cloud.total_calls() - calls <= 4 * 8, "{:?}", cloud.calls());
+    assert_eq!(cloud.calls()["list_domains"], 1, "events need no listing");
+}
+
+#[tokio::test]
+async fn coming_and_going_is_pushed() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+    cloud.live().await;
+    let mut changes = cloud.changes();
+    let xml = domain(2, "b", OFF);
+    cloud.act(0, move |connect| connect.define_domain_xml(&xml).map(drop)).await;
+    changed(&mut changes, 2).await;
+    assert_eq!(cloud.present(&node(2)).await.power_state, PowerState::Off);
+    cloud.to_domain("b", |domain| domain.undefine()).await;
+    changed(&mut changes, 2).await;
+    assert!(cloud.is_absent(&node(2)).await);
+    assert!(!cloud.is_absent(&node(1)).await);
+}
+
+#[tokio::test]
+async fn a_new_name_and_new_metadata_are_pushed() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+    cloud.live().await;
+    let mut changes = cloud.changes();
+    cloud.to_domain("a", |domain| domain.rename("b", 0).map(drop)).await;
+    changed(&mut changes, 1).await;
+    assert!(cloud.is_absent(&new_node("a", "")).await);
+    cloud.present(&new_node("b", "")).await;
+    cloud
+        .to_domain("b", |domain| {
+            use cloudprovider_libvirt::virt::sys;
+            domain
+                .set_metadata(
+                    sys::VIR_DOMAIN_METADATA_ELEMENT as i32,
+                    Some("<instance type='m.tiny'/>"),
+                    Some("ccm"),
+                    Some(cloudprovider_libvirt::METADATA_NAMESPACE),
+                    sys::VIR_DOMAIN_AFFECT_CONFIG,
+                )
+                .map(drop)
+        })
+        .await;
+    changed(&mut changes, 1).await;
+    let instance = cloud.present(&new_node("b", "")).await;
+    assert_eq!(instance.metadata.instance_type.as_deref(), Some("m.tiny"));
+}
+
+#[tokio::test]
+async fn the_first_listing_is_a_resync_and_the_end_ends_the_stream() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+    let mut changes = cloud.changes();
+    let first = tokio::time::timeout(PATIENCE, changes.next()).await.expect("in time");
+    assert_eq!(first, Some(InstanceChange::Resync));
+    cloud.stop();
+    let end = async { while changes.next().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, end).await.expect("ends");
+    let error = cloud.unknown(&node(1)).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}

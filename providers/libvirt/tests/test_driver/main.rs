@@ -1,0 +1,8 @@
+//! The provider against libvirt's own `test:///` driver: a real libvirt in this process, with domains of a file.
+
+mod support;
+
+mod events;
+mod listing;
+mod matching;
+mod traps;

@@ -1,0 +1,86 @@
+//! Traps of libvirt and of its Rust layer, each shown to be avoided.
+
+use std::time::Duration;
+
+use cloudprovider::{CloudProvider, Instances, NodeIdentity, StartContext};
+use cloudprovider_libvirt::{Config, LibvirtProvider};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Cloud, OFF, RUNNING, changed, domain, host, node};
+
+/// The safe layer's `state()` gives a state that does not exist for a domain that is gone. Here it is gone.
+#[tokio::test]
+async fn a_domain_that_is_gone_has_no_state() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+    cloud.live().await;
+    let mut changes = cloud.changes();
+    let swallowed = cloud
+        .act(0, |connect| {
+            let domain = connect.lookup_domain_by_name("a")?;
+            domain.undefine()?;
+            Ok(domain.state().is_ok())
+        })
+        .await;
+    assert!(swallowed, "the trap has gone from the virt crate: sys::state can go too");
+    changed(&mut changes, 1).await;
+    assert!(cloud.is_absent(&node(1)).await);
+}
+
+/// Events must be set up before the first connection of the process, and connections come and go.
+#[tokio::test]
+async fn events_work_on_every_connection() {
+    for _ in 0..5 {
+        let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
+        cloud.live().await;
+        let mut changes = cloud.changes();
+        cloud.to_domain("a", |domain| domain.create()).await;
+        changed(&mut changes, 1).await;
+    }
+}
+
+/// A connection with callbacks is kept open by libvirt, so a provider that stops must take them back.
+#[tokio::test]
+async fn a_stopped_provider_leaves_no_threads_behind() {
+    let threads = || {
+        std::fs::read_dir("/proc/self/task")
+            .map(|tasks| {
+                tasks
+                    .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+                    .filter(|name| name.starts_with("libvirt-trap"))
+                    .count()
+            })
+            .unwrap_or(0)
+    };
+    let file = host(&[domain(1, "a", OFF)]);
+    let config = format!("hypervisors: [{{name: trap, uri: 'test://{}'}}]", file.path().display());
+    let provider = LibvirtProvider::new(Config::parse(&config, None).expect("valid"));
+    let stop = CancellationToken::new();
+    provider.start(StartContext::new(stop.clone(), "c")).await.expect("starts");
+    provider.lookup(&[&node(1)]).await;
+    assert_eq!(threads(), 1);
+    stop.cancel();
+    for _ in 0..100 {
+        if threads() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the thread of the connection is still there");
+}
+
+/// The safe layer panics on a NUL in some texts; a Node can hold any text.
+#[tokio::test]
+async fn strange_texts_do_no_harm() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING)]]).await;
+    for text in ["\0", "a\0b", "libvirt:///\0", "libvirt:///a\0", "\u{202e}", &"x".repeat(100_000)] {
+        let nodes = [
+            NodeIdentity { name: text.to_owned(), ..NodeIdentity::default() },
+            NodeIdentity { provider_id: Some(text.to_owned()), ..NodeIdentity::default() },
+            NodeIdentity { system_uuid: Some(text.to_owned()), ..NodeIdentity::default() },
+        ];
+        for node in &nodes {
+            cloud.look_up(node).await;
+        }
+    }
+    assert!(Config::parse("hypervisors: [{name: a, uri: \"qemu:///\\0system\"}]", None).is_err());
+}
