@@ -85,7 +85,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     }))
 }
 
-/// Path of a group version below the root, as OpenAPI names it.
+/// Path of a group version below the root, as `OpenAPI` names it.
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }

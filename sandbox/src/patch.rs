@@ -58,13 +58,9 @@ impl Patch {
     pub(crate) fn apply(&self, kind: &ResourceKind, object: &mut Value) -> ApiResult<()> {
         match self {
             Self::Json(operations) => json::apply(object, operations),
-            Self::Merge(patch) => {
-                merge::merge(object, patch);
-                Ok(())
-            }
             Self::Strategic(patch) => strategic::merge(kind, object, patch),
             Self::Apply(patch) if kind.rules.strategic => strategic::merge(kind, object, patch),
-            Self::Apply(patch) => {
+            Self::Merge(patch) | Self::Apply(patch) => {
                 merge::merge(object, patch);
                 Ok(())
             }

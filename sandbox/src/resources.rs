@@ -166,7 +166,7 @@ impl ResourceKind {
         self
     }
 
-    /// A printer column; `path` is a JSONPath as in a CRD, such as `.spec.providerID`.
+    /// A printer column; `path` is a `JSONPath` as in a CRD, such as `.spec.providerID`.
     #[must_use]
     pub fn column(mut self, name: &str, path: &str) -> Self {
         self.columns.push(Column {

@@ -283,7 +283,7 @@ fn join_map(map: Option<&Value>) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// Follows the JSONPath of a printer column: fields, `[n]` and `[?(@.field=="value")]`.
+/// Follows the `JSONPath` of a printer column: fields, `[n]` and `[?(@.field=="value")]`.
 fn select<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let mut at = object;
     let mut rest = path.trim_start_matches('$');

@@ -1,6 +1,6 @@
 //! Kinds other than Node, and discovery.
 
-use super::*;
+use super::prelude::*;
 
 pub(super) async fn leases(client: Client) -> Outcome {
     let name = unique("lease");

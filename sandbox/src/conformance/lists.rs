@@ -1,6 +1,6 @@
 //! Lists, selectors, pages and tables.
 
-use super::*;
+use super::prelude::*;
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"]
@@ -62,7 +62,7 @@ pub(super) async fn pages(client: Client) -> Outcome {
         let page = get(&client, &format!("{query}&continue={token}")).await?.ok()?;
         same!(revision(&page), revision(&first));
         seen += names(&page).len();
-        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
     }
     same!(seen, 5);
     same!(get(&client, &format!("{query}&continue=nonsense")).await?.refusal(), (400, "BadRequest"));

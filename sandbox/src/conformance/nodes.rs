@@ -1,6 +1,6 @@
 //! What is particular about Nodes.
 
-use super::*;
+use super::prelude::*;
 use crate::kubelet;
 
 pub(super) async fn provider_id_is_immutable(client: Client) -> Outcome {

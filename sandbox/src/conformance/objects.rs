@@ -1,6 +1,6 @@
 //! Create, read, update and delete.
 
-use super::*;
+use super::prelude::*;
 
 pub(super) async fn create_get_delete(client: Client) -> Outcome {
     let name = unique("crud");

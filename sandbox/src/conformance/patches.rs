@@ -1,6 +1,6 @@
 //! The patch formats.
 
-use super::*;
+use super::prelude::*;
 
 pub(super) async fn json_patch(client: Client) -> Outcome {
     let name = unique("json");

@@ -1,6 +1,6 @@
 //! Watches.
 
-use super::*;
+use super::prelude::*;
 
 fn step(change: &str, name: &str) -> (String, String) {
     (change.to_owned(), name.to_owned())

@@ -2,6 +2,13 @@
 //!
 //! `SANDBOX_KUBECONFIG=path cargo test -p sandbox --test api` runs every case against that server as well.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test says why it fails or was skipped")]
+
+mod faults;
+mod kinds;
+mod kubectl;
+mod scale;
+
 use futures::{StreamExt, stream};
 use kube::Client;
 use sandbox::{Sandbox, conformance::CASES};
