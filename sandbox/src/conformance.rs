@@ -54,5 +54,5 @@ cases! {
         status_is_apart, node_registration;
     lists: selectors, pages, resource_versions, tables;
     watches: replay, initial_state, streaming_list, bookmarks, selector_transitions, too_old, metadata_only;
-    kinds: leases, events_in_both_groups, services, namespaces, discovery;
+    kinds: leases, events_in_both_groups, services, namespaces, custom_resources, discovery;
 }

@@ -29,6 +29,7 @@
 //! and never conflicts. A deleted Namespace is gone at once, with all it holds. Protobuf is not spoken.
 
 pub mod conformance;
+mod crd;
 mod discovery;
 mod faults;
 pub mod kubelet;

@@ -132,6 +132,9 @@ const NODE_INFO: [&str; 10] = [
 
 /// What a kind's defaulting and creation strategy add.
 pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
+    if crate::crd::defines(kind) {
+        crate::crd::establish(object);
+    }
     if !kind.group.is_empty() {
         return;
     }

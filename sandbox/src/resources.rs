@@ -216,8 +216,20 @@ impl Registry {
     /// Adds a kind, or replaces the one with the same group, version and plural.
     pub(crate) fn register(&self, kind: ResourceKind) {
         let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        kinds.retain(|k| (&k.group, &k.version, &k.plural) != (&kind.group, &kind.version, &kind.plural));
-        kinds.push(Arc::new(kind));
+        let same = |k: &&mut Arc<ResourceKind>| {
+            (&k.group, &k.version, &k.plural) == (&kind.group, &kind.version, &kind.plural)
+        };
+        // In its place: the first version of a resource is the one that is stored
+        match kinds.iter_mut().find(same) {
+            Some(known) => *known = Arc::new(kind),
+            None => kinds.push(Arc::new(kind)),
+        }
+    }
+
+    /// Ends serving every version of a resource.
+    pub(crate) fn unregister(&self, group: &str, plural: &str) {
+        let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        kinds.retain(|kind| kind.group != group || kind.plural != plural);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ResourceKind>> {
@@ -338,6 +350,16 @@ fn built_in() -> Vec<ResourceKind> {
             unconditional_update: false,
             ..Rules::BUILT_IN
         }),
+        ResourceKind::new(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+        )
+        .with_status()
+        .short_name("crd")
+        .short_name("crds")
+        .rules(Rules { generation: true, unconditional_update: false, ..Rules::BUILT_IN }),
         ResourceKind::new("events.k8s.io", "v1", "Event", "events").namespaced().short_name("ev").rules(
             Rules {
                 renames: &[

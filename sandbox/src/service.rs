@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
 use crate::{
-    Inner, discovery, faults,
+    Inner, crd, discovery, faults,
     list::list,
     patch::Patch,
     render::Renderer,
@@ -163,6 +163,12 @@ impl Inner {
             }
             _ => return Err(ApiError::method_not_allowed()),
         };
+        if crd::defines(&stored) && !target.query.dry_run {
+            match &written {
+                Written::Object(_, entry) => crd::serve(&self.registry, &stored, &entry.value),
+                Written::Deleted(_) => crd::end(&self.registry, &self.store, &target.name),
+            }
+        }
         Ok(match written {
             Written::Object(code, entry) => full(code, render.object(&entry.version)),
             Written::Deleted(details) => json(

@@ -107,6 +107,16 @@ impl Bucket {
         Some(objects.into_values().collect())
     }
 
+    fn clear(&mut self, revision: &mut u64, which: impl Fn(&Key) -> bool) {
+        let keys: Vec<Key> = self.objects.keys().filter(|key| which(key)).cloned().collect();
+        for key in keys {
+            let Some(entry) = self.objects.remove(&key) else { continue };
+            *revision += 1;
+            let version = Arc::new(entry.version.at(*revision));
+            self.record(Event { change: Change::Deleted(entry.version), version });
+        }
+    }
+
     fn record(&mut self, event: Event) {
         if self.log.len() == HISTORY
             && let Some(oldest) = self.log.pop_front()
@@ -202,15 +212,15 @@ impl Inner {
 
     /// Deletes everything in a namespace, finalizers or not: the sandbox has no namespace controller.
     pub(crate) fn empty_namespace(&mut self, namespace: &str) {
-        let Self { revision, buckets, .. } = self;
-        for bucket in buckets.values_mut() {
-            let keys: Vec<Key> = bucket.objects.keys().filter(|key| key.0 == namespace).cloned().collect();
-            for key in keys {
-                let Some(entry) = bucket.objects.remove(&key) else { continue };
-                *revision += 1;
-                let version = entry.version.at(*revision);
-                bucket.record(Event { change: Change::Deleted(entry.version), version: Arc::new(version) });
-            }
+        for bucket in self.buckets.values_mut() {
+            bucket.clear(&mut self.revision, |key| key.0 == namespace);
+        }
+    }
+
+    /// Deletes every object of a resource, finalizers or not.
+    pub(crate) fn empty(&mut self, storage: &str) {
+        if let Some(bucket) = self.buckets.get_mut(storage) {
+            bucket.clear(&mut self.revision, |_| true);
         }
     }
 

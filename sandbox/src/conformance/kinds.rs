@@ -111,3 +111,62 @@ pub(super) async fn discovery(client: Client) -> Outcome {
     }
     Ok(())
 }
+
+/// A definition makes its kind; objects of it have a generation, and a status apart.
+pub(super) async fn custom_resources(client: Client) -> Outcome {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let group = format!("{}.example.com", unique("crd"));
+    let definition = json!({
+        "kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": format!("widgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    post(&client, DEFINITIONS, &definition).await?.ok()?;
+    let widgets = format!("/apis/{group}/v1/namespaces/default/widgets");
+    let path = format!("{widgets}/w");
+    let widget = json!({
+        "kind": "Widget", "apiVersion": format!("{group}/v1"), "metadata": {"name": "w"}, "spec": {"size": 1},
+        "status": {"ready": true}});
+    // A real server needs a moment
+    let mut created = post(&client, &widgets, &widget).await?;
+    for _ in 0..100 {
+        if created.code != 404 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        created = post(&client, &widgets, &widget).await?;
+    }
+    let created = created.ok()?;
+    same!(created["metadata"]["generation"], 1);
+    ensure!(created.get("status").is_none(), "status was written: {created}");
+    let status = json!({"status": {"ready": true}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}});
+    let patched = patch(&client, &format!("{path}/status"), MERGE_PATCH, &status).await?.ok()?;
+    same!((&patched["status"], &patched["spec"]), (&json!({"ready": true}), &json!({"size": 1})));
+    same!(patched["metadata"]["generation"], 1);
+    ensure!(patched["metadata"].get("labels").is_none(), "labels were written: {patched}");
+    let spec = json!({"spec": {"size": 2}, "status": {"ready": false}});
+    let patched = patch(&client, &path, MERGE_PATCH, &spec).await?.ok()?;
+    same!((&patched["status"], &patched["metadata"]["generation"]), (&json!({"ready": true}), &json!(2)));
+    let labelled =
+        patch(&client, &path, MERGE_PATCH, &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
+    same!(labelled["metadata"]["generation"], 2);
+    same!(patch(&client, &path, STRATEGIC_PATCH, &spec).await?.refusal(), (415, "UnsupportedMediaType"));
+    same!(put(&client, &path, &widget).await?.refusal(), (422, "Invalid"));
+    let list = get(&client, &widgets).await?.ok()?;
+    same!((&list["kind"], &list["items"][0]["kind"]), (&json!("WidgetList"), &json!("Widget")));
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/wait"]}});
+    patch(&client, &path, MERGE_PATCH, &finalizer).await?.ok()?;
+    let waiting = delete(&client, &path, &Value::Null).await?.ok()?;
+    same!(waiting["metadata"]["generation"], 3);
+    patch(&client, &path, MERGE_PATCH, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    same!(get(&client, &path).await?.refusal(), (404, "NotFound"));
+    delete(&client, &format!("{DEFINITIONS}/widgets.{group}"), &Value::Null).await?.ok()?;
+    Ok(())
+}

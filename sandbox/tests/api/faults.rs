@@ -125,7 +125,7 @@ async fn dropped_and_expired_watches() {
     pin_mut!(watch);
     match watch.try_next().await.unwrap() {
         Some(WatchEvent::Error(status)) => {
-            assert_eq!((status.code, status.reason.as_str()), (410, "Expired"))
+            assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
         }
         other => panic!("{other:?}"),
     }

@@ -2,7 +2,12 @@
 //!
 //! `SANDBOX_KUBECONFIG=path cargo test -p sandbox --test api` runs every case against that server as well.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test says why it fails or was skipped")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says why it fails or was skipped"
+)]
 
 mod faults;
 mod kinds;
