@@ -46,7 +46,8 @@ macro_rules! cases {
 
 cases! {
     objects: create_get_delete, create_refusals, generate_name, update_conflicts, update_by_name,
-        delete_preconditions, finalizers, delete_collection, dry_run, names_and_labels_are_checked,
+        delete_preconditions, finalizers, delete_collection, dry_run,
+        names_and_labels_are_checked, types_are_checked,
         missing_things;
     patches: json_patch, json_patch_refusals, merge_patch, strategic_patch_lists, strategic_patch_directives,
         patch_preconditions, patch_without_change, apply_patch, metadata_answers;

@@ -1,5 +1,7 @@
 //! What the API server does to every object before it stores it: metadata, defaults, empty fields.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -61,9 +63,39 @@ pub(crate) fn to_storage(kind: &ResourceKind, body: Value) -> ApiResult<Value> {
         None | Some(Value::Null) => {
             map.insert("metadata".into(), json!({}));
         }
-        Some(_) => return Err(ApiError::bad_request("metadata is not an object")),
+        // Refused by check_types, in the words that fit the request
+        Some(_) => {}
     }
     Ok(Value::Object(map))
+}
+
+/// Checks the types of an object's fields (in storage form); says what does not fit.
+///
+/// Everything after this may rely on the shape of metadata, and of spec and status of built-in kinds.
+pub(crate) fn check_types(kind: &ResourceKind, object: &mut Value) -> Result<(), String> {
+    for pointer in ["/status/capacity", "/status/allocatable"] {
+        quantities(kind, object.pointer_mut(pointer));
+    }
+    for containers in ["/spec/containers", "/spec/initContainers"] {
+        let containers = object.pointer_mut(containers).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            for field in ["/resources/limits", "/resources/requests"] {
+                quantities(kind, container.pointer_mut(field));
+            }
+        }
+    }
+    ObjectMeta::deserialize(&object["metadata"]).map_err(|error| error.to_string())?;
+    (kind.rules.check)(object)
+}
+
+/// Quantities may be written as numbers; they are kept as text.
+fn quantities(kind: &ResourceKind, map: Option<&mut Value>) {
+    let map = map.filter(|_| kind.rules.strategic).and_then(Value::as_object_mut);
+    for quantity in map.into_iter().flat_map(|map| map.values_mut()) {
+        if let Value::Number(number) = quantity {
+            *quantity = number.to_string().into();
+        }
+    }
 }
 
 /// The stored object as this kind shows it, with kind and apiVersion.
@@ -155,6 +187,9 @@ pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
                 _ => {}
             }
             let status = &mut object["status"];
+            if status["allocatable"].is_null() && status["capacity"].is_object() {
+                status["allocatable"] = status["capacity"].clone();
+            }
             if status["daemonEndpoints"].is_null() {
                 status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": 0}});
             }

@@ -5,6 +5,10 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use k8s_openapi::api::{coordination::v1::Lease, core::v1};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 /// One resource type: names, scope and subresources, as discovery shows them.
@@ -65,6 +69,8 @@ pub(crate) struct Rules {
     /// Top-level fields under another name in storage: (stored, served). Core and `events.k8s.io`
     /// Events are the same objects.
     pub(crate) renames: &'static [(&'static str, &'static str)],
+    /// Whether the fields of an object (in storage form) have the types of the Go type; says what does not.
+    pub(crate) check: fn(&Value) -> Result<(), String>,
     /// Group whose storage is shared when it is not the kind's own.
     pub(crate) storage_group: Option<&'static str>,
 }
@@ -83,6 +89,7 @@ impl Rules {
         fields: &[],
         omit_empty: &[],
         renames: &[],
+        check: |_| Ok(()),
         storage_group: None,
     };
 
@@ -264,6 +271,11 @@ impl Registry {
     }
 }
 
+/// Reads an object as its Kubernetes type. The reading is only a check: unknown fields are kept.
+fn typed<T: DeserializeOwned>(object: &Value) -> Result<(), String> {
+    T::deserialize(object).map(drop).map_err(|error| error.to_string())
+}
+
 fn built_in() -> Vec<ResourceKind> {
     let core =
         |kind: &str, plural: &str| ResourceKind::new("", "v1", kind, plural).rules(Rules::BUILT_IN.clone());
@@ -280,7 +292,8 @@ fn built_in() -> Vec<ResourceKind> {
         "source",
         "type",
     ];
-    let event_rules = Rules { create_on_update: true, fields: event_fields, ..Rules::BUILT_IN };
+    let event_rules =
+        Rules { check: typed::<v1::Event>, create_on_update: true, fields: event_fields, ..Rules::BUILT_IN };
     vec![
         core("Node", "nodes").with_status().short_name("no").rules(Rules {
             status_on_create: true,
@@ -299,20 +312,24 @@ fn built_in() -> Vec<ResourceKind> {
                 "/status/volumesInUse",
                 "/status/volumesAttached",
             ],
+            check: typed::<v1::Node>,
             ..Rules::BUILT_IN
         }),
-        core("Namespace", "namespaces")
-            .with_status()
-            .short_name("ns")
-            .rules(Rules { fields: &["status.phase"], ..Rules::BUILT_IN }),
+        core("Namespace", "namespaces").with_status().short_name("ns").rules(Rules {
+            fields: &["status.phase"],
+            check: typed::<v1::Namespace>,
+            ..Rules::BUILT_IN
+        }),
         core("Event", "events").namespaced().short_name("ev").rules(event_rules.clone()),
-        core("ConfigMap", "configmaps")
-            .namespaced()
-            .short_name("cm")
-            .rules(Rules { omit_empty: &["/data", "/binaryData"], ..Rules::BUILT_IN }),
+        core("ConfigMap", "configmaps").namespaced().short_name("cm").rules(Rules {
+            omit_empty: &["/data", "/binaryData"],
+            check: typed::<v1::ConfigMap>,
+            ..Rules::BUILT_IN
+        }),
         core("Secret", "secrets").namespaced().rules(Rules {
             fields: &["type"],
             omit_empty: &["/data"],
+            check: typed::<v1::Secret>,
             ..Rules::BUILT_IN
         }),
         core("Service", "services").namespaced().with_status().short_name("svc").rules(Rules {
@@ -327,27 +344,32 @@ fn built_in() -> Vec<ResourceKind> {
                 "/status/conditions",
                 "/status/loadBalancer/ingress",
             ],
+            check: typed::<v1::Service>,
             ..Rules::BUILT_IN
         }),
-        core("ServiceAccount", "serviceaccounts")
-            .namespaced()
-            .short_name("sa")
-            .rules(Rules { delete_returns_object: true, ..Rules::BUILT_IN }),
+        core("ServiceAccount", "serviceaccounts").namespaced().short_name("sa").rules(Rules {
+            delete_returns_object: true,
+            check: typed::<v1::ServiceAccount>,
+            ..Rules::BUILT_IN
+        }),
         core("Pod", "pods").namespaced().with_status().short_name("po").rules(Rules {
             generation: true,
             delete_returns_object: true,
             fields: &["spec.nodeName", "spec.serviceAccountName", "status.phase", "status.podIP"],
             omit_empty: &["/status/conditions", "/status/containerStatuses"],
+            check: typed::<v1::Pod>,
             ..Rules::BUILT_IN
         }),
         core("Endpoints", "endpoints").namespaced().short_name("ep").rules(Rules {
             create_on_update: true,
             omit_empty: &["/subsets"],
+            check: typed::<v1::Endpoints>,
             ..Rules::BUILT_IN
         }),
         ResourceKind::new("coordination.k8s.io", "v1", "Lease", "leases").namespaced().rules(Rules {
             create_on_update: true,
             unconditional_update: false,
+            check: typed::<Lease>,
             ..Rules::BUILT_IN
         }),
         ResourceKind::new(
@@ -359,7 +381,12 @@ fn built_in() -> Vec<ResourceKind> {
         .with_status()
         .short_name("crd")
         .short_name("crds")
-        .rules(Rules { generation: true, unconditional_update: false, ..Rules::BUILT_IN }),
+        .rules(Rules {
+            generation: true,
+            unconditional_update: false,
+            check: typed::<CustomResourceDefinition>,
+            ..Rules::BUILT_IN
+        }),
         ResourceKind::new("events.k8s.io", "v1", "Event", "events").namespaced().short_name("ev").rules(
             Rules {
                 renames: &[

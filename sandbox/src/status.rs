@@ -191,6 +191,20 @@ impl ApiError {
         }
     }
 
+    /// A patch that makes something that is no object of the kind.
+    pub(crate) fn invalid_patch(error: &FieldError) -> Self {
+        Self {
+            details: Some(json!({
+                "causes": [{"reason": error.reason, "message": error.message, "field": error.field}],
+            })),
+            ..Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                format!(" \"\" is invalid: {}: {}", error.field, error.message),
+            )
+        }
+    }
+
     /// A JSON patch that cannot be applied to this object: a `test` fails, a path is missing, an unknown
     /// operation. The API server does not tell which.
     pub(crate) fn patch_rejected() -> Self {

@@ -45,8 +45,35 @@ impl Verb<'_> {
     }
 
     pub(crate) fn create(&self, body: Value) -> ApiResult<Written> {
-        let object = object::to_storage(&self.target.kind, body)?;
+        let object = self.read(body)?;
         self.insert(&mut self.store.lock(), object).map(|entry| Written::Object(StatusCode::CREATED, entry))
+    }
+
+    /// Takes the body of a create or an update; 400 when a field has the wrong type.
+    fn read(&self, body: Value) -> ApiResult<Value> {
+        let kind = &*self.target.kind;
+        let mut object = object::to_storage(kind, body)?;
+        object::check_types(kind, &mut object).map_err(|why| {
+            ApiError::bad_request(format!(
+                "{0} in version {1:?} cannot be handled as a {0}: {why}",
+                kind.kind, kind.version
+            ))
+        })?;
+        Ok(object)
+    }
+
+    /// Takes what a patch made; 422 when a field has the wrong type.
+    fn read_patched(&self, body: Value) -> ApiResult<Value> {
+        if !body.is_object() {
+            return Err(ApiError::patch_rejected());
+        }
+        let kind = &*self.target.kind;
+        let mut object = object::to_storage(kind, body)?;
+        object::check_types(kind, &mut object).map_err(|why| {
+            // Upstream names no object here
+            ApiError::invalid_patch(&FieldError::invalid("patch", &object, why))
+        })?;
+        Ok(object)
     }
 
     /// Prepares and stores a new object.
@@ -125,7 +152,7 @@ impl Verb<'_> {
 
     pub(crate) fn update(&self, body: Value) -> ApiResult<Written> {
         let kind = &*self.target.kind;
-        let mut object = object::to_storage(kind, body)?;
+        let mut object = self.read(body)?;
         let name = meta(&object, "name");
         if name.is_empty() {
             return Err(ApiError::bad_request(format!(
@@ -179,7 +206,7 @@ impl Verb<'_> {
             Err(_) if patch.creates() && self.target.subresource.is_empty() => {
                 let mut body = json!({});
                 patch.apply(kind, &mut body)?;
-                let mut object = object::to_storage(kind, body)?;
+                let mut object = self.read_patched(body)?;
                 if meta(&object, "name").is_empty() {
                     object["metadata"]["name"] = self.target.name.clone().into();
                 }
@@ -192,7 +219,7 @@ impl Verb<'_> {
         };
         let mut body = object::to_served(kind, &current.value);
         patch.apply(kind, &mut body)?;
-        let mut object = object::to_storage(kind, body)?;
+        let mut object = self.read_patched(body)?;
         self.same_name(meta(&object, "name"))?;
         self.scope(&mut object)?;
         self.replace(&mut inner, &current, object).map(|entry| Written::Object(StatusCode::OK, entry))

@@ -196,3 +196,34 @@ pub(super) async fn missing_things(client: Client) -> Outcome {
     same!(lease.body["details"], json!({"name": name, "group": "coordination.k8s.io", "kind": "leases"}));
     Ok(())
 }
+
+pub(super) async fn types_are_checked(client: Client) -> Outcome {
+    let name = unique("types");
+    for wrong in [
+        json!({"metadata": {"name": name, "labels": 5}}),
+        json!({"metadata": {"name": name, "labels": {"a": 5}}}),
+        json!({"metadata": {"name": name}, "spec": "text"}),
+        json!({"metadata": {"name": name}, "spec": {"taints": {}}}),
+        json!({"metadata": {"name": name}, "status": {"nodeInfo": []}}),
+    ] {
+        same!(post(&client, NODES, &wrong).await?.refusal(), (400, "BadRequest"));
+    }
+    let capacity = json!({"metadata": {"name": name}, "status": {"capacity": {"cpu": 4}}});
+    let node = post(&client, NODES, &capacity).await?.ok()?;
+    same!(node["status"]["allocatable"], json!({"cpu": "4"}));
+    let path = format!("{NODES}/{name}");
+    for wrong in [
+        json!({"metadata": {"labels": 5}}),
+        json!({"spec": 5}),
+        json!({"spec": {"taints": 5}}),
+        json!({"spec": {"providerID": 5}}),
+    ] {
+        same!(patch(&client, &path, MERGE_PATCH, &wrong).await?.refusal(), (422, "Invalid"));
+        same!(patch(&client, &path, STRATEGIC_PATCH, &wrong).await?.refusal(), (422, "Invalid"));
+    }
+    for pointer in ["", "/metadata", "/spec"] {
+        let wrong = json!([{"op": "replace", "path": pointer, "value": 5}]);
+        same!(patch(&client, &path, JSON_PATCH, &wrong).await?.refusal(), (422, "Invalid"));
+    }
+    remove_node(&client, &name).await
+}
