@@ -54,6 +54,6 @@ cases! {
     nodes: provider_id_is_immutable, taints_are_atomic, taints_are_checked, addresses_are_replaced,
         status_is_apart, node_registration;
     lists: selectors, pages, resource_versions, tables;
-    watches: replay, initial_state, streaming_list, bookmarks, selector_transitions, too_old, metadata_only;
+    watches: replay, initial_state, streaming_list, bookmarks, selector_transitions, unreadable_version, metadata_only;
     kinds: leases, events_in_both_groups, services, namespaces, custom_resources, discovery;
 }

@@ -210,8 +210,7 @@ impl Faults {
     }
 
     /// Forgets the history, as a compaction of etcd does: watches from a resourceVersion seen so far and
-    /// open paged lists get 410 Gone. An open watch that has seen everything so far is not told before
-    /// it resumes.
+    /// open paged lists get 410 Gone. An open watch that has seen everything so far goes on.
     pub fn expire(&self) {
         self.0.store.lock().compact();
     }

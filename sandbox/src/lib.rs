@@ -23,8 +23,15 @@
 //! # }
 //! ```
 //!
+//! Built-in kinds are Node, Namespace, Event (core and `events.k8s.io`), `ConfigMap`, Secret, Service,
+//! `ServiceAccount`, Pod, Endpoints, Lease and `CustomResourceDefinition`; a definition serves its kinds as soon
+//! as it is created, and [`Sandbox::register`] adds kinds without one. [`Sandbox::faults`] makes requests fail
+//! or wait, and [`Sandbox::requests`] counts them. [`conformance`] holds the cases that run against this API
+//! and a real kube-apiserver alike. Creation times are those of the wall clock, also on a paused tokio clock.
+//!
 //! # Not done, on purpose
-//! No admission, authentication, authorisation or schemas; unknown fields are kept. No garbage collection by
+//! No authentication, authorisation or schemas; unknown fields are kept, and pods get no defaults. The only
+//! admission is the not-ready taint of new Nodes. No garbage collection by
 //! owner reference: propagation policies are accepted and ignored. No managed fields: server-side apply merges
 //! and never conflicts. A deleted Namespace is gone at once, with all it holds. Protobuf is not spoken.
 

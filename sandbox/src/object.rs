@@ -59,11 +59,10 @@ pub(crate) fn to_storage(kind: &ResourceKind, body: Value) -> ApiResult<Value> {
         }
     }
     match map.get("metadata") {
-        Some(Value::Object(_)) => {}
         None | Some(Value::Null) => {
             map.insert("metadata".into(), json!({}));
         }
-        // Refused by check_types, in the words that fit the request
+        // What is no object is refused by check_types, in the words that fit the request
         Some(_) => {}
     }
     Ok(Value::Object(map))

@@ -71,16 +71,23 @@ pub(crate) struct Event {
 pub(crate) struct Bucket {
     pub(crate) objects: BTreeMap<Key, Entry>,
     log: VecDeque<Event>,
-    /// Everything up to this revision is no longer in the log.
+    /// Watches and lists from an older revision are refused.
     compacted: u64,
+    /// The revision of the newest change that left the log. An open watch that has seen it missed nothing.
+    lost: u64,
     /// Tells watches that the log grew.
     wake: watch::Sender<()>,
 }
 
 impl Bucket {
-    /// Changes after `revision`; `None` when the log no longer reaches back that far.
+    /// Whether a watch or a list may start from `revision`.
+    pub(crate) fn reaches(&self, revision: u64) -> bool {
+        revision >= self.compacted
+    }
+
+    /// Changes after `revision`; `None` when some of them have left the log.
     pub(crate) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Event>> {
-        if revision < self.compacted {
+        if revision < self.lost {
             return None;
         }
         let first = self.log.partition_point(|event| event.version.revision <= revision);
@@ -94,7 +101,7 @@ impl Bucket {
 
     /// The versions as they were at `revision`; `None` when the log no longer reaches back that far.
     pub(crate) fn at(&self, revision: u64) -> Option<Vec<Arc<Version>>> {
-        let later: Vec<&Event> = self.since(revision)?.collect();
+        let later: Vec<&Event> = self.since(revision).filter(|_| self.reaches(revision))?.collect();
         let objects = self.objects.iter().map(|(key, entry)| (key.clone(), entry.version.clone()));
         let mut objects: BTreeMap<Key, Arc<Version>> = objects.collect();
         for event in later.into_iter().rev() {
@@ -121,7 +128,8 @@ impl Bucket {
         if self.log.len() == HISTORY
             && let Some(oldest) = self.log.pop_front()
         {
-            self.compacted = oldest.version.revision;
+            self.lost = oldest.version.revision;
+            self.compacted = self.compacted.max(self.lost);
         }
         self.log.push_back(event);
         self.wake.send_replace(());
@@ -169,6 +177,7 @@ impl Inner {
             objects: BTreeMap::new(),
             log: VecDeque::new(),
             compacted: 0,
+            lost: 0,
             wake: watch::Sender::new(()),
         })
     }
@@ -243,6 +252,7 @@ impl Inner {
         // One revision is used up so that a watch from the current one is too old as well
         self.revision += 1;
         for bucket in self.buckets.values_mut() {
+            bucket.lost = bucket.log.back().map_or(bucket.lost, |newest| newest.version.revision);
             bucket.log.clear();
             bucket.compacted = self.revision;
             bucket.wake.send_replace(());

@@ -25,6 +25,8 @@ const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// A watch without `timeoutSeconds` ends after this and up to twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_mins(30);
+/// The longest `timeoutSeconds` that counts.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 /// Events that are put into one piece of the body when they are there at once.
 const BATCH: usize = 64;
 
@@ -70,7 +72,8 @@ pub(crate) fn watch(
     let from = revision(query.resource_version.as_deref())?;
     let initial = query.send_initial_events.unwrap_or(from == 0);
     let now = Instant::now();
-    let deadline = now + query.timeout.unwrap_or_else(|| MIN_TIMEOUT.mul_f64(1.0 + fastrand::f64()));
+    let endless = || MIN_TIMEOUT.mul_f64(1.0 + fastrand::f64());
+    let deadline = now + query.timeout.map_or_else(endless, |timeout| timeout.min(MAX_TIMEOUT));
     let mut watch = Watch {
         store: store.clone(),
         storage: storage.to_owned(),
@@ -107,6 +110,12 @@ pub(crate) fn watch(
             }
         }
         watch.cursor = revision;
+    } else {
+        let reaches = inner.bucket(storage).reaches(from);
+        drop(inner);
+        if !reaches {
+            watch.too_old();
+        }
     }
     Ok(stream::unfold(watch, |mut watch| async move { watch.next().await.map(|item| (item, watch)) }))
 }
@@ -187,6 +196,14 @@ impl Watch {
         }
     }
 
+    /// Ends the watch with the ERROR event of a resourceVersion that is too old.
+    fn too_old(&mut self) {
+        let message = format!("too old resource version: {} ({})", self.cursor, self.store.lock().revision);
+        let status = ApiError::expired(message).to_value();
+        self.ready.push_back(frame("ERROR", &status));
+        self.ended = true;
+    }
+
     /// Takes what happened since the last look; whether that was all of it.
     fn collect(&mut self) -> bool {
         let events: Option<(Vec<Event>, u64)> = {
@@ -196,11 +213,7 @@ impl Watch {
             changes.map(|changes| (changes.take(BATCH).cloned().collect(), revision))
         };
         let Some((events, revision)) = events else {
-            let message =
-                format!("too old resource version: {} ({})", self.cursor, self.store.lock().revision);
-            let status = ApiError::expired(message).to_value();
-            self.ready.push_back(frame("ERROR", &status));
-            self.ended = true;
+            self.too_old();
             return true;
         };
         for event in &events {

@@ -114,7 +114,7 @@ pub(super) async fn selector_transitions(client: Client) -> Outcome {
     remove_node(&client, &name).await
 }
 
-pub(super) async fn too_old(client: Client) -> Outcome {
+pub(super) async fn unreadable_version(client: Client) -> Outcome {
     same!(get(&client, &format!("{NODES}?watch=true&resourceVersion=x&timeoutSeconds=1")).await?.code, 500);
     Ok(())
 }

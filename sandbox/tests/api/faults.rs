@@ -120,7 +120,11 @@ async fn dropped_and_expired_watches() {
     assert!(watch.try_next().await.unwrap().is_none());
 
     let version = nodes.get("n").await.unwrap().metadata.resource_version.unwrap();
+    let open = nodes.watch(&WatchParams::default(), &version).await.unwrap();
+    pin_mut!(open);
     sandbox.faults().expire();
+    kubelet::heartbeat(&sandbox.client(), "n", true).await.unwrap();
+    assert!(matches!(open.try_next().await.unwrap(), Some(WatchEvent::Modified(_))), "it had missed nothing");
     let watch = nodes.watch(&WatchParams::default(), &version).await.unwrap();
     pin_mut!(watch);
     match watch.try_next().await.unwrap() {

@@ -10,6 +10,7 @@
 )]
 
 mod faults;
+mod junk;
 mod kinds;
 mod kubectl;
 mod scale;
