@@ -245,10 +245,8 @@ mod tests {
 
     #[test]
     fn the_order_is_nic_then_family_then_number() {
-        let agent = agent(&[
-            (2, &["10.0.2.2", "fd02::1"]),
-            (1, &["fd01::10", "fd01::9", "10.0.1.10", "10.0.1.9"]),
-        ]);
+        let agent =
+            agent(&[(2, &["10.0.2.2", "fd02::1"]), (1, &["fd01::10", "fd01::9", "10.0.1.10", "10.0.1.9"])]);
         let got = select(&[nic(1), nic(2)], &Leases::new(), &agent, &AddressRules::default(), NOW);
         let expected = ["10.0.1.9", "10.0.1.10", "fd01::9", "fd01::10", "10.0.2.2", "fd02::1"];
         assert_eq!(got.iter().map(|a| a.address.as_str()).collect::<Vec<_>>(), expected);

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloudprovider::{
-    Clusters, ControlPlaneEndpoint, Error, ErrorKind, NodeAddressType, Result, async_trait,
-};
+use cloudprovider::{Clusters, ControlPlaneEndpoint, Error, ErrorKind, NodeAddressType, Result, async_trait};
 use jiff::Timestamp;
 
 use crate::{domain::Domain, inventory::Inventory, provider::LibvirtProvider};
@@ -75,9 +73,8 @@ fn is_control_plane(domain: &Domain) -> bool {
 
 /// `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
 fn parse_endpoint(text: &str) -> Option<ControlPlaneEndpoint> {
-    let endpoint = |host: &str, port| {
-        (!host.is_empty()).then(|| ControlPlaneEndpoint { host: host.to_owned(), port })
-    };
+    let endpoint =
+        |host: &str, port| (!host.is_empty()).then(|| ControlPlaneEndpoint { host: host.to_owned(), port });
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         return match rest.strip_prefix(':') {

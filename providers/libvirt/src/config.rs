@@ -129,9 +129,9 @@ fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
                 serde_saphyr::Error::DuplicateMappingKey { .. } => "the same key stands twice",
                 _ => "not valid YAML",
             };
-            let place = error
-                .location()
-                .map_or(String::new(), |place| format!(" (line {}, column {})", place.line(), place.column()));
+            let place = error.location().map_or(String::new(), |place| {
+                format!(" (line {}, column {})", place.line(), place.column())
+            });
             problems.add("", format!("{what}{place}"));
             None
         }
@@ -176,8 +176,10 @@ fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, probl
         return;
     }
     match names.get(name) {
-        Some(first) => problems
-            .add(format!("{path}.name"), format!("{name:?} is the name of {first} already; each needs its own")),
+        Some(first) => problems.add(
+            format!("{path}.name"),
+            format!("{name:?} is the name of {first} already; each needs its own"),
+        ),
         None => drop(names.insert(name.to_owned(), path.to_owned())),
     }
 }
@@ -203,7 +205,10 @@ fn read_hypervisor(
             problems.add(fields.path("pkipath"), "stands in the uri too; give it once");
         }
         if pkipath.is_some() && !uri.contains("+tls://") && !uri.contains("qemu://") {
-            problems.add(fields.path("pkipath"), "has an effect on TLS only; write the uri as qemu+tls://host/system");
+            problems.add(
+                fields.path("pkipath"),
+                "has an effect on TLS only; write the uri as qemu+tls://host/system",
+            );
         }
     }
     if pkipath.as_ref().is_some_and(|path| !path.is_absolute()) {

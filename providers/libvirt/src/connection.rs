@@ -22,9 +22,9 @@ use virt::connect::Connect;
 use crate::{
     addresses::AgentInterface,
     calls::{Calls, Failure, Progress},
-    domain::AgentChannel,
+    domain::{AgentChannel, Domain},
     hypervisor::{Command, Hypervisor, Status},
-    inventory::{NetworkLeases, Snapshot},
+    inventory::{Inventory, NetworkLeases, Snapshot},
     lane::{Lane, ThreadCount},
     session::{Session, addresses_of},
     sys::{AddressSource, Event, EventSink},
@@ -36,16 +36,21 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lived this long starts the pauses over.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// Threads for one hypervisor, those included that wait for an answer which may never come. A connection uses up to
-/// three.
-const MOST_THREADS: usize = 9;
+const STABLE_AFTER: Duration = Duration::from_secs(2);
+/// With this many threads still waiting for the answers of earlier connections, there is no new try ...
+const MANY_THREADS: usize = 4;
+/// ... but one after this time, since nothing ever ends a wait for a host that has vanished from the network ...
+const RARE: Duration = Duration::from_secs(300);
+/// ... up to this many threads.
+const MOST_THREADS: usize = 16;
 /// How long events are collected before the domains are read: starting a domain alone brings several.
 const COLLECT: Duration = Duration::from_millis(30);
 /// With more changed domains than this, one listing is cheaper than reading each.
 const MANY: usize = 200;
 /// How long a domain without an address is asked about every second.
 const EAGER: Duration = Duration::from_secs(60);
+/// How long after its start a domain may get addresses of a second family.
+const SETTLED_AFTER: Duration = Duration::from_secs(120);
 /// The longest pause between two looks for addresses.
 const PATIENT: Duration = Duration::from_secs(60);
 /// Threads per connection that ask guest agents, each of which may take its time.
@@ -65,7 +70,7 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<Command>,
     stop: CancellationToken,
 ) {
-    let mut actor = Actor { hypervisor, commands, threads: ThreadCount::default() };
+    let mut actor = Actor { hypervisor, commands, threads: ThreadCount::default(), last_try: Instant::now() };
     tokio::select! {
         () = stop.cancelled() => {}
         () = actor.keep_connected() => {}
@@ -78,6 +83,7 @@ struct Actor {
     hypervisor: Arc<Hypervisor>,
     commands: mpsc::UnboundedReceiver<Command>,
     threads: ThreadCount,
+    last_try: Instant,
 }
 
 /// A connection that is followed.
@@ -90,13 +96,17 @@ struct Connected {
     agent_sender: mpsc::UnboundedSender<AgentAnswer>,
     agent_queue: VecDeque<Uuid>,
     dirty: HashSet<Uuid>,
+    /// Of these, whose guest agent came or went.
+    agent_news: HashSet<Uuid>,
     dirty_since: Option<Instant>,
     waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
     next_refresh: Instant,
     next_look: Instant,
     next_lease_check: Instant,
-    /// Since when each domain has been without an address.
+    /// Since when each domain has been without any address.
     without_address: HashMap<Uuid, Instant>,
+    /// When each domain started, or its guest agent came: further addresses may follow the first one.
+    settling: HashMap<Uuid, Instant>,
 }
 
 struct AgentLane {
@@ -184,12 +194,11 @@ impl Actor {
 
     /// Connects and lists.
     async fn connect(&mut self) -> Result<Connected, Failure> {
-        if self.threads.get() >= MOST_THREADS {
-            return Err(Failure::lost(
-                ErrorKind::Timeout,
-                "libvirt does not answer; waiting for earlier calls before the next try",
-            ));
+        let waiting = self.threads.get();
+        if waiting >= MOST_THREADS || (waiting >= MANY_THREADS && self.last_try.elapsed() < RARE) {
+            return Err(self.no_answer());
         }
+        self.last_try = Instant::now();
         let config = self.hypervisor.config.clone();
         let keepalive = self.hypervisor.settings.keepalive;
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
@@ -234,12 +243,14 @@ impl Actor {
             agent_sender,
             agent_queue: self.hypervisor.state().inventory.with_agent().collect(),
             dirty: HashSet::new(),
+            agent_news: HashSet::new(),
             dirty_since: None,
             waiting: Vec::new(),
             next_refresh: now + self.hypervisor.settings.refresh_interval,
             next_look: now,
             next_lease_check: now + Duration::from_secs(10),
             without_address: HashMap::new(),
+            settling: HashMap::new(),
         };
         self.ask_agents(&mut connected).await?;
         Ok(connected)
@@ -251,22 +262,28 @@ impl Actor {
         mut answer: oneshot::Receiver<Result<T, Failure>>,
         progress: &Progress,
     ) -> Result<T, Failure> {
-        let limit = self.hypervisor.settings.call_timeout;
         loop {
             match tokio::time::timeout(TICK, &mut answer).await {
-                Ok(Ok(result)) => return result,
+                Ok(Ok(result)) => {
+                    if result.is_ok() {
+                        self.hypervisor.heard();
+                    }
+                    return result;
+                }
                 Ok(Err(_)) => {
                     return Err(Failure::lost(ErrorKind::Internal, "the thread of the connection has died"));
                 }
-                Err(_) if progress.waiting() > limit => {
-                    return Err(Failure::lost(
-                        ErrorKind::Timeout,
-                        format!("libvirt has not answered within {} s", limit.as_secs()),
-                    ));
+                Err(_) if progress.waiting() > self.hypervisor.settings.call_timeout => {
+                    return Err(self.no_answer());
                 }
                 Err(_) => {}
             }
         }
+    }
+
+    fn no_answer(&self) -> Failure {
+        let limit = self.hypervisor.settings.call_timeout.as_secs();
+        Failure::lost(ErrorKind::Timeout, format!("libvirt has not answered within {limit} s"))
     }
 
     /// Follows events until the connection is lost, and says why.
@@ -280,7 +297,7 @@ impl Actor {
                     }
                     while let Ok(event) = connected.events.try_recv() {
                         if let Err(failure) = connected.note(event) {
-                            return self.give_up(connected, failure);
+                            return Self::give_up(connected, failure);
                         }
                     }
                 }
@@ -296,10 +313,11 @@ impl Actor {
                 break failure;
             }
         };
-        self.give_up(connected, failure)
+        Self::give_up(connected, failure)
     }
 
-    fn give_up(&self, connected: Connected, failure: Failure) -> Failure {
+    /// Tells everybody who waits that the connection is gone.
+    fn give_up(connected: Connected, failure: Failure) -> Failure {
         for (_, answer) in connected.waiting {
             let _ = answer.send(Err(failure.clone()));
         }
@@ -345,6 +363,7 @@ impl Actor {
 
     async fn reread(&mut self, connected: &mut Connected, uuids: Vec<Uuid>) -> Result<(), Failure> {
         let read = self.on_lane(connected, move |session| session.reread(&uuids)).await?;
+        connected.note_read(&read, &self.hypervisor.state().inventory);
         self.hypervisor.update(|state| {
             read.into_iter().filter_map(|(uuid, domain)| state.inventory.update(uuid, domain)).collect()
         });
@@ -401,8 +420,18 @@ impl Actor {
             let missing = state.inventory.without_address(rules, seconds);
             let uuids: HashSet<Uuid> = missing.iter().map(|domain| domain.uuid).collect();
             connected.without_address.retain(|uuid, _| uuids.contains(uuid));
-            for domain in missing {
-                connected.without_address.entry(domain.uuid).or_insert(now);
+            for uuid in &uuids {
+                connected.without_address.entry(*uuid).or_insert(now);
+            }
+            connected.settling.retain(|_, since| now.duration_since(*since) < SETTLED_AFTER);
+            let settling = connected
+                .settling
+                .keys()
+                .filter(|uuid| !uuids.contains(*uuid))
+                .filter_map(|uuid| state.inventory.by_uuid(*uuid))
+                .filter(|domain| domain.is_running() && domain.has_address_source())
+                .filter(|domain| state.inventory.lacks_family(domain, rules, seconds));
+            for domain in missing.into_iter().chain(settling) {
                 networks.extend(domain.networks().map(str::to_owned));
                 domains.push(domain.uuid);
                 if domain.agent == AgentChannel::Connected {
@@ -458,8 +487,7 @@ impl Actor {
             let sender = connected.agent_sender.clone();
             connected.agent_lanes[i].asked = Some((uuid, Instant::now()));
             drop(connected.agent_lanes[i].lane.run(move |session: &mut AgentSession| {
-                let answer =
-                    addresses_of(&session.connect, &session.calls, uuid, AddressSource::Agent);
+                let answer = addresses_of(&session.connect, &session.calls, uuid, AddressSource::Agent);
                 let _ = sender.send(AgentAnswer { lane: i, uuid, answer });
             }));
         }
@@ -510,7 +538,7 @@ impl Connected {
             Event::Domain(uuid) => drop(self.dirty.insert(uuid)),
             Event::Agent(uuid) => {
                 self.dirty.insert(uuid);
-                self.agent_queue.push_back(uuid);
+                self.agent_news.insert(uuid);
             }
             Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
         }
@@ -546,12 +574,34 @@ impl Connected {
         wake
     }
 
+    /// Notes which domains have just started, and whose guest agent can be asked now.
+    fn note_read(&mut self, read: &[(Uuid, Option<Domain>)], before: &Inventory) {
+        let now = Instant::now();
+        for (uuid, domain) in read {
+            let has_agent_news = self.agent_news.remove(uuid);
+            let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
+                self.settling.remove(uuid);
+                continue;
+            };
+            let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
+            if is_agent_here {
+                self.agent_queue.push_back(*uuid);
+            }
+            if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
+                self.settling.insert(*uuid, now);
+            }
+        }
+    }
+
     /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
-    /// tenth of the time it has been without.
+    /// tenth of the time it has been without; a quarter of the time since the start while a second family may come.
     fn look_pause(&self, now: Instant) -> Duration {
-        let Some(youngest) = self.without_address.values().map(|since| now.duration_since(*since)).min() else {
-            return PATIENT;
-        };
-        if youngest < EAGER { Duration::from_secs(1) } else { (youngest / 10).min(PATIENT) }
+        let youngest =
+            |times: &HashMap<Uuid, Instant>| times.values().map(|at| now.duration_since(*at)).min();
+        let second = Duration::from_secs(1);
+        let without = youngest(&self.without_address)
+            .map(|age| if age < EAGER { second } else { (age / 10).min(PATIENT) });
+        let settling = youngest(&self.settling).map(|age| (age / 4).max(second));
+        without.into_iter().chain(settling).min().unwrap_or(PATIENT)
     }
 }

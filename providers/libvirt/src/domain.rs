@@ -336,7 +336,10 @@ mod tests {
         assert_eq!(domain.agent, AgentChannel::Connected);
         assert_eq!(domain.instance_type(), "m.large");
         let metadata = domain.metadata.expect("there");
-        assert_eq!((metadata.cluster.as_deref(), metadata.role.as_deref()), (Some("prod"), Some("control-plane")));
+        assert_eq!(
+            (metadata.cluster.as_deref(), metadata.role.as_deref()),
+            (Some("prod"), Some("control-plane"))
+        );
         assert_eq!(metadata.labels, BTreeMap::from([("example.org/rack".into(), "r<1".into())]));
     }
 
@@ -359,7 +362,9 @@ mod tests {
 
     #[test]
     fn broken_xml_is_an_error() {
-        for xml in ["", "<domain>", "<domain><name>a</name></domain>", "<domain><uuid>x</uuid></domain>", "<a></b>"] {
+        for xml in
+            ["", "<domain>", "<domain><name>a</name></domain>", "<domain><uuid>x</uuid></domain>", "<a></b>"]
+        {
             assert!(Domain::parse(xml, RUNNING).is_err(), "{xml}");
         }
     }
@@ -368,8 +373,16 @@ mod tests {
     fn states() {
         use PowerState::{Crashed, Off, Paused, Running, ShuttingDown};
         for (state, reason, power) in [
-            (0, 0, Running), (1, 1, Running), (2, 0, Running), (3, 1, Paused), (7, 0, Paused),
-            (4, 0, ShuttingDown), (5, 1, Off), (5, 3, Crashed), (6, 0, Crashed), (5, 6, Off),
+            (0, 0, Running),
+            (1, 1, Running),
+            (2, 0, Running),
+            (3, 1, Paused),
+            (7, 0, Paused),
+            (4, 0, ShuttingDown),
+            (5, 1, Off),
+            (5, 3, Crashed),
+            (6, 0, Crashed),
+            (5, 6, Off),
         ] {
             assert_eq!(DomainState::from_raw(state, reason), Some(DomainState { power }), "{state}/{reason}");
         }

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn durations_in_gos_notation() {
-        for (text, millis) in [("5s", 5000), ("1m30s", 90_000), ("500ms", 500), ("1h", 3_600_000), ("1.5s", 1500)]
+        for (text, millis) in
+            [("5s", 5000), ("1m30s", 90_000), ("500ms", 500), ("1h", 3_600_000), ("1.5s", 1500)]
         {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
         }

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -62,6 +65,8 @@ pub(crate) struct Hypervisor {
     pub(crate) config: HypervisorConfig,
     pub(crate) settings: Arc<Config>,
     state: RwLock<State>,
+    /// A confirmation was not answered in time, and nothing was since: nobody else needs to wait for it.
+    silent: AtomicBool,
     pub(crate) counts: Arc<Counts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     /// Moves whenever the status of any hypervisor changes.
@@ -77,12 +82,12 @@ impl Hypervisor {
         instance_changes: broadcast::Sender<InstanceChange>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
-        let state =
-            State { status: Status::Starting, inventory: Inventory::default(), confirmed: None };
+        let state = State { status: Status::Starting, inventory: Inventory::default(), confirmed: None };
         let hypervisor = Self {
             config,
             settings,
             state: RwLock::new(state),
+            silent: AtomicBool::new(false),
             counts: Arc::default(),
             commands,
             status_changes,
@@ -138,17 +143,31 @@ impl Hypervisor {
             return Ok(());
         }
         let timeout = CONFIRM_TIMEOUT.min(self.settings.call_timeout);
+        let silence = || {
+            Failure::lost(
+                ErrorKind::Timeout,
+                format!("libvirt has not answered within {} s", timeout.as_secs()),
+            )
+        };
+        if self.silent.load(Ordering::Relaxed) {
+            return Err(silence());
+        }
         let (answer, receiver) = oneshot::channel();
         let ended = || Failure::lost(ErrorKind::Unavailable, "the connection has ended");
         self.commands.send(Command::Confirm(now, answer)).map_err(|_| ended())?;
         match tokio::time::timeout(timeout, receiver).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(ended()),
-            Err(_) => Err(Failure::lost(
-                ErrorKind::Timeout,
-                format!("libvirt has not answered within {} s", timeout.as_secs()),
-            )),
+            Err(_) => {
+                self.silent.store(true, Ordering::Relaxed);
+                Err(silence())
+            }
         }
+    }
+
+    /// Notes that libvirt has answered something.
+    pub(crate) fn heard(&self) {
+        self.silent.store(false, Ordering::Relaxed);
     }
 
     /// Why nothing can be said about domains of this hypervisor, `None` while it is live.

@@ -56,10 +56,8 @@ pub(crate) enum Answer {
 
 impl<'a> View<'a> {
     pub(crate) fn new(hypervisors: &'a [Arc<Hypervisor>], rules: &'a AddressRules) -> Self {
-        let hosts = hypervisors
-            .iter()
-            .map(|hypervisor| Host { hypervisor, state: hypervisor.state() })
-            .collect();
+        let hosts =
+            hypervisors.iter().map(|hypervisor| Host { hypervisor, state: hypervisor.state() }).collect();
         Self { hosts, rules, now: Timestamp::now().as_second() }
     }
 
@@ -111,8 +109,8 @@ impl<'a> View<'a> {
     fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
         if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
             return match parse_provider_id(id)? {
-                DomainId::Uuid(uuid) => self.choose(self.with_uuid(uuid)),
-                DomainId::Name(name) => self.choose(self.with_name(&name)),
+                DomainId::Uuid(uuid) => Self::choose(self.with_uuid(uuid)),
+                DomainId::Name(name) => Self::choose(self.with_name(&name)),
             };
         }
         let system_uuid = node.system_uuid.as_deref().and_then(identifying_uuid);
@@ -121,16 +119,16 @@ impl<'a> View<'a> {
             // SMBIOS keeps the first three fields in little-endian order, and not everybody turns them round
             let mut candidates = self.with_uuid(uuid);
             candidates.extend(self.with_uuid(swapped(uuid)));
-            if let Some(found) = self.choose(candidates)? {
+            if let Some(found) = Self::choose(candidates)? {
                 return Ok(Some(found));
             }
         }
         if let Some(uuid) = machine_id
-            && let Some(found) = self.choose(self.with_uuid(uuid))?
+            && let Some(found) = Self::choose(self.with_uuid(uuid))?
         {
             return Ok(Some(found));
         }
-        let found = self.choose(self.with_name(&node.name))?;
+        let found = Self::choose(self.with_name(&node.name))?;
         // A node whose firmware has a UUID may be a domain of a hypervisor that we cannot see now. Then a domain that
         // merely has its name must not become its provider ID, which can never be changed again. (Without firmware
         // the kubelet gives the machine ID as the system UUID, which tells nothing.)
@@ -167,7 +165,7 @@ impl<'a> View<'a> {
     ///
     /// One UUID on two hypervisors is a domain that is being migrated, or was and left its definition behind: the
     /// one that runs is meant. Anything else is for a person to decide.
-    fn choose<'s>(&self, candidates: Vec<Candidate<'s>>) -> Result<Option<Candidate<'s>>, Error> {
+    fn choose(candidates: Vec<Candidate<'_>>) -> Result<Option<Candidate<'_>>, Error> {
         let Some(first) = candidates.first().copied() else { return Ok(None) };
         let ambiguous = || {
             let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
@@ -220,7 +218,7 @@ impl<'a> View<'a> {
         };
         let mut addresses = host.state.inventory.addresses(domain, self.rules, self.now);
         let incomplete = (addresses.is_empty() && power == PowerState::Running)
-            .then(|| self.missing_address(found, node))
+            .then(|| Self::missing_address(found, node))
             .flatten();
         if !addresses.is_empty() {
             addresses.push(NodeAddress::hostname(&node.name));
@@ -241,7 +239,7 @@ impl<'a> View<'a> {
 
     /// Why a running domain without an address is not complete; `None` where nobody could ever know its address, or
     /// where the node has one of its own.
-    fn missing_address(&self, found: Candidate<'_>, node: &NodeIdentity) -> Option<Error> {
+    fn missing_address(found: Candidate<'_>, node: &NodeIdentity) -> Option<Error> {
         let has_its_own =
             node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
         if has_its_own || !found.domain.has_address_source() {

@@ -9,7 +9,7 @@ use cloudprovider::{InstanceRef, NodeAddress, PowerState};
 use uuid::Uuid;
 
 use crate::{
-    addresses::{self, AddressRules, AgentInterface, Lease, Leases},
+    addresses::{self, AddressRules, AgentInterface, Family, Lease, Leases},
     domain::{AgentChannel, Domain},
     mac::Mac,
     provider_id::format_provider_id,
@@ -144,7 +144,11 @@ impl Inventory {
 
     /// Takes over what the guest agent of a domain said; `None` where it said nothing useful, in which case the last
     /// answer stays.
-    pub(crate) fn set_agent(&mut self, uuid: Uuid, heard: Option<Vec<AgentInterface>>) -> Option<InstanceRef> {
+    pub(crate) fn set_agent(
+        &mut self,
+        uuid: Uuid,
+        heard: Option<Vec<AgentInterface>>,
+    ) -> Option<InstanceRef> {
         let domain = self.domains.get(&uuid)?;
         let was_unheard = self.unheard.remove(&uuid);
         let Some(interfaces) = heard else { return was_unheard.then(|| reference(domain)) };
@@ -192,6 +196,15 @@ impl Inventory {
             .filter(|domain| domain.is_running() && domain.has_address_source())
             .filter(|domain| self.addresses(domain, rules, now).is_empty())
             .collect()
+    }
+
+    /// Whether one of the families that are wanted is missing among the addresses of a domain.
+    pub(crate) fn lacks_family(&self, domain: &Domain, rules: &AddressRules, now: i64) -> bool {
+        let addresses = self.addresses(domain, rules, now);
+        let has = |family: &Family| {
+            addresses.iter().any(|one| (*family == Family::Ipv6) == one.address.contains(':'))
+        };
+        !rules.families.iter().all(has)
     }
 
     /// When the first lease of a running domain ends, in seconds since 1970, counting none before `after`.

@@ -21,8 +21,11 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        for (i, byte) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ":" };
+            write!(f, "{separator}{byte:02x}")?;
+        }
+        Ok(())
     }
 }
 

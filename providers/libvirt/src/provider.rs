@@ -123,7 +123,9 @@ impl LibvirtProvider {
                 nodes.iter().map(|node| view.look_up(node)).collect()
             };
             let deadline = self.started.get().map(|started| *started + grace);
-            let Some(deadline) = deadline.filter(|deadline| *deadline > Instant::now()) else { return answers };
+            let Some(deadline) = deadline.filter(|deadline| *deadline > Instant::now()) else {
+                return answers;
+            };
             if !answers.iter().any(|answer| matches!(answer, Answer::Starting(_))) {
                 return answers;
             }

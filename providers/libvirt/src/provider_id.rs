@@ -92,9 +92,19 @@ mod tests {
     #[test]
     fn foreign_and_broken_ones_are_refused() {
         for text in [
-            "", "libvirt", "libvirt://", "libvirt:///", "libvirt://node-1", "libvirt://kvm1/node-1",
-            "libvirt:///a/b", "libvirt:////a", "libvirt:///a\nb", "vsphere://01234567-89ab-cdef-0123-456789abcdef",
-            "LIBVIRT:///a", " libvirt:///a", "libvirt-2:///a",
+            "",
+            "libvirt",
+            "libvirt://",
+            "libvirt:///",
+            "libvirt://node-1",
+            "libvirt://kvm1/node-1",
+            "libvirt:///a/b",
+            "libvirt:////a",
+            "libvirt:///a\nb",
+            "vsphere://01234567-89ab-cdef-0123-456789abcdef",
+            "LIBVIRT:///a",
+            " libvirt:///a",
+            "libvirt-2:///a",
         ] {
             let error = parse_provider_id(text).expect_err(text);
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

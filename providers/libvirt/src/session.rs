@@ -57,8 +57,7 @@ impl Session {
             },
         )?;
         let interval = i32::try_from(keepalive.interval.as_secs()).unwrap_or(i32::MAX);
-        let set = calls
-            .call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count));
+        let set = calls.call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count));
         if let Err(failure) = set {
             // in-process drivers have nobody on the other side
             tracing::debug!(hypervisor = config.name, reason = failure.message, "no keepalive");
@@ -308,9 +307,8 @@ fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, 
     match credential {
         Credential::Inline(secret) => Ok(secret.clone()),
         Credential::File(path) => {
-            let text = SecretString::from(
-                std::fs::read_to_string(path).map_err(|error| fault(path, &error))?,
-            );
+            let text =
+                SecretString::from(std::fs::read_to_string(path).map_err(|error| fault(path, &error))?);
             let value = text.expose_secret();
             let value = value.strip_suffix('\n').unwrap_or(value);
             let value = value.strip_suffix('\r').unwrap_or(value);
@@ -324,4 +322,3 @@ fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, 
         }
     }
 }
-

@@ -32,6 +32,11 @@ use crate::{
     mac::Mac,
 };
 
+/// One of libvirt's numbers where its functions take a signed one.
+fn number(number: c_uint) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}
+
 /// Prepares libvirt for events, once for the process: without this before the first connection, neither events nor
 /// keepalive work.
 ///
@@ -72,7 +77,7 @@ pub(crate) fn open(uri: &str, credentials: Option<&Credentials>) -> Result<Conne
         return Connect::open(Some(uri));
     };
     let uri = CString::new(uri)?;
-    let mut types = [sys::VIR_CRED_AUTHNAME, sys::VIR_CRED_PASSPHRASE].map(|kind| kind as c_int);
+    let mut types = [sys::VIR_CRED_AUTHNAME, sys::VIR_CRED_PASSPHRASE].map(number);
     let mut auth = sys::virConnectAuth {
         credtype: types.as_mut_ptr(),
         ncredtype: 2,
@@ -189,7 +194,7 @@ impl Registration {
                 sys::virConnectDomainEventRegisterAny(
                     connect.as_ptr(),
                     ptr::null_mut(),
-                    event as c_int,
+                    number(event),
                     callback,
                     opaque.cast(),
                     Some(free_sink),
@@ -332,12 +337,7 @@ pub(crate) fn all_states(connect: &Connect) -> Result<Vec<(Uuid, i32, i32)>, Err
     let mut records: *mut sys::virDomainStatsRecordPtr = ptr::null_mut();
     // SAFETY: the connection is alive and the pointer is valid.
     let count = unsafe {
-        sys::virConnectGetAllDomainStats(
-            connect.as_ptr(),
-            sys::VIR_DOMAIN_STATS_STATE,
-            &raw mut records,
-            0,
-        )
+        sys::virConnectGetAllDomainStats(connect.as_ptr(), sys::VIR_DOMAIN_STATS_STATE, &raw mut records, 0)
     };
     let count = usize::try_from(count).map_err(|_| Error::last_error())?;
     let mut states = Vec::with_capacity(count);
@@ -352,7 +352,7 @@ pub(crate) fn all_states(connect: &Connect) -> Result<Vec<(Uuid, i32, i32)>, Err
                     let parameter = &*record.params.add(j);
                     let matches = CStr::from_ptr(parameter.field.as_ptr()) == name
                         && c_uint::try_from(parameter.type_) == Ok(sys::VIR_TYPED_PARAM_INT);
-                    matches.then(|| parameter.value.i)
+                    if matches { Some(parameter.value.i) } else { None }
                 })
             };
             if let (true, Some(state)) = (known, integer(c"state.state")) {

@@ -1,5 +1,7 @@
 //! Connection URIs of libvirt: what is wrong with one before anybody is called, and how it is shown.
 
+use std::fmt::Write as _;
+
 /// Transports that libvirt knows.
 const TRANSPORTS: [&str; 7] = ["ext", "libssh", "libssh2", "ssh", "tcp", "tls", "unix"];
 
@@ -61,7 +63,10 @@ pub(crate) fn with_parameter(uri: &str, key: &str, value: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
                 encoded.push(char::from(byte));
             }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+            _ => {
+                // writing to a String does not fail
+                let _ = write!(encoded, "%{byte:02X}");
+            }
         }
     }
     format!("{uri}{separator}{key}={encoded}")
@@ -116,8 +121,15 @@ mod tests {
     #[test]
     fn bad_uris() {
         for uri in [
-            "", "kvm1", "://x", "qemu://", "qemu:///", "qemu+carrier://h/system", "qemu:// h/system",
-            "qemu+tls://root:hunter2@h/system", "qemu+tls://h/system?password=hunter2",
+            "",
+            "kvm1",
+            "://x",
+            "qemu://",
+            "qemu:///",
+            "qemu+carrier://h/system",
+            "qemu:// h/system",
+            "qemu+tls://root:hunter2@h/system",
+            "qemu+tls://h/system?password=hunter2",
         ] {
             let faults = faults(uri);
             assert!(!faults.is_empty(), "{uri}");
@@ -128,7 +140,10 @@ mod tests {
 
     #[test]
     fn parameters_are_added_and_escaped() {
-        assert_eq!(with_parameter("qemu+tls://h/system", "pkipath", "/a b"), "qemu+tls://h/system?pkipath=/a%20b");
+        assert_eq!(
+            with_parameter("qemu+tls://h/system", "pkipath", "/a b"),
+            "qemu+tls://h/system?pkipath=/a%20b"
+        );
         assert!(has_parameter("qemu+tls://h/system?x=1&pkipath=/p", "pkipath"));
         assert!(!has_parameter("qemu+tls://h/pkipath=1", "pkipath"));
     }

@@ -3,6 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cloudprovider::{ErrorKind, InstanceChange, PowerState};
+use cloudprovider_libvirt::{
+    METADATA_NAMESPACE,
+    virt::{domain::Domain, sys},
+};
 use futures::StreamExt;
 
 use crate::support::{Cloud, OFF, PATIENCE, RUNNING, changed, domain, new_node, node};
@@ -21,10 +25,10 @@ async fn power_is_pushed() {
     ] {
         let began = Instant::now();
         match work {
-            "stop" => cloud.to_domain("a", |domain| domain.destroy()).await,
-            "start" => cloud.to_domain("a", |domain| domain.create()).await,
-            "suspend" => cloud.to_domain("a", |domain| domain.suspend()).await,
-            _ => cloud.to_domain("a", |domain| domain.resume()).await,
+            "stop" => cloud.to_domain("a", Domain::destroy).await,
+            "start" => cloud.to_domain("a", Domain::create).await,
+            "suspend" => cloud.to_domain("a", Domain::suspend).await,
+            _ => cloud.to_domain("a", Domain::resume).await,
         }
         changed(&mut changes, 1).await;
         assert!(began.elapsed() < Duration::from_secs(1), "{work}: {:?}", began.elapsed());
@@ -43,7 +47,7 @@ async fn coming_and_going_is_pushed() {
     cloud.act(0, move |connect| connect.define_domain_xml(&xml).map(drop)).await;
     changed(&mut changes, 2).await;
     assert_eq!(cloud.present(&node(2)).await.power_state, PowerState::Off);
-    cloud.to_domain("b", |domain| domain.undefine()).await;
+    cloud.to_domain("b", Domain::undefine).await;
     changed(&mut changes, 2).await;
     assert!(cloud.is_absent(&node(2)).await);
     assert!(!cloud.is_absent(&node(1)).await);
@@ -60,13 +64,12 @@ async fn a_new_name_and_new_metadata_are_pushed() {
     cloud.present(&new_node("b", "")).await;
     cloud
         .to_domain("b", |domain| {
-            use cloudprovider_libvirt::virt::sys;
             domain
                 .set_metadata(
-                    sys::VIR_DOMAIN_METADATA_ELEMENT as i32,
+                    sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed(),
                     Some("<instance type='m.tiny'/>"),
                     Some("ccm"),
-                    Some(cloudprovider_libvirt::METADATA_NAMESPACE),
+                    Some(METADATA_NAMESPACE),
                     sys::VIR_DOMAIN_AFFECT_CONFIG,
                 )
                 .map(drop)

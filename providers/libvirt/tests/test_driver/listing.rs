@@ -32,12 +32,9 @@ async fn states() {
         domain(6, "crashed", CRASHED),
     ]])
     .await;
-    for (n, power) in [
-        (1, PowerState::Running),
-        (3, PowerState::Paused),
-        (5, PowerState::Off),
-        (6, PowerState::Crashed),
-    ] {
+    for (n, power) in
+        [(1, PowerState::Running), (3, PowerState::Paused), (5, PowerState::Off), (6, PowerState::Crashed)]
+    {
         let instance = cloud.present(&node(n)).await;
         assert_eq!(instance.power_state, power);
         let is_up = matches!(power, PowerState::Running | PowerState::Paused);

@@ -1,4 +1,5 @@
 //! The provider against libvirt's own `test:///` driver: a real libvirt in this process, with domains of a file.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
 
 mod support;
 

@@ -21,8 +21,7 @@ async fn by_uuid_in_any_spelling_then_by_name() {
         let instance = cloud.present(&new_node("b", text)).await;
         assert_eq!(instance.provider_id.as_str(), provider_id(2), "{text}");
     }
-    let by_machine_id =
-        NodeIdentity { machine_id: Some(uuid(1).replace('-', "")), ..new_node("x", "") };
+    let by_machine_id = NodeIdentity { machine_id: Some(uuid(1).replace('-', "")), ..new_node("x", "") };
     assert_eq!(cloud.present(&by_machine_id).await.provider_id.as_str(), provider_id(1));
     assert!(cloud.is_absent(&new_node("x", &uuid(99))).await);
 }
@@ -74,7 +73,14 @@ async fn one_unreachable_hypervisor_leaves_its_nodes_alone_and_the_others_workin
     let provider = LibvirtProvider::new(Config::parse(&config, None).expect("valid"));
     let stop = CancellationToken::new();
     provider.start(StartContext::new(stop.clone(), "c")).await.expect("starts");
-    let nodes = [node(1), new_node("x", &uuid(1)), new_node("a", ""), node(2), new_node("b", ""), new_node("a", &uuid(9))];
+    let nodes = [
+        node(1),
+        new_node("x", &uuid(1)),
+        new_node("a", ""),
+        node(2),
+        new_node("b", ""),
+        new_node("a", &uuid(9)),
+    ];
     let nodes: Vec<_> = nodes.iter().collect();
     let began = std::time::Instant::now();
     let answers = provider.lookup(&nodes).await;

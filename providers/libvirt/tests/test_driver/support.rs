@@ -12,29 +12,29 @@ use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 /// States for `runstate`, by libvirt's numbers.
-pub const RUNNING: u8 = 1;
-pub const PAUSED: u8 = 3;
-pub const OFF: u8 = 5;
-pub const CRASHED: u8 = 6;
+pub(crate) const RUNNING: u8 = 1;
+pub(crate) const PAUSED: u8 = 3;
+pub(crate) const OFF: u8 = 5;
+pub(crate) const CRASHED: u8 = 6;
 
 /// How long anything may take before a test counts as failed.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// UUID number `n`.
-pub fn uuid(n: u32) -> String {
+pub(crate) fn uuid(n: u32) -> String {
     format!("00000001-0002-0003-0004-{n:012x}")
 }
 
-pub fn provider_id(n: u32) -> String {
+pub(crate) fn provider_id(n: u32) -> String {
     format!("libvirt:///{}", uuid(n))
 }
 
 /// A domain of the test driver.
-pub fn domain(n: u32, name: &str, state: u8) -> String {
+pub(crate) fn domain(n: u32, name: &str, state: u8) -> String {
     domain_with(n, name, state, "", "<source network='default'/>")
 }
 
-pub fn domain_with(n: u32, name: &str, state: u8, metadata: &str, source: &str) -> String {
+pub(crate) fn domain_with(n: u32, name: &str, state: u8, metadata: &str, source: &str) -> String {
     let kind = if source.contains("bridge") { "bridge" } else { "network" };
     let [_, a, b, c] = n.to_be_bytes();
     format!(
@@ -49,7 +49,7 @@ pub fn domain_with(n: u32, name: &str, state: u8, metadata: &str, source: &str) 
 }
 
 /// A hypervisor with these domains: a file for `test:///`.
-pub fn host(domains: &[String]) -> NamedTempFile {
+pub(crate) fn host(domains: &[String]) -> NamedTempFile {
     let mut xml = String::from(
         "<node><cpu><mhz>2000</mhz><model>x</model><active>16</active><nodes>1</nodes><sockets>1</sockets>
          <cores>16</cores><threads>1</threads></cpu><memory>67108864</memory>
@@ -57,7 +57,7 @@ pub fn host(domains: &[String]) -> NamedTempFile {
          <bridge name='virbr0'/><ip address='192.168.122.1' netmask='255.255.255.0'>
          <dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>",
     );
-    domains.iter().for_each(|domain| xml.push_str(domain));
+    xml.push_str(&domains.concat());
     xml.push_str("</node>");
     let file = NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), xml).expect("writable");
@@ -65,8 +65,8 @@ pub fn host(domains: &[String]) -> NamedTempFile {
 }
 
 /// A provider with its files, stopped when dropped.
-pub struct Cloud {
-    pub provider: LibvirtProvider,
+pub(crate) struct Cloud {
+    pub(crate) provider: LibvirtProvider,
     stop: CancellationToken,
     _files: Vec<NamedTempFile>,
 }
@@ -79,12 +79,12 @@ impl Drop for Cloud {
 
 impl Cloud {
     /// Hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own.
-    pub async fn start(hosts: &[Vec<String>]) -> Self {
+    pub(crate) async fn start(hosts: &[Vec<String>]) -> Self {
         Self::start_with(hosts, "").await
     }
 
     /// The same with more lines of configuration.
-    pub async fn start_with(hosts: &[Vec<String>], more: &str) -> Self {
+    pub(crate) async fn start_with(hosts: &[Vec<String>], more: &str) -> Self {
         let files: Vec<_> = hosts.iter().map(|domains| host(domains)).collect();
         let mut config = String::from("hypervisors:\n");
         for (i, file) in files.iter().enumerate() {
@@ -102,16 +102,16 @@ impl Cloud {
         Self { provider, stop, _files: files }
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    pub fn host(&self, i: usize) -> HypervisorHandle {
+    pub(crate) fn host(&self, i: usize) -> HypervisorHandle {
         self.provider.hypervisor(&format!("kvm{i}")).expect("configured")
     }
 
     /// Does something to a hypervisor.
-    pub async fn act<T: Send + 'static>(
+    pub(crate) async fn act<T: Send + 'static>(
         &self,
         i: usize,
         work: impl FnOnce(&Connect) -> Result<T, cloudprovider_libvirt::virt::error::Error> + Send + 'static,
@@ -120,46 +120,48 @@ impl Cloud {
     }
 
     /// Stops, starts, ... the domain of this name on the first hypervisor.
-    pub async fn to_domain(
+    pub(crate) async fn to_domain(
         &self,
         name: &'static str,
-        work: fn(&cloudprovider_libvirt::virt::domain::Domain) -> Result<(), cloudprovider_libvirt::virt::error::Error>,
+        work: fn(
+            &cloudprovider_libvirt::virt::domain::Domain,
+        ) -> Result<(), cloudprovider_libvirt::virt::error::Error>,
     ) {
         self.act(0, move |connect| work(&connect.lookup_domain_by_name(name)?)).await;
     }
 
-    pub async fn look_up(&self, node: &NodeIdentity) -> InstanceLookup {
+    pub(crate) async fn look_up(&self, node: &NodeIdentity) -> InstanceLookup {
         self.provider.lookup(&[node]).await.pop().expect("one answer")
     }
 
-    pub async fn present(&self, node: &NodeIdentity) -> Box<Instance> {
+    pub(crate) async fn present(&self, node: &NodeIdentity) -> Box<Instance> {
         match self.look_up(node).await {
             InstanceLookup::Present(instance) => instance,
             other => panic!("{}: {other:?}", node.name),
         }
     }
 
-    pub async fn unknown(&self, node: &NodeIdentity) -> Error {
+    pub(crate) async fn unknown(&self, node: &NodeIdentity) -> Error {
         match self.look_up(node).await {
             InstanceLookup::Unknown(error) => error,
             other => panic!("{}: {other:?}", node.name),
         }
     }
 
-    pub async fn is_absent(&self, node: &NodeIdentity) -> bool {
+    pub(crate) async fn is_absent(&self, node: &NodeIdentity) -> bool {
         matches!(self.look_up(node).await, InstanceLookup::Absent)
     }
 
-    pub fn calls(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn calls(&self) -> BTreeMap<&'static str, u64> {
         self.provider.call_counts()
     }
 
-    pub fn total_calls(&self) -> u64 {
+    pub(crate) fn total_calls(&self) -> u64 {
         self.calls().values().sum()
     }
 
     /// Waits until every hypervisor is live and has told so.
-    pub async fn live(&self) {
+    pub(crate) async fn live(&self) {
         let all = async {
             while !self.provider.hypervisors().all(|host| host.is_live()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -168,18 +170,18 @@ impl Cloud {
         tokio::time::timeout(PATIENCE, all).await.expect("all live in time");
     }
 
-    pub fn changes(&self) -> InstanceStream {
+    pub(crate) fn changes(&self) -> InstanceStream {
         self.provider.changes().expect("libvirt pushes")
     }
 }
 
 /// A node that is known by its provider ID.
-pub fn node(n: u32) -> NodeIdentity {
+pub(crate) fn node(n: u32) -> NodeIdentity {
     NodeIdentity { name: format!("node-{n}"), provider_id: Some(provider_id(n)), ..NodeIdentity::default() }
 }
 
 /// A node that has just registered: its name, and what its firmware says.
-pub fn new_node(name: &str, system_uuid: &str) -> NodeIdentity {
+pub(crate) fn new_node(name: &str, system_uuid: &str) -> NodeIdentity {
     NodeIdentity {
         name: name.to_owned(),
         system_uuid: (!system_uuid.is_empty()).then(|| system_uuid.to_owned()),
@@ -188,7 +190,7 @@ pub fn new_node(name: &str, system_uuid: &str) -> NodeIdentity {
 }
 
 /// Waits for a change that names domain `n`; everything before it is skipped.
-pub async fn changed(changes: &mut InstanceStream, n: u32) {
+pub(crate) async fn changed(changes: &mut InstanceStream, n: u32) {
     let wait = async {
         loop {
             match changes.next().await.expect("goes on") {
