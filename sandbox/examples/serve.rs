@@ -1,6 +1,6 @@
 //! Serves an empty sandbox on a loopback port until interrupted, for trials with `kubectl`.
 //!
-//! `cargo run -p sandbox --example serve -- 127.0.0.1:8001 /tmp/kubeconfig` writes a kubeconfig for it.
+//! `cargo run -p sandbox --example serve -- 127.0.0.1:8001 sandbox.kubeconfig` writes a kubeconfig for it.
 
 use std::{error::Error, fs, net::SocketAddr};
 

@@ -58,7 +58,6 @@ pub(crate) struct Query {
     pub(crate) field_manager: String,
     /// `includeObject` of tables: `None`, `Metadata` (the default) or `Object`.
     pub(crate) include_object: String,
-    pub(crate) force: bool,
 }
 
 impl Query {
@@ -92,7 +91,6 @@ impl Query {
                 "dryRun" => parsed.dry_run = value == "All",
                 "fieldManager" => parsed.field_manager = value.into_owned(),
                 "includeObject" => parsed.include_object = value.into_owned(),
-                "force" => parsed.force = truth(&value),
                 _ => {}
             }
         }
