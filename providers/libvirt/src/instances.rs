@@ -68,7 +68,11 @@ impl<'a> View<'a> {
     /// Looks one node up.
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
-            Ok(Some(found)) => Answer::Settled(self.instance(found, node)),
+            // one that does not run may be what a migration left behind
+            Ok(Some(found)) => match self.starting().filter(|_| !found.domain.is_running()) {
+                Some(error) => Answer::Starting(error),
+                None => Answer::Settled(self.instance(found, node)),
+            },
             Ok(None) => match self.all_trouble() {
                 None => Answer::Nowhere,
                 Some(trouble) => {
@@ -86,11 +90,16 @@ impl<'a> View<'a> {
     fn starting_or_settled(&self, error: Error) -> Answer {
         // two matches or a malformed ID do not become better by waiting
         let can_change = !matches!(error.kind(), ErrorKind::Ambiguous | ErrorKind::InvalidInput);
-        if can_change && self.hosts.iter().any(|host| matches!(host.state.status, Status::Starting)) {
+        if can_change && self.starting().is_some() {
             Answer::Starting(error)
         } else {
             Answer::Settled(error.into())
         }
+    }
+
+    /// The trouble of a hypervisor whose first listing is still to come.
+    fn starting(&self) -> Option<Error> {
+        self.hosts.iter().find(|host| matches!(host.state.status, Status::Starting))?.trouble()
     }
 
     /// What is wrong with the hypervisors that are not live, all of them in one message.
@@ -129,6 +138,10 @@ impl<'a> View<'a> {
             return Ok(Some(found));
         }
         let found = Self::choose(self.with_name(&node.name))?;
+        if let (Some(_), Some(error)) = (&found, self.starting()) {
+            // it may have a domain of that name, or of that UUID
+            return Err(error);
+        }
         // A node whose firmware has a UUID may be a domain of a hypervisor that we cannot see now. Then a domain that
         // merely has its name must not become its provider ID, which can never be changed again. (Without firmware
         // the kubelet gives the machine ID as the system UUID, which tells nothing.)

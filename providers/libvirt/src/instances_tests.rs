@@ -1,1 +1,218 @@
-//! Tests of matching.
+//! Tests of matching while hypervisors are in any state, without libvirt.
+
+use proptest::prelude::*;
+use tokio::sync::{broadcast, watch};
+
+use super::*;
+use crate::{
+    calls::Failure,
+    config::Config,
+    domain::{DomainState, NicSource},
+    inventory::Snapshot,
+    mac::Mac,
+};
+
+/// Number of a domain, its name, whether it runs.
+type Spec<'a> = (u8, &'a str, PowerState);
+
+use PowerState::{Off, Paused, Running};
+
+fn uuid(number: u8) -> Uuid {
+    Uuid::from_bytes([number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, number])
+}
+
+fn domain((number, name, power): Spec<'_>) -> Domain {
+    Domain {
+        uuid: uuid(number),
+        name: name.to_owned(),
+        vcpus: 2,
+        memory_mib: 4096,
+        nics: vec![Nic {
+            mac: Mac::parse(&format!("52:54:00:00:00:{number:02x}")).expect("valid"),
+            source: NicSource::Other,
+        }],
+        agent: AgentChannel::None,
+        metadata: None,
+        state: Ok(DomainState { power }),
+    }
+}
+
+fn down() -> Status {
+    let failure = Failure {
+        kind: ErrorKind::Unavailable,
+        message: "connect: refused".to_owned(),
+        lost: true,
+        code: None,
+    };
+    Status::Down { since: Timestamp::UNIX_EPOCH, failure }
+}
+
+/// Hypervisors `h0`, `h1`, ... in these states, with these domains seen last.
+fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
+    let text: String =
+        (0..hosts.len()).map(|i| format!("- {{name: h{i}, uri: 'qemu:///system'}}\n")).collect();
+    let config = Arc::new(Config::parse(&format!("hypervisors:\n{text}"), None).expect("valid"));
+    hosts
+        .iter()
+        .zip(&config.hypervisors)
+        .map(|((status, domains), one)| {
+            let (hypervisor, _) = Hypervisor::new(
+                one.clone(),
+                Arc::clone(&config),
+                watch::channel(0).0,
+                broadcast::channel(1).0,
+            );
+            let snapshot = Snapshot {
+                domains: domains.iter().map(|spec| domain(*spec)).collect(),
+                ..Snapshot::default()
+            };
+            hypervisor.set_status(status.clone(), |state| drop(state.inventory.replace(snapshot)));
+            hypervisor
+        })
+        .collect()
+}
+
+fn ask(hosts: &[(Status, &[Spec<'_>])], node: &NodeIdentity) -> String {
+    let hypervisors = cloud(hosts);
+    let rules = AddressRules::default();
+    match View::new(&hypervisors, &rules).look_up(node) {
+        Answer::Settled(InstanceLookup::Present(instance)) => {
+            format!("{} {}", instance.provider_id, instance.power_state)
+        }
+        Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
+        Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {error}", error.kind()),
+        Answer::Nowhere => "nowhere".to_owned(),
+        Answer::Starting(error) => format!("starting: {error}"),
+    }
+}
+
+fn by_id(number: u8) -> NodeIdentity {
+    NodeIdentity {
+        name: "node".to_owned(),
+        provider_id: Some(format_provider_id(uuid(number)).as_str().to_owned()),
+        ..NodeIdentity::default()
+    }
+}
+
+fn by_name(name: &str, system_uuid: Option<Uuid>) -> NodeIdentity {
+    NodeIdentity {
+        name: name.to_owned(),
+        system_uuid: system_uuid.map(|uuid| uuid.to_string()),
+        ..NodeIdentity::default()
+    }
+}
+
+fn present(number: u8, power: PowerState) -> String {
+    format!("{} {power}", format_provider_id(uuid(number)))
+}
+
+#[test]
+fn a_domain_that_was_last_seen_on_a_lost_hypervisor_is_unknown() {
+    let hosts: [(Status, &[Spec<'_>]); 2] =
+        [(Status::Live, &[(1, "a", Running)]), (down(), &[(2, "b", Running)])];
+    assert_eq!(ask(&hosts, &by_id(1)), present(1, Running));
+    assert_eq!(
+        ask(&hosts, &by_id(2)),
+        "unavailable: domain \"b\" was last seen there: hypervisor \"h1\" has been unreachable since \
+         1970-01-01T00:00:00Z: connect: refused"
+    );
+    assert!(ask(&hosts, &by_id(3)).starts_with("unavailable: cannot tell whether there is a domain"));
+}
+
+#[test]
+fn nowhere_takes_all_of_them() {
+    let none: &[Spec<'_>] = &[];
+    assert_eq!(ask(&[(Status::Live, none), (Status::Live, none)], &by_id(1)), "nowhere");
+    assert!(ask(&[(Status::Live, none), (down(), none)], &by_id(1)).starts_with("unavailable"));
+    assert!(ask(&[(Status::Live, none), (Status::Starting, none)], &by_id(1)).starts_with("starting"));
+}
+
+#[test]
+fn one_uuid_on_two_hypervisors() {
+    let pair =
+        |a, b, second: Status| ask(&[(Status::Live, &[(1, "a", a)]), (second, &[(1, "a", b)])], &by_id(1));
+    assert_eq!(pair(Running, Off, Status::Live), present(1, Running));
+    assert_eq!(pair(Running, Paused, Status::Live), present(1, Running), "incoming migration");
+    assert_eq!(pair(Off, Paused, Status::Live), present(1, Paused));
+    assert!(pair(Off, Off, Status::Live).starts_with("ambiguous"));
+    assert!(pair(Running, Running, Status::Live).starts_with("ambiguous"));
+    // of a lost hypervisor only what was is known
+    assert_eq!(pair(Running, Off, down()), present(1, Running));
+    assert!(pair(Off, Running, down()).starts_with("unavailable"));
+    assert!(pair(Running, Running, down()).starts_with("unavailable"));
+}
+
+#[test]
+fn a_name_alone_does_not_count_while_the_uuid_may_be_elsewhere() {
+    let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (down(), &[])];
+    assert_eq!(ask(&hosts, &by_name("a", None)), present(1, Running));
+    let text = ask(&hosts, &by_name("a", Some(uuid(9))));
+    assert!(text.contains("has the node's name but not its system UUID"), "{text}");
+    // without firmware the system UUID is the machine ID and tells nothing
+    let without_firmware =
+        NodeIdentity { machine_id: Some(uuid(9).simple().to_string()), ..by_name("a", Some(uuid(9))) };
+    assert_eq!(ask(&hosts, &without_firmware), present(1, Running));
+    // while one is starting there is something to wait for
+    let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (Status::Starting, &[])];
+    assert!(ask(&hosts, &by_name("a", None)).starts_with("starting"));
+    assert_eq!(ask(&hosts, &by_name("x", Some(uuid(1)))), present(1, Running));
+}
+
+#[test]
+fn both_byte_orders_matching_different_domains_are_ambiguous() {
+    let twin = swapped(uuid(1));
+    let hypervisors = cloud(&[(Status::Live, &[(1, "a", Off)])]);
+    hypervisors[0].update(|state| {
+        state.inventory.update(twin, Some(Domain { uuid: twin, ..domain((2, "b", Off)) }));
+        Vec::new()
+    });
+    let rules = AddressRules::default();
+    let view = View::new(&hypervisors, &rules);
+    let Answer::Settled(InstanceLookup::Unknown(error)) = view.look_up(&by_name("x", Some(uuid(1)))) else {
+        panic!("ambiguous")
+    };
+    assert_eq!(
+        error.to_string(),
+        "more than one domain matches the node: \"a\" on hypervisor \"h0\" and \"b\" on hypervisor \"h0\""
+    );
+}
+
+#[test]
+fn a_domain_whose_state_libvirt_cannot_tell_is_unknown() {
+    let hypervisors = cloud(&[(Status::Live, &[])]);
+    hypervisors[0].update(|state| {
+        let broken = Domain { state: Err("monitor hangs".to_owned()), ..domain((1, "a", Off)) };
+        state.inventory.update(uuid(1), Some(broken));
+        Vec::new()
+    });
+    let rules = AddressRules::default();
+    let answer = View::new(&hypervisors, &rules).look_up(&by_id(1));
+    assert!(matches!(answer, Answer::Settled(InstanceLookup::Unknown(_))));
+}
+
+#[test]
+fn keys_of_labels() {
+    for good in ["a", "example.org/a", "a.b-c/D_e.f"] {
+        assert!(is_label_key(good), "{good}");
+    }
+    for bad in ["", "/a", "a/", "A/b", "a b", "a/b/c", "-a/b", "a..b/c"] {
+        assert!(!is_label_key(bad), "{bad}");
+    }
+}
+
+proptest! {
+    /// Whatever a Node says, a hypervisor that is not live keeps it from being absent.
+    #[test]
+    fn never_nowhere_with_one_down(
+        name in ".{0,10}",
+        id in prop::option::of("(libvirt://)?/?[a-f0-9-]{0,36}"),
+        system_uuid in prop::option::of("[a-fA-F0-9-]{30,36}"),
+        starting in any::<bool>(),
+    ) {
+        let status = if starting { Status::Starting } else { down() };
+        let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (status, &[])];
+        let node = NodeIdentity { name, provider_id: id, system_uuid, ..NodeIdentity::default() };
+        let text = ask(&hosts, &node);
+        prop_assert!(text != "nowhere" && text != "absent", "{}", text);
+    }
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use cloudprovider::{
     CloudProvider, Error, Instance, InstanceChange, InstanceLookup, InstanceStream, Instances, NodeIdentity,
-    StartContext,
+    PowerState, StartContext,
 };
 use cloudprovider_libvirt::{Config, HypervisorHandle, LibvirtProvider, virt::connect::Connect};
 use futures::StreamExt;
@@ -186,6 +186,13 @@ pub(crate) fn new_node(name: &str, system_uuid: &str) -> NodeIdentity {
         name: name.to_owned(),
         system_uuid: (!system_uuid.is_empty()).then(|| system_uuid.to_owned()),
         ..NodeIdentity::default()
+    }
+}
+
+/// Follows the changes of domain `n` until it is in this state.
+pub(crate) async fn becomes(cloud: &Cloud, changes: &mut InstanceStream, n: u32, power: PowerState) {
+    while cloud.present(&node(n)).await.power_state != power {
+        changed(changes, n).await;
     }
 }
 
