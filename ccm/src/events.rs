@@ -1,8 +1,7 @@
 //! Events on Nodes (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
-use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -18,9 +17,8 @@ use crate::{conditions::truncated, metrics::Metrics, nodes::Node};
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
 
-/// Events are written no faster than this, so that they trickle after the patches that matter.
-const PER_SECOND: NonZeroU32 = NonZeroU32::new(50).unwrap();
-const BURST: NonZeroU32 = NonZeroU32::new(25).unwrap();
+/// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Upstream's spam filter: for each object a burst of 25, then one in 300 s.
 const OBJECT_BURST: u32 = 25;
@@ -114,7 +112,6 @@ pub struct EventWriter {
     queue: mpsc::Receiver<Recorded>,
     client: Client,
     metrics: Metrics,
-    limiter: DefaultDirectRateLimiter,
     objects: HashMap<EventObject, ObjectBudget>,
     series: HashMap<Recorded, Series>,
 }
@@ -135,14 +132,7 @@ pub fn event_recorder(client: Client, metrics: Metrics) -> (EventRecorder, Event
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
     let recorder =
         EventRecorder { queue: sender, metrics: metrics.clone(), component: "cloud-controller-manager" };
-    let writer = EventWriter {
-        queue,
-        client,
-        metrics,
-        limiter: RateLimiter::direct(Quota::per_second(PER_SECOND).allow_burst(BURST)),
-        objects: HashMap::new(),
-        series: HashMap::new(),
-    };
+    let writer = EventWriter { queue, client, metrics, objects: HashMap::new(), series: HashMap::new() };
     (recorder, writer)
 }
 
@@ -173,12 +163,8 @@ impl EventWriter {
     /// Writes events until `stop` is cancelled, and then what is left in the queue, for at most two seconds.
     pub async fn run(mut self, stop: CancellationToken) {
         while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
-            // Interrupted only between events and while waiting for a turn.
-            if stop.run_until_cancelled(self.limiter.until_ready()).await.is_none() {
-                self.write(event).await;
-                break;
-            }
             self.write(event).await;
+            stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
         }
         let rest = async {
             while let Ok(event) = self.queue.try_recv() {

@@ -1,1 +1,67 @@
-fn main() {}
+//! Tests that need more than one crate or a real peer, in one binary.
+//!
+//! A scenario is written once and runs against the sandbox (on tokio's paused clock, so an hour takes no time) and
+//! against a real kube-apiserver: `sandbox::…` and `apiserver::…`. A test whose peer cannot be had on this machine is
+//! ignored and says why; with `CI=true` that is a failure.
+
+#![allow(
+    clippy::wildcard_imports,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
+)]
+
+mod api;
+mod command_line;
+mod conformance;
+mod daemon;
+mod fake_cloud;
+mod faults;
+mod guest;
+mod hypervisors;
+mod kubelet;
+mod node;
+mod node_lifecycle;
+mod outage;
+mod peers;
+mod scale;
+mod support;
+mod trial;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+/// Tests mostly wait for something; more of them at once than cores.
+const THREADS: usize = 4;
+
+fn main() -> ExitCode {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    if std::env::var_os("RUST_LOG").is_some() {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_writer(std::io::stderr)
+            .init();
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
+    let trials = [
+        // the long ones first
+        kubelet::trials(),
+        guest::trials(),
+        scale::trials(),
+        outage::trials(),
+        node::trials(),
+        node_lifecycle::trials(),
+        faults::trials(),
+        hypervisors::trials(),
+        conformance::trials(),
+        command_line::trials(),
+    ];
+    let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
+    peers::stop_all();
+    trial::report_skipped();
+    conclusion.exit_code()
+}

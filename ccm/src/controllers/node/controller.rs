@@ -39,7 +39,7 @@ const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(10
 
 /// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
 /// write in turns.
-const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);

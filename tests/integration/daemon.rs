@@ -1,0 +1,108 @@
+//! The daemon under test: in this process over any client, or the binary as a process of its own.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use ccm::{daemon::run_controllers, flags, metrics::Metrics};
+use cloudprovider::CloudProvider;
+use kube::Client;
+use test_env::{Process, Signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The daemon's real code in this process.
+pub(crate) struct InProcess {
+    pub(crate) metrics: Metrics,
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl InProcess {
+    /// Starts the controllers with these flags.
+    pub(crate) fn start(
+        client: &Client,
+        provider: Arc<dyn CloudProvider>,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let all = ["cloud-controller-manager", "--cloud-provider=test"].iter().chain(arguments);
+        let flags = flags::parse(all.map(|argument| (*argument).to_owned()))?;
+        let (stop, metrics) = (CancellationToken::new(), Metrics::new()?);
+        let task = {
+            let (client, stop, metrics) = (client.clone(), stop.clone(), metrics.clone());
+            tokio::spawn(async move { run_controllers(&flags, client, provider, metrics, stop).await })
+        };
+        Ok(Self { metrics, stop, task })
+    }
+
+    /// Stops it as SIGTERM does, and waits.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await?
+    }
+}
+
+/// The binary, built as cargo builds it.
+pub(crate) fn binary() -> anyhow::Result<&'static Path> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.as_deref().map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Cargo hands the path of a binary to the tests of its own package only; elsewhere it has to be asked for.
+fn build() -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package=ccm",
+            "--bin=cloud-controller-manager",
+            "--message-format=json",
+        ])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .context("cargo does not start")?;
+    if !output.status.success() {
+        bail!("the binary does not build: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8(output.stdout)?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo does not say where the binary is")
+}
+
+/// The binary as a process, stopped when dropped.
+pub(crate) struct DaemonProcess {
+    process: Process,
+    log: PathBuf,
+}
+
+impl DaemonProcess {
+    /// Starts it; its log goes to `log`.
+    pub(crate) fn start(arguments: &[String], log: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(binary()?);
+        command.args(arguments);
+        Ok(Self { process: Process::spawn("cloud-controller-manager", &command, log)?, log: log.to_owned() })
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Stops it as Kubernetes does, and expects it to end well.
+    pub(crate) fn terminate(mut self) -> anyhow::Result<()> {
+        self.process.signal(Signal::Term)?;
+        let status = self.process.wait(Duration::from_secs(15))?;
+        if !status.success() {
+            bail!("after SIGTERM the daemon ended with {status}; its log: {}", self.log());
+        }
+        Ok(())
+    }
+}

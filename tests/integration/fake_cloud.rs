@@ -1,0 +1,195 @@
+//! A cloud that does what a test says.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloudprovider::{
+    CloudProvider, Clusters, Error, ErrorKind, Instance, InstanceChange, InstanceLookup, InstanceMetadata,
+    InstanceRef, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, ProviderId,
+    Result, Routes, StartContext, Zones, async_trait,
+};
+use futures::StreamExt;
+use tokio::sync::broadcast;
+
+/// One machine, found by its system UUID.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) power_state: PowerState,
+    pub(crate) metadata: InstanceMetadata,
+    /// Why its metadata is not complete, if so.
+    pub(crate) incomplete: Option<&'static str>,
+}
+
+impl Machine {
+    /// A running machine with an address, type, zone and region.
+    pub(crate) fn running(number: usize) -> Self {
+        Self {
+            power_state: PowerState::Running,
+            metadata: InstanceMetadata {
+                instance_type: Some("2c-4096m".into()),
+                addresses: vec![
+                    NodeAddress::internal_ip(format!("10.0.{}.{}", number / 250, number % 250 + 1)),
+                    NodeAddress::internal_ip(format!("fd00::{:x}", number + 1)),
+                ],
+                zone: Some("rack-a".into()),
+                region: Some("lab".into()),
+                additional_labels: BTreeMap::new(),
+            },
+            incomplete: None,
+        }
+    }
+}
+
+/// Cloning shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct FakeCloud {
+    state: Arc<Mutex<State>>,
+    changes: broadcast::Sender<InstanceChange>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    machines: BTreeMap<String, Machine>,
+    /// What every look-up answers, if set.
+    failure: Option<Failure>,
+    lookups: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    Unavailable(&'static str),
+    Panic,
+    /// Every machine seems to be gone.
+    Empty,
+}
+
+impl FakeCloud {
+    pub(crate) fn new() -> Self {
+        Self { state: Arc::default(), changes: broadcast::channel(1024).0 }
+    }
+
+    /// The cloud as a provider.
+    pub(crate) fn provider(&self) -> Arc<dyn CloudProvider> {
+        Arc::new(self.clone())
+    }
+
+    /// Puts a machine in or changes it, and pushes that.
+    pub(crate) fn put(&self, uuid: &str, machine: Machine) {
+        self.lock().machines.insert(uuid.to_owned(), machine);
+        self.push(uuid);
+    }
+
+    /// Changes a machine, and pushes that.
+    pub(crate) fn change(&self, uuid: &str, change: impl FnOnce(&mut Machine)) {
+        change(self.lock().machines.get_mut(uuid).expect("the machine exists"));
+        self.push(uuid);
+    }
+
+    /// Takes a machine away, and pushes that.
+    pub(crate) fn remove(&self, uuid: &str) {
+        self.lock().machines.remove(uuid);
+        self.push(uuid);
+    }
+
+    /// Makes all look-ups fail from now on, or work again.
+    pub(crate) fn fail(&self, failure: Option<Failure>) {
+        self.lock().failure = failure;
+        let _ = self.changes.send(InstanceChange::Resync);
+    }
+
+    /// How many batches were looked up.
+    pub(crate) fn lookups(&self) -> usize {
+        self.lock().lookups
+    }
+
+    fn push(&self, uuid: &str) {
+        let changed = InstanceRef {
+            provider_id: Some(format!("fake:///{uuid}")),
+            system_uuid: Some(uuid.to_owned()),
+            name: None,
+        };
+        let _ = self.changes.send(InstanceChange::Changed(vec![changed]));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Instances for FakeCloud {
+    fn owns(&self, provider_id: &str) -> bool {
+        provider_id.starts_with("fake://")
+    }
+
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let mut state = self.lock();
+        state.lookups += 1;
+        let failure = state.failure;
+        let answer = |node: &&NodeIdentity| -> InstanceLookup {
+            match failure {
+                Some(Failure::Unavailable(words)) => return Error::new(ErrorKind::Unavailable, words).into(),
+                Some(Failure::Panic) => panic!("the fake cloud falls"),
+                Some(Failure::Empty) => return InstanceLookup::Absent,
+                None => {}
+            }
+            let by_id = node.provider_id.as_deref().map(|id| id.trim_start_matches("fake:///"));
+            let Some(uuid) = by_id.or(node.system_uuid.as_deref()) else { return InstanceLookup::Absent };
+            match state.machines.get(uuid) {
+                None => InstanceLookup::Absent,
+                Some(machine) => {
+                    let instance =
+                        Instance::new(ProviderId::new("fake", &format!("/{uuid}")), machine.power_state)
+                            .with_metadata(machine.metadata.clone());
+                    match machine.incomplete {
+                        Some(why) => {
+                            let after = std::time::Duration::from_secs(1);
+                            instance.with_incomplete(Error::in_progress(after, why)).into()
+                        }
+                        None => instance.into(),
+                    }
+                }
+            }
+        };
+        nodes.iter().map(answer).collect()
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        let receiver = self.changes.subscribe();
+        let stream = futures::stream::unfold(receiver, |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(change) => Some((change, receiver)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceChange::Resync, receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        Some(stream.boxed())
+    }
+}
+
+#[async_trait]
+impl CloudProvider for FakeCloud {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+    async fn start(&self, _: StartContext) -> Result<()> {
+        Ok(())
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}

@@ -1,0 +1,152 @@
+//! The whole way with nothing simulated: a QEMU guest on a real libvirtd, a Node on a real API server, the daemon as a
+//! process of its own.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context, ensure};
+use kube::Client;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tempfile::TempDir;
+use test_env::{ControlPlane, ControlPlaneOptions, Libvirtd, MicroGuest, MicroGuestOptions};
+use tokio::time::Instant;
+
+use crate::{
+    api,
+    daemon::{DaemonProcess, binary},
+    support::*,
+    trial::{Outcome, runtime, trial},
+};
+
+const SOON: Duration = Duration::from_secs(30);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)]
+}
+
+/// A configuration file with the one hypervisor.
+pub(crate) fn write_config(folder: &Path, libvirtd: &Libvirtd) -> anyhow::Result<String> {
+    let path = folder.join("cloud.yaml");
+    fs::write(
+        &path,
+        format!(
+            "hypervisors:\n- name: kvm1\n  uri: {}\n  region: lab\n  zone: rack-a\n  keepalive: {{interval: 1s, count: 2}}\n",
+            libvirtd.uri()
+        ),
+    )?;
+    Ok(path.display().to_string())
+}
+
+/// The daemon's command line with what these tests need.
+pub(crate) fn command_line(control_plane: &ControlPlane, config: &str) -> Vec<String> {
+    vec![
+        "--cloud-provider=libvirt".into(),
+        format!("--cloud-config={config}"),
+        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        "-v=4".into(),
+    ]
+}
+
+fn from_power_on_to_deletion() -> Outcome {
+    binary()?;
+    let libvirtd = Libvirtd::start()?;
+    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+    let options = MicroGuestOptions::default();
+    let guest = MicroGuest::define(&libvirtd, "worker-1", &options)?;
+    let folder = TempDir::new()?;
+    let config = write_config(folder.path(), &libvirtd)?;
+    let log = folder.path().join("daemon.log");
+    let daemon = DaemonProcess::start(&command_line(&control_plane, &config), &log)?;
+    let outcome = runtime(false)?.block_on(async {
+        let client = api::client(control_plane.kubeconfig()).await?;
+        boots(&client, &guest).await.context("a guest boots")?;
+        stops_and_starts(&client, &guest).await.context("the guest stops and starts")?;
+        outage(&client, &libvirtd).await.context("libvirtd is away")?;
+        is_undefined(&client, &guest).await.context("the domain is undefined")
+    });
+    outcome.with_context(|| format!("the daemon's log: {}", daemon.log()))?;
+    daemon.terminate()?;
+    Ok(())
+}
+
+/// The Node is posted as the guest's kubelet would, before the guest has an address.
+async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
+    let posted = kubelet::register(client, &kubelet::node(guest.name(), guest.uuid())).await?;
+    let mut history = History::record(client, &posted)?;
+    guest.start()?;
+    let lease = guest.wait_for_lease(SOON)?;
+    let leased = Instant::now();
+    let done = node_becomes(client, guest.name(), SOON, "initialized", is_initialized).await?;
+    println!("from the lease to a complete node: {:?}", leased.elapsed());
+
+    ensure!(provider_id(&done) == Some(format!("libvirt:///{}", guest.uuid())), "{:?}", provider_id(&done));
+    let found = addresses(&done);
+    ensure!(found.first() == Some(&format!("InternalIP {lease}")), "{found:?}");
+    ensure!(found.last() == Some(&format!("Hostname {}", guest.name())), "{found:?}");
+    for (key, value) in [
+        ("topology.kubernetes.io/zone", "rack-a"),
+        ("topology.kubernetes.io/region", "lab"),
+        ("node.kubernetes.io/instance-type", "1c-160m"),
+    ] {
+        ensure!(label(&done, key) == Some(value), "{key} is {:?}", label(&done, key));
+    }
+    check_order(&history.up_to(&done).await?)?;
+    kubelet::heartbeat(client, guest.name(), true).await?;
+    Ok(())
+}
+
+async fn stops_and_starts(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
+    let tainted = |node: &_| has_taint(node, SHUTDOWN);
+    guest.shutdown()?;
+    guest.wait_for_state("shut off", SOON)?;
+    set_ready_unknown(client, guest.name()).await?;
+    node_becomes(client, guest.name(), SOON, "has the shutdown taint", tainted).await?;
+
+    guest.start()?;
+    guest.wait_for_lease(SOON)?;
+    kubelet::heartbeat(client, guest.name(), true).await?;
+    node_becomes(client, guest.name(), SOON, "has no shutdown taint", |node| !tainted(node)).await?;
+    Ok(())
+}
+
+async fn outage(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
+    set_ready_unknown(client, "worker-1").await?;
+    libvirtd.stop()?;
+    kubelet::register(client, &kubelet::node("worker-2", &uuid(2))).await?;
+    let waits = |node: &_| {
+        condition(node, "CloudProviderInitialized")
+            .is_some_and(|(s, _, words)| s == "False" && words.contains("kvm1"))
+    };
+    node_becomes(client, "worker-2", SOON, "says that kvm1 is away", waits).await?;
+    let doubt = |node: &_| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(s, _, words)| s == "Unknown" && words.contains("kvm1"))
+    };
+    node_becomes(client, "worker-1", SOON, "says that kvm1 is away", doubt).await?;
+    node_stays(client, "worker-1", Duration::from_secs(30)).await?;
+
+    libvirtd.start_again()?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(client, "worker-1", Duration::from_secs(60), "recovers without a restart", recovered)
+        .await?;
+    // Its machine does not exist, which can be said again now that libvirtd answers.
+    let absent = |node: &_| {
+        condition(node, "CloudProviderInitialized").is_some_and(|(_, reason, _)| reason == "InstanceNotFound")
+    };
+    node_becomes(client, "worker-2", Duration::from_secs(60), "has no instance", absent).await?;
+    Ok(())
+}
+
+async fn is_undefined(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
+    guest.destroy()?;
+    // Off and defined is not gone.
+    node_stays(client, guest.name(), Duration::from_secs(7)).await?;
+    guest.undefine()?;
+    let undefined = Instant::now();
+    node_stays(client, guest.name(), Duration::from_millis(4500)).await?;
+    node_vanishes(client, guest.name(), SOON).await?;
+    println!("from undefined to deleted: {:?}", undefined.elapsed());
+    event(client, "default", guest.name(), "DeletingNode").await?;
+    Ok(())
+}

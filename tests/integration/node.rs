@@ -1,0 +1,277 @@
+//! Scenarios of the node controller.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use cloudprovider::NodeAddress;
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    fake_cloud::{Failure, FakeCloud, Machine},
+    support::*,
+    trial::{Scenario, on, on_both},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("a_new_node_becomes_complete", |api| complete(api).boxed_local()),
+        ("a_node_says_why_it_waits", |api| says_why(api).boxed_local()),
+        ("an_incomplete_instance_keeps_the_taint", |api| incomplete(api).boxed_local()),
+        ("a_provided_node_ip_must_match", |api| provided_node_ip(api).boxed_local()),
+        ("nodes_of_other_clouds_are_left_alone", |api| foreign(api).boxed_local()),
+        ("addresses_and_labels_follow_the_cloud", |api| follows(api).boxed_local()),
+        ("a_panicking_provider_stops_nobody", |api| panics(api).boxed_local()),
+    ];
+    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    trials.push(on(Target::Sandbox, "a_settled_hour_costs_no_writes", |api| settled_hour(api).boxed_local()));
+    trials
+}
+
+async fn complete(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    let mut machine = Machine::running(1);
+    machine.metadata.additional_labels = [
+        ("example.com/rack".to_owned(), "7".to_owned()),
+        ("kubernetes.io/os".to_owned(), "dropped".to_owned()),
+        ("example.com/taken".to_owned(), "cloud".to_owned()),
+    ]
+    .into();
+    cloud.put(&uuid(1), machine);
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+
+    let mut node = kubelet::node_of_real_size("n1", &uuid(1));
+    node.metadata.labels.get_or_insert_default().insert("example.com/taken".into(), "mine".into());
+    let posted = kubelet::register(&api.client, &node).await?;
+    let mut history = History::record(&api.client, &posted)?;
+    let done = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+
+    ensure!(provider_id(&done) == Some(format!("fake:///{}", uuid(1))));
+    let found = addresses(&done);
+    ensure!(found == ["InternalIP 10.0.0.2", "InternalIP fd00::2", "Hostname n1"], "{found:?}");
+    for (key, value) in [
+        ("node.kubernetes.io/instance-type", "2c-4096m"),
+        ("beta.kubernetes.io/instance-type", "2c-4096m"),
+        ("topology.kubernetes.io/zone", "rack-a"),
+        ("failure-domain.beta.kubernetes.io/zone", "rack-a"),
+        ("topology.kubernetes.io/region", "lab"),
+        ("failure-domain.beta.kubernetes.io/region", "lab"),
+        ("example.com/rack", "7"),
+        ("example.com/taken", "mine"),
+        ("kubernetes.io/os", "linux"),
+    ] {
+        ensure!(label(&done, key) == Some(value), "{key} is {:?}", label(&done, key));
+    }
+    ensure!(has_taint(&done, "node.kubernetes.io/not-ready"), "other taints stay");
+    check_order(&history.up_to(&done).await?)?;
+
+    let synced = event(&api.client, "default", "n1", "Synced").await?;
+    ensure!(synced.message.as_deref() == Some("Node synced successfully"));
+    ensure!(synced.source.and_then(|s| s.component).as_deref() == Some("cloud-node-controller"));
+    ensure!(synced.type_.as_deref() == Some("Normal"));
+    ensure!(synced.involved_object.uid == posted.metadata.uid);
+    ensure!(daemon.metrics.taint_removal_delay.get_sample_count() == 1);
+    ensure!(daemon.metrics.initial_node_sync_delay.get_sample_count() == 1);
+    let writes = api.requests.writes();
+    ensure!(
+        writes == [("PATCH nodes".to_owned(), 1), ("PATCH nodes/status".to_owned(), 1)].into(),
+        "{writes:?}"
+    );
+    daemon.stop().await
+}
+
+async fn says_why(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.fail(Some(Failure::Unavailable("the management network is down")));
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+
+    let condition_is = |reason: &'static str, words: &'static str| {
+        move |node: &_| {
+            condition(node, "CloudProviderInitialized").is_some_and(|(status, why, message)| {
+                status == "False" && why == reason && message.contains(words)
+            })
+        }
+    };
+    let unavailable = condition_is("ProviderUnavailable", "the management network is down");
+    node_becomes(&api.client, "n1", SOON, "says that the cloud is away", unavailable).await?;
+    let warning = event(&api.client, "default", "n1", "InitializationFailed").await?;
+    ensure!(warning.type_.as_deref() == Some("Warning"));
+    ensure!(warning.message.as_deref().is_some_and(|m| m.contains("the management network is down")));
+    ensure!(daemon.metrics.uninitialized_nodes.with_label_values(&["ProviderUnavailable"]).get() == 1);
+
+    // The same fault again and again is one write.
+    api.requests.reset();
+    sleep(Duration::from_secs(5)).await;
+    ensure!(api.requests.of("PATCH nodes/status") == 0, "the condition is written once");
+
+    cloud.fail(None);
+    node_becomes(
+        &api.client,
+        "n1",
+        SOON,
+        "says that it has no instance",
+        condition_is("InstanceNotFound", "fake"),
+    )
+    .await?;
+    ensure!(!is_initialized(&nodes(&api.client).get("n1").await?));
+
+    // What the cloud pushes ends the wait at once, whatever the backoff.
+    cloud.put(&uuid(1), Machine::running(1));
+    let done = node_becomes(&api.client, "n1", Duration::from_secs(3), "initialized", is_initialized).await?;
+    ensure!(condition_status(&done, "CloudProviderInitialized").as_deref() == Some("True"));
+    ensure!(daemon.metrics.uninitialized_nodes.with_label_values(&["InstanceNotFound"]).get() == 0);
+    daemon.stop().await
+}
+
+async fn incomplete(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine { incomplete: Some("no DHCP lease yet"), ..Machine::running(1) });
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    let waits = |node: &_| {
+        condition(node, "CloudProviderInitialized")
+            .is_some_and(|(status, _, words)| status == "False" && words == "no DHCP lease yet")
+    };
+    let node = node_becomes(&api.client, "n1", SOON, "says what is missing", waits).await?;
+    ensure!(!is_initialized(&node) && provider_id(&node).is_none(), "nothing is written before all is known");
+    cloud.change(&uuid(1), |machine| machine.incomplete = None);
+    node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+async fn provided_node_ip(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    let mut node = kubelet::node("n1", &uuid(1));
+    let annotation = "alpha.kubernetes.io/provided-node-ip";
+    node.metadata.annotations.get_or_insert_default().insert(annotation.into(), "192.0.2.7".into());
+    kubelet::register(&api.client, &node).await?;
+    let mismatch = |node: &_| {
+        condition(node, "CloudProviderInitialized").is_some_and(|(_, reason, words)| {
+            reason == "ProvidedNodeIPMismatch"
+                && words.contains("failed to get node address from cloud provider that matches ip: 192.0.2.7")
+        })
+    };
+    node_becomes(&api.client, "n1", SOON, "says that no address matches", mismatch).await?;
+    merge(&api.client, "n1", json!({"metadata": {"annotations": {annotation: "fd00::2"}}})).await?;
+    let done = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    ensure!(addresses(&done) == ["InternalIP fd00::2", "Hostname n1"], "{:?}", addresses(&done));
+    daemon.stop().await
+}
+
+async fn foreign(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
+    let mut node = kubelet::node("n1", &uuid(1));
+    node.spec.get_or_insert_default().provider_id = Some("aws:///eu-1/i-0".into());
+    kubelet::register(&api.client, &node).await?;
+    // Not Ready, unknown to the cloud, without a lease: all that upstream would need.
+    kubelet::register(&api.client, &kubelet::node("without-id", &uuid(2))).await?;
+    set_ready_unknown(&api.client, "n1").await?;
+    set_ready_unknown(&api.client, "without-id").await?;
+    node_stays(&api.client, "n1", Duration::from_secs(15)).await?;
+    let node = nodes(&api.client).get("n1").await?;
+    ensure!(!is_initialized(&node) && condition(&node, "CloudProviderInitialized").is_none());
+    nodes(&api.client).get("without-id").await?;
+    daemon.stop().await
+}
+
+async fn follows(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+
+    cloud.change(&uuid(1), |machine| {
+        machine.metadata.addresses =
+            vec![NodeAddress::internal_ip("10.9.9.9"), NodeAddress::external_ip("203.0.113.9")];
+        machine.metadata.zone = Some("rack-b".into());
+    });
+    let moved = |node: &_| {
+        addresses(node) == ["InternalIP 10.9.9.9", "ExternalIP 203.0.113.9", "Hostname n1"]
+            && label(node, "topology.kubernetes.io/zone") == Some("rack-b")
+            && label(node, "failure-domain.beta.kubernetes.io/zone") == Some("rack-b")
+    };
+    node_becomes(&api.client, "n1", SOON, "follows the cloud", moved).await?;
+
+    // A hand that changes a label is corrected, and the beta label with it.
+    sleep(Duration::from_secs(16)).await;
+    merge(
+        &api.client,
+        "n1",
+        json!({"metadata": {"labels": {
+            "topology.kubernetes.io/zone": "elsewhere", "failure-domain.beta.kubernetes.io/zone": null,
+        }}}),
+    )
+    .await?;
+    node_becomes(&api.client, "n1", SOON, "is corrected", moved).await?;
+
+    // Somebody who insists is corrected now and then: no war.
+    api.requests.reset();
+    for _ in 0..20 {
+        merge(
+            &api.client,
+            "n1",
+            json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "elsewhere"}}}),
+        )
+        .await?;
+        sleep(Duration::from_millis(500)).await;
+    }
+    let corrections = api.requests.of("PATCH nodes");
+    ensure!(corrections <= 1, "{corrections} corrections in 10 s");
+    daemon.stop().await
+}
+
+async fn panics(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    cloud.fail(Some(Failure::Panic));
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    let says_so = |node: &_| {
+        condition(node, "CloudProviderInitialized")
+            .is_some_and(|(_, _, words)| words.contains("the fake cloud falls"))
+    };
+    node_becomes(&api.client, "n1", SOON, "says that the provider panicked", says_so).await?;
+    cloud.fail(None);
+    node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+/// An hour in which kubelets go on with their heartbeats and nothing else happens.
+async fn settled_hour(api: &Api) -> anyhow::Result<()> {
+    const NODES: usize = 100;
+    let cloud = FakeCloud::new();
+    for number in 0..NODES {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
+    }
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    for number in 0..NODES {
+        let name = format!("n{number}");
+        node_becomes(&api.client, &name, SOON, "initialized", is_initialized).await?;
+        kubelet::heartbeat(&api.client, &name, true).await?;
+    }
+    sleep(Duration::from_secs(60)).await;
+    api.requests.reset();
+    for _ in 0..12 {
+        for number in 0..NODES {
+            kubelet::heartbeat(&api.client, &format!("n{number}"), true).await?;
+        }
+        sleep(Duration::from_secs(300)).await;
+    }
+    ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
+    ensure!(api.requests.of("POST events") + api.requests.of("PATCH events") == 0, "no events either");
+    ensure!(cloud.lookups() > 0);
+    daemon.stop().await
+}

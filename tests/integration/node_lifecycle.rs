@@ -1,0 +1,242 @@
+//! Scenarios of the node-lifecycle controller.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use cloudprovider::PowerState;
+use futures::FutureExt;
+use kube::api::DeleteParams;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    api::Api,
+    daemon::InProcess,
+    fake_cloud::{Failure, FakeCloud, Machine},
+    support::*,
+    trial::{Scenario, on_both},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Rules quick enough for tests that wait for real time to pass.
+const QUICK: [&str; 3] =
+    ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("the_shutdown_taint_comes_and_goes", |api| shutdown(api).boxed_local()),
+        ("a_vanished_instance_takes_its_node_along", |api| vanishes(api).boxed_local()),
+        ("an_unreachable_cloud_deletes_nothing", |api| unreachable(api).boxed_local()),
+        ("a_living_kubelet_keeps_its_node", |api| living_kubelet(api).boxed_local()),
+        ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
+        ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
+        ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
+        ("a_young_node_stays", |api| young(api).boxed_local()),
+        ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
+    ];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+}
+
+/// A cluster of initialised Nodes `n0`, `n1`, ... whose kubelets have been silent for long.
+async fn silent_nodes(api: &Api, count: usize, flags: &[&str]) -> anyhow::Result<(FakeCloud, InProcess)> {
+    let cloud = FakeCloud::new();
+    for number in 0..count {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
+    }
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), flags)?;
+    for number in 0..count {
+        let name = format!("n{number}");
+        node_becomes(&api.client, &name, SOON, "initialized", is_initialized).await?;
+        set_ready_unknown(&api.client, &name).await?;
+    }
+    Ok((cloud, daemon))
+}
+
+async fn shutdown(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &["--node-monitor-period=1h"]).await?;
+    // The provider pushes, so the period does not matter.
+    let tainted = |node: &_| has_taint(node, SHUTDOWN);
+    cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
+    let node = node_becomes(&api.client, "n0", SOON, "has the shutdown taint", tainted).await?;
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let ours = taints
+        .iter()
+        .find(|t| t.key == SHUTDOWN)
+        .map(|t| (t.effect.as_str(), t.value.as_deref().unwrap_or("")));
+    ensure!(ours == Some(("NoSchedule", "")), "{taints:?}");
+
+    cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Running);
+    sleep(Duration::from_secs(2)).await;
+    ensure!(tainted(&nodes(&api.client).get("n0").await?), "the taint waits for the kubelet");
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    node_becomes(&api.client, "n0", SOON, "has no shutdown taint", |node| !tainted(node)).await?;
+
+    // A Ready Node is not tainted, whatever the cloud says.
+    cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
+    sleep(Duration::from_secs(2)).await;
+    ensure!(!tainted(&nodes(&api.client).get("n0").await?));
+    // Its kubelet reports NotReady: tainted at once.
+    kubelet::heartbeat(&api.client, "n0", false).await?;
+    node_becomes(&api.client, "n0", SOON, "has the shutdown taint", tainted).await?;
+    daemon.stop().await
+}
+
+async fn vanishes(api: &Api) -> anyhow::Result<()> {
+    // The rules as they are by default: asked twice over 5 s.
+    let (cloud, daemon) = silent_nodes(api, 2, &["--node-deletion-minimum-age=0s"]).await?;
+    let start = Instant::now();
+    cloud.remove(&uuid(0));
+    node_stays(&api.client, "n0", Duration::from_millis(4500)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    ensure!(start.elapsed() >= Duration::from_secs(5), "deleted after {:?}", start.elapsed());
+    nodes(&api.client).get("n1").await?;
+    let deleting = event(&api.client, "default", "n0", "DeletingNode").await?;
+    ensure!(
+        deleting.message.as_deref()
+            == Some("Deleting node n0 because it does not exist in the cloud provider"),
+        "{:?}",
+        deleting.message
+    );
+    ensure!(deleting.type_.as_deref() == Some("Normal"));
+    ensure!(deleting.source.and_then(|s| s.component).as_deref() == Some("cloud-node-lifecycle-controller"));
+    ensure!(api.requests.of("DELETE nodes") == 1);
+    daemon.stop().await
+}
+
+async fn unreachable(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 2, &QUICK).await?;
+    cloud.fail(Some(Failure::Unavailable("kvm1 is unreachable: broken pipe")));
+    let says_why = |node: &_| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(status, _, words)| status == "Unknown" && words.contains("broken pipe"))
+    };
+    for name in ["n0", "n1"] {
+        node_becomes(&api.client, name, SOON, "says why nothing is decided", says_why).await?;
+    }
+    node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+    cloud.fail(None);
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
+    ensure!(api.requests.of("DELETE nodes") == 0);
+    daemon.stop().await
+}
+
+async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    kubelet::renew_lease(&api.client, "n0").await?;
+    cloud.remove(&uuid(0));
+    for _ in 0..3 {
+        sleep(Duration::from_secs(10)).await;
+        kubelet::renew_lease(&api.client, "n0").await?;
+    }
+    let held_back = |node: &_| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(status, reason, _)| status == "False" && reason == "KubeletAlive")
+    };
+    node_becomes(&api.client, "n0", SOON, "says that its kubelet lives", held_back).await?;
+    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
+    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 1);
+    // The kubelet stops; nobody has marked the Node NotReady yet.
+    let stopped = Instant::now();
+    kubelet::renew_lease(&api.client, "n0").await?;
+    node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    ensure!(stopped.elapsed() < Duration::from_secs(20), "took {:?}", stopped.elapsed());
+    eventually(SOON, "the metric follows", || async {
+        Ok((daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 0).then_some(()))
+    })
+    .await?;
+    daemon.stop().await
+}
+
+async fn ready_without_lease(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    cloud.remove(&uuid(0));
+    node_stays(&api.client, "n0", Duration::from_secs(15)).await?;
+    // NotReady by the kubelet's own word: upstream's rule.
+    kubelet::heartbeat(&api.client, "n0", false).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+async fn label_keeps(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    let label = "node.kubernetes.io/exclude-from-lifecycle-management";
+    merge(&api.client, "n0", json!({"metadata": {"labels": {label: ""}}})).await?;
+    sleep(Duration::from_secs(1)).await;
+    cloud.remove(&uuid(0));
+    node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
+    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
+    merge(&api.client, "n0", json!({"metadata": {"labels": {label: null}}})).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+async fn breaker(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    // A cloud that forgets everything, as with wrong credentials or an empty project.
+    cloud.fail(Some(Failure::Empty));
+    node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
+    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    event(&api.client, "kube-system", "cloud-controller-manager", "DeletionBreakerOpened").await?;
+    let held_back = |node: &_| {
+        condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
+    };
+    node_becomes(&api.client, "n3", SOON, "says that the breaker is open", held_back).await?;
+    // An operator says that this one may go.
+    let allow =
+        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
+    merge(&api.client, "n3", allow).await?;
+    node_vanishes(&api.client, "n3", SOON).await?;
+    // The cloud remembers.
+    cloud.fail(None);
+    eventually(SOON, "the breaker closes", || async {
+        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
+    })
+    .await?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
+    ensure!(nodes(&api.client).list(&kube::api::ListParams::default()).await?.items.len() == 9);
+    // Three of nine may go.
+    for number in 0..3 {
+        cloud.remove(&uuid(number));
+    }
+    for name in ["n0", "n1", "n2"] {
+        node_vanishes(&api.client, name, SOON).await?;
+    }
+    daemon.stop().await
+}
+
+async fn young(api: &Api) -> anyhow::Result<()> {
+    let flags =
+        ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=8s"];
+    let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
+    cloud.remove(&uuid(0));
+    node_stays(&api.client, "n0", Duration::from_secs(5)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+async fn name_reused(api: &Api) -> anyhow::Result<()> {
+    let flags =
+        ["--node-monitor-period=500ms", "--node-deletion-grace-period=4s", "--node-deletion-minimum-age=0s"];
+    let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
+    cloud.remove(&uuid(0));
+    sleep(Duration::from_secs(3)).await;
+    // Replaced under the same name, by a machine that is gone as well.
+    nodes(&api.client).delete("n0", &DeleteParams::default()).await?;
+    let mut again = kubelet::node("n0", &uuid(7));
+    again.spec.get_or_insert_default().provider_id = Some(format!("fake:///{}", uuid(7)));
+    kubelet::register(&api.client, &again).await?;
+    node_stays(&api.client, "n0", Duration::from_millis(3500)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}

@@ -1,0 +1,48 @@
+//! The real API server goes away and comes back.
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use test_env::{ControlPlane, ControlPlaneOptions};
+use tokio::time::sleep;
+
+use crate::{
+    api,
+    daemon::InProcess,
+    fake_cloud::{FakeCloud, Machine},
+    support::*,
+    trial::{Outcome, runtime, trial},
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("apiserver::an_outage_of_the_api_server_is_survived", outage)]
+}
+
+fn outage() -> Outcome {
+    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+    runtime(false)?.block_on(async {
+        let client = api::client(control_plane.kubeconfig()).await?;
+        let cloud = FakeCloud::new();
+        cloud.put(&uuid(1), Machine::running(1));
+        cloud.put(&uuid(2), Machine::running(2));
+        let daemon = InProcess::start(&client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
+        kubelet::register(&client, &kubelet::node("n1", &uuid(1))).await?;
+        node_becomes(&client, "n1", Duration::from_secs(20), "initialized", is_initialized).await?;
+
+        control_plane.kill_api_server()?;
+        // While nobody can be told, the cloud changes.
+        cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
+        sleep(Duration::from_secs(5)).await;
+        control_plane.start_api_server()?;
+
+        let client = api::client(control_plane.kubeconfig()).await?;
+        kubelet::register(&client, &kubelet::node("n2", &uuid(2))).await?;
+        let limit = Duration::from_secs(60);
+        node_becomes(&client, "n2", limit, "initialized after the outage", is_initialized).await?;
+        let follows = |node: &_| label(node, "topology.kubernetes.io/zone") == Some("rack-z");
+        node_becomes(&client, "n1", limit, "follows the change of the outage", follows).await?;
+        daemon.stop().await
+    })?;
+    Ok(())
+}

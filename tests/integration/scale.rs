@@ -1,0 +1,80 @@
+//! A thousand Nodes: all initialised, and what that costs, counted.
+
+use std::{fmt::Write, time::Duration};
+
+use anyhow::ensure;
+use futures::{FutureExt, StreamExt, stream};
+use kube::api::ListParams;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    hypervisors::{in_real_time, name, provider, test_driver_file},
+    support::*,
+};
+
+const NODES: usize = 1000;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [Target::Sandbox, Target::ApiServer]
+        .map(|target| in_real_time(target, "a_thousand_nodes", |api| thousand(api).boxed_local()))
+        .into()
+}
+
+async fn thousand(api: &Api) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let mut config = String::from("hypervisors:\n");
+    for (hypervisor, numbers) in [("kvm1", 0..NODES / 2), ("kvm2", NODES / 2..NODES)] {
+        let file = folder.path().join(hypervisor);
+        std::fs::write(&file, test_driver_file(numbers)?)?;
+        writeln!(
+            config,
+            "- {{name: {hypervisor}, uri: 'test://{}', zone: {hypervisor}, region: lab}}",
+            file.display()
+        )?;
+    }
+    let provider = provider(&config)?;
+    // Nodes come while the daemon runs: half of them before it starts, half after.
+    let post = |numbers: std::ops::Range<usize>| {
+        stream::iter(numbers).for_each_concurrent(8, |number| async move {
+            let node = kubelet::node_of_real_size(&name(number), &uuid(number));
+            kubelet::register(&api.client, &node).await.expect("posted");
+        })
+    };
+    post(0..NODES / 2).await;
+    let daemon = InProcess::start(&api.daemon_client, provider.clone(), &[])?;
+    post(NODES / 2..NODES).await;
+
+    let all = nodes(&api.client);
+    let done = eventually(Duration::from_secs(120), "all nodes are initialized", || async {
+        let list = all.list(&ListParams::default()).await?;
+        sleep(Duration::from_millis(500)).await;
+        Ok(list.items.iter().all(is_initialized).then_some(list.items))
+    })
+    .await?;
+    ensure!(done.len() == NODES);
+    for node in &done {
+        ensure!(provider_id(node).is_some_and(|id| id.starts_with("libvirt:///")));
+        ensure!(addresses(node).len() == 2 && label(node, "topology.kubernetes.io/zone").is_some());
+    }
+    // Two patches a Node and no other write but events, which trickle after.
+    let writes = api.requests.writes();
+    ensure!(
+        writes == [("PATCH nodes".to_owned(), NODES), ("PATCH nodes/status".to_owned(), NODES)].into(),
+        "{writes:?}"
+    );
+    // One listing a hypervisor, whatever the number of Nodes and look-ups.
+    let calls = provider.call_counts();
+    println!("libvirt calls for {NODES} nodes: {calls:?}");
+    ensure!(calls.get("list_domains") == Some(&2), "{calls:?}");
+
+    // Settled: nothing is written, and libvirt is left alone.
+    sleep(Duration::from_secs(10)).await;
+    ensure!(api.requests.writes() == writes, "{:?}", api.requests.writes());
+    ensure!(provider.call_counts() == calls, "{:?}", provider.call_counts());
+    daemon.stop().await
+}
