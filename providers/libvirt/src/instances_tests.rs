@@ -49,9 +49,8 @@ fn down() -> Status {
 
 /// Hypervisors `h0`, `h1`, ... in these states, with these domains seen last.
 fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
-    let text: String =
-        (0..hosts.len()).map(|i| format!("- {{name: h{i}, uri: 'qemu:///system'}}\n")).collect();
-    let config = Arc::new(Config::parse(&format!("hypervisors:\n{text}"), None).expect("valid"));
+    let list: Vec<_> = (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu:///system'}}")).collect();
+    let config = Arc::new(Config::parse(&format!("hypervisors: [{}]", list.join(",")), None).expect("valid"));
     hosts
         .iter()
         .zip(&config.hypervisors)

@@ -36,6 +36,7 @@ mod config;
 mod connection;
 mod domain;
 mod fields;
+mod follow;
 mod hypervisor;
 mod instances;
 mod inventory;

@@ -57,13 +57,17 @@ impl Session {
             },
         )?;
         let interval = i32::try_from(keepalive.interval.as_secs()).unwrap_or(i32::MAX);
-        let set = calls.call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count));
-        if let Err(failure) = set {
-            // in-process drivers have nobody on the other side
-            tracing::debug!(hypervisor = config.name, reason = failure.message, "no keepalive");
-        }
+        let is_remote =
+            match calls.call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count)) {
+                Ok(()) => true,
+                Err(failure) if failure.is_unsupported() => false,
+                Err(failure) => {
+                    tracing::warn!(hypervisor = config.name, reason = failure.message, "no keepalive");
+                    true
+                }
+            };
         let registration =
-            calls.call(Operation::RegisterEvents, || Registration::register(&connect, sink))?;
+            calls.call(Operation::RegisterEvents, || Registration::register(&connect, sink, is_remote))?;
         Ok(Self {
             connect,
             registration: Some(registration),

@@ -139,11 +139,12 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers for every event that can change what a Node is told.
+    /// Registers for every event that can change what a Node is told, and where the connection is to a daemon, for
+    /// its end: a driver inside this process would take that callback and forget it.
     ///
     /// # Errors
     /// Where not even lifecycle events can be had.
-    pub(crate) fn register(connect: &Connect, sink: &EventSink) -> Result<Self, Error> {
+    pub(crate) fn register(connect: &Connect, sink: &EventSink, is_remote: bool) -> Result<Self, Error> {
         let mut registration = Self::default();
         // SAFETY: a function pointer may be given under another signature as long as it is called under its own,
         // which libvirt does by the event's ID; both types below are `Option`s of thin function pointers.
@@ -213,7 +214,9 @@ impl Registration {
             // drivers without the other events still tell of the lifecycle; the rest is found at the next listing
             tracing::debug!(event, error = error.message(), "libvirt's driver does not have this event");
         }
-        registration.register_close(connect, sink);
+        if is_remote {
+            registration.register_close(connect, sink);
+        }
         Ok(registration)
     }
 
@@ -444,3 +447,7 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
     // SAFETY: see above.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+#[path = "sys_tests.rs"]
+mod tests;

@@ -1,0 +1,435 @@
+//! What the actor does while it is connected: follow events, read again what changed, and look for addresses.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use cloudprovider::{ErrorKind, InstanceRef};
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+use uuid::Uuid;
+use virt::connect::Connect;
+
+use crate::{
+    addresses::AgentInterface,
+    calls::{Calls, Failure},
+    connection::Actor,
+    domain::{AgentChannel, Domain},
+    hypervisor::Command,
+    inventory::{Inventory, NetworkLeases},
+    lane::Lane,
+    session::{Session, addresses_of},
+    sys::{AddressSource, Event},
+};
+
+/// How long events are collected before the domains are read: starting a domain alone brings several.
+const COLLECT: Duration = Duration::from_millis(30);
+/// With more changed domains than this, one listing is cheaper than reading each.
+const MANY: usize = 200;
+/// How long a domain without an address is asked about every second.
+const EAGER: Duration = Duration::from_secs(60);
+/// How long after its start a domain may get addresses of a second family.
+const SETTLED_AFTER: Duration = Duration::from_secs(120);
+/// The longest pause between two looks for addresses.
+const PATIENT: Duration = Duration::from_secs(60);
+/// How often it is checked whether a lease ends.
+const LEASE_CHECK: Duration = Duration::from_secs(10);
+/// Threads per connection that ask guest agents, each of which may take its time.
+const AGENT_LANES: usize = 2;
+
+/// State of the thread that asks guest agents.
+struct AgentSession {
+    connect: Connect,
+    calls: Calls,
+}
+
+/// A connection that is followed.
+pub(crate) struct Connected {
+    lane: Lane<Option<Session>>,
+    calls: Calls,
+    events: mpsc::UnboundedReceiver<Event>,
+    agent_lanes: Vec<AgentLane>,
+    agent_answers: mpsc::UnboundedReceiver<AgentAnswer>,
+    agent_sender: mpsc::UnboundedSender<AgentAnswer>,
+    agent_queue: VecDeque<Uuid>,
+    dirty: HashSet<Uuid>,
+    /// Of these, whose guest agent came or went.
+    agent_news: HashSet<Uuid>,
+    dirty_since: Option<Instant>,
+    waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
+    next_refresh: Instant,
+    next_look: Instant,
+    next_lease_check: Instant,
+    /// Since when each domain has been without any address.
+    without_address: HashMap<Uuid, Instant>,
+    /// When each domain started, or its guest agent came: further addresses may follow the first one.
+    settling: HashMap<Uuid, Instant>,
+}
+
+struct AgentLane {
+    lane: Lane<AgentSession>,
+    /// Who is being asked, and since when.
+    asked: Option<(Uuid, Instant)>,
+}
+
+struct AgentAnswer {
+    lane: usize,
+    uuid: Uuid,
+    answer: Result<Vec<AgentInterface>, Failure>,
+}
+
+impl Actor {
+    /// Follows events until the connection is lost, and says why.
+    pub(crate) async fn follow(&mut self, mut connected: Connected) -> Failure {
+        let failure = loop {
+            let wake = connected.next_wake();
+            tokio::select! {
+                Some(event) = connected.events.recv() => {
+                    if let Err(failure) = connected.note(event) {
+                        break failure;
+                    }
+                    while let Ok(event) = connected.events.try_recv() {
+                        if let Err(failure) = connected.note(event) {
+                            return Self::give_up(connected, failure);
+                        }
+                    }
+                }
+                Some(command) = self.commands.recv() => connected.take(command),
+                Some(answer) = connected.agent_answers.recv() => {
+                    if let Err(failure) = self.take_agent_answer(&mut connected, answer) {
+                        break failure;
+                    }
+                }
+                () = sleep_until(wake) => {}
+            }
+            if let Err(failure) = self.work(&mut connected).await {
+                break failure;
+            }
+        };
+        Self::give_up(connected, failure)
+    }
+
+    /// Tells everybody who waits that the connection is gone.
+    fn give_up(connected: Connected, failure: Failure) -> Failure {
+        for (_, answer) in connected.waiting {
+            let _ = answer.send(Err(failure.clone()));
+        }
+        failure
+    }
+
+    /// Does what is due.
+    async fn work(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let now = Instant::now();
+        if connected.dirty.len() > MANY {
+            connected.dirty.clear();
+            connected.dirty_since = None;
+            connected.next_refresh = now;
+        }
+        if connected.dirty_since.is_some_and(|since| since + COLLECT <= now) {
+            connected.dirty_since = None;
+            let uuids: Vec<Uuid> = connected.dirty.drain().collect();
+            self.reread(connected, uuids).await?;
+        }
+        if !connected.waiting.is_empty() {
+            self.confirm(connected).await?;
+        }
+        if connected.next_refresh <= now {
+            self.refresh(connected).await?;
+        }
+        if connected.next_look <= now || connected.next_lease_check <= now {
+            self.look_for_addresses(connected).await?;
+        }
+        self.ask_agents(connected).await
+    }
+
+    async fn on_lane<T: Send + 'static>(
+        &self,
+        connected: &Connected,
+        job: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let answer = connected.lane.run(move |slot: &mut Option<Session>| match slot {
+            Some(session) => job(session),
+            None => Err(Failure::lost(ErrorKind::Internal, "not connected")),
+        });
+        self.in_time(answer, &connected.calls.progress).await
+    }
+
+    async fn reread(&mut self, connected: &mut Connected, uuids: Vec<Uuid>) -> Result<(), Failure> {
+        let read = self.on_lane(connected, move |session| session.reread(&uuids)).await?;
+        connected.note_read(&read, &self.hypervisor.state().inventory);
+        self.hypervisor.update(|state| {
+            read.into_iter().filter_map(|(uuid, domain)| state.inventory.update(uuid, domain)).collect()
+        });
+        // a domain that has just started wants an address
+        connected.next_look = Instant::now();
+        Ok(())
+    }
+
+    /// Compares the inventory with libvirt's list, for all who wait for it.
+    async fn confirm(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let confirmed = self.hypervisor.state().confirmed;
+        let is_served = |asked: &std::time::Instant| confirmed.is_some_and(|at| at >= *asked);
+        if !connected.waiting.iter().all(|(asked, _)| is_served(asked)) {
+            let began = std::time::Instant::now();
+            let names = self.on_lane(connected, Session::names).await?;
+            let differences = self.hypervisor.state().inventory.differences(&names);
+            if !differences.is_empty() {
+                self.reread(connected, differences).await?;
+            }
+            self.hypervisor.update(|state| {
+                state.confirmed = Some(began);
+                Vec::new()
+            });
+        }
+        for (_, answer) in connected.waiting.drain(..) {
+            let _ = answer.send(Ok(()));
+        }
+        Ok(())
+    }
+
+    async fn refresh(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let began = std::time::Instant::now();
+        let snapshot = self.on_lane(connected, Session::list).await?;
+        self.hypervisor.update(|state| {
+            state.confirmed = Some(began);
+            state.inventory.replace(snapshot)
+        });
+        connected.agent_queue = self.hypervisor.state().inventory.with_agent().collect();
+        connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
+        connected.next_look = Instant::now();
+        Ok(())
+    }
+
+    /// Asks for leases where a running domain has no address yet, or where a lease ends: neither brings an event.
+    async fn look_for_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let now = Instant::now();
+        let mut networks = HashSet::new();
+        let mut domains = Vec::new();
+        let mut agents = Vec::new();
+        {
+            let state = self.hypervisor.state();
+            let seconds = Timestamp::now().as_second();
+            let rules = &self.hypervisor.settings.addresses;
+            let missing = state.inventory.without_address(rules, seconds);
+            let uuids: HashSet<Uuid> = missing.iter().map(|domain| domain.uuid).collect();
+            connected.without_address.retain(|uuid, _| uuids.contains(uuid));
+            for uuid in &uuids {
+                connected.without_address.entry(*uuid).or_insert(now);
+            }
+            connected.settling.retain(|_, since| now.duration_since(*since) < SETTLED_AFTER);
+            let settling = connected
+                .settling
+                .keys()
+                .filter(|uuid| !uuids.contains(*uuid))
+                .filter_map(|uuid| state.inventory.by_uuid(*uuid))
+                .filter(|domain| domain.is_running() && domain.has_address_source())
+                .filter(|domain| state.inventory.lacks_family(domain, rules, seconds));
+            for domain in missing.into_iter().chain(settling) {
+                networks.extend(domain.networks().map(str::to_owned));
+                domains.push(domain.uuid);
+                if domain.agent == AgentChannel::Connected {
+                    agents.push(domain.uuid);
+                }
+            }
+            if connected.next_lease_check <= now
+                && state.inventory.next_lease_end(seconds - 60).is_some_and(|end| end <= seconds + 5)
+            {
+                networks.extend(state.inventory.networks_in_use());
+            }
+        }
+        if connected.next_lease_check <= now {
+            connected.next_lease_check = now + LEASE_CHECK;
+        }
+        connected.next_look = now + connected.look_pause(now);
+        for uuid in agents {
+            if !connected.agent_queue.contains(&uuid) {
+                connected.agent_queue.push_back(uuid);
+            }
+        }
+        if networks.is_empty() && domains.is_empty() {
+            return Ok(());
+        }
+        let leases: NetworkLeases =
+            self.on_lane(connected, move |session| session.leases(&networks, &domains)).await?;
+        self.hypervisor.update(|state| state.inventory.set_leases(leases));
+        Ok(())
+    }
+
+    /// Gives the next domains to the threads that ask guest agents.
+    pub(crate) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        let limit = self.hypervisor.settings.call_timeout;
+        for i in 0..connected.agent_lanes.len() {
+            // an agent that hangs holds its thread, but not what is already known of the domain
+            if let Some((uuid, since)) = connected.agent_lanes[i].asked
+                && since.elapsed() > limit
+            {
+                self.hypervisor.update(|state| state.inventory.set_agent(uuid, None).into_iter().collect());
+            }
+        }
+        while !connected.agent_queue.is_empty() {
+            let idle = connected.agent_lanes.iter().position(|lane| lane.asked.is_none());
+            let i = match idle {
+                Some(i) => i,
+                None if connected.agent_lanes.len() < AGENT_LANES => self.add_agent_lane(connected).await?,
+                None => break,
+            };
+            let Some(uuid) = connected.agent_queue.pop_front() else { break };
+            if connected.agent_lanes.iter().any(|lane| lane.asked.is_some_and(|(asked, _)| asked == uuid)) {
+                continue;
+            }
+            let sender = connected.agent_sender.clone();
+            connected.agent_lanes[i].asked = Some((uuid, Instant::now()));
+            drop(connected.agent_lanes[i].lane.run(move |session: &mut AgentSession| {
+                let answer = addresses_of(&session.connect, &session.calls, uuid, AddressSource::Agent);
+                let _ = sender.send(AgentAnswer { lane: i, uuid, answer });
+            }));
+        }
+        Ok(())
+    }
+
+    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
+        let name = format!("libvirt-{}-agent", self.name());
+        let threads = self.threads.clone();
+        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
+        let lane = self
+            .on_lane(connected, move |session| {
+                let connect = session.connect();
+                Lane::spawn(name, &threads, move || AgentSession { connect, calls }).map_err(|error| {
+                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
+                })
+            })
+            .await?;
+        connected.agent_lanes.push(AgentLane { lane, asked: None });
+        Ok(connected.agent_lanes.len() - 1)
+    }
+
+    fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) -> Result<(), Failure> {
+        connected.agent_lanes[answer.lane].asked = None;
+        let heard = match answer.answer {
+            Ok(interfaces) => Some(interfaces),
+            Err(failure) if failure.lost => return Err(failure),
+            Err(failure) => {
+                tracing::debug!(
+                    hypervisor = self.name(),
+                    domain = %answer.uuid,
+                    reason = failure.message,
+                    "no answer from the guest agent"
+                );
+                None
+            }
+        };
+        self.hypervisor.update(|state| -> Vec<InstanceRef> {
+            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
+        });
+        Ok(())
+    }
+}
+
+impl Connected {
+    /// A connection that has just been listed; `agents` are the domains whose guest agent is to be asked.
+    pub(crate) fn new(
+        lane: Lane<Option<Session>>,
+        calls: Calls,
+        events: mpsc::UnboundedReceiver<Event>,
+        agents: VecDeque<Uuid>,
+        refresh: Duration,
+    ) -> Self {
+        let (agent_sender, agent_answers) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        Self {
+            lane,
+            calls,
+            events,
+            agent_lanes: Vec::new(),
+            agent_answers,
+            agent_sender,
+            agent_queue: agents,
+            dirty: HashSet::new(),
+            agent_news: HashSet::new(),
+            dirty_since: None,
+            waiting: Vec::new(),
+            next_refresh: now + refresh,
+            next_look: now,
+            next_lease_check: now + LEASE_CHECK,
+            without_address: HashMap::new(),
+            settling: HashMap::new(),
+        }
+    }
+
+    fn note(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Domain(uuid) => drop(self.dirty.insert(uuid)),
+            Event::Agent(uuid) => {
+                self.dirty.insert(uuid);
+                self.agent_news.insert(uuid);
+            }
+            Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
+        }
+        self.dirty_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
+            Command::Borrow(work) => {
+                drop(self.lane.run(move |slot: &mut Option<Session>| {
+                    let Some(session) = slot else { return };
+                    let connect = session.connect();
+                    // not on the lane: the work may take as long as it likes
+                    let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
+                    if let Err(error) = thread.spawn(move || work(&connect)) {
+                        tracing::warn!(%error, "cannot start a thread");
+                    }
+                }));
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let mut wake = self.next_refresh.min(self.next_look).min(self.next_lease_check);
+        if let Some(since) = self.dirty_since {
+            wake = wake.min(since + COLLECT);
+        }
+        if self.agent_lanes.iter().any(|lane| lane.asked.is_some()) {
+            wake = wake.min(Instant::now() + Duration::from_secs(1));
+        }
+        wake
+    }
+
+    /// Notes which domains have just started, and whose guest agent can be asked now.
+    fn note_read(&mut self, read: &[(Uuid, Option<Domain>)], before: &Inventory) {
+        let now = Instant::now();
+        for (uuid, domain) in read {
+            let has_agent_news = self.agent_news.remove(uuid);
+            let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
+                self.settling.remove(uuid);
+                continue;
+            };
+            let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
+            if is_agent_here {
+                self.agent_queue.push_back(*uuid);
+            }
+            if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
+                self.settling.insert(*uuid, now);
+            }
+        }
+    }
+
+    /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
+    /// tenth of the time it has been without; a quarter of the time since the start while a second family may come.
+    fn look_pause(&self, now: Instant) -> Duration {
+        let youngest =
+            |times: &HashMap<Uuid, Instant>| times.values().map(|at| now.duration_since(*at)).min();
+        let second = Duration::from_secs(1);
+        let without = youngest(&self.without_address)
+            .map(|age| if age < EAGER { second } else { (age / 10).min(PATIENT) });
+        let settling = youngest(&self.settling).map(|age| (age / 4).max(second));
+        without.into_iter().chain(settling).min().unwrap_or(PATIENT)
+    }
+}
