@@ -263,13 +263,22 @@ impl Actor {
     /// Gives the next domains to the threads that ask guest agents.
     pub(crate) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let limit = self.hypervisor.settings.call_timeout;
-        for i in 0..connected.agent_lanes.len() {
-            // an agent that hangs holds its thread, but not what is already known of the domain
-            if let Some((uuid, since)) = connected.agent_lanes[i].asked
-                && since.elapsed() > limit
-            {
-                self.hypervisor.update(|state| state.inventory.set_agent(uuid, None).into_iter().collect());
+        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
+        let hanging: Vec<Uuid> = connected
+            .agent_lanes
+            .iter()
+            .filter_map(|lane| lane.asked.filter(|(_, since)| since.elapsed() > limit))
+            .map(|(uuid, _)| uuid)
+            .collect();
+        if !hanging.is_empty() {
+            let mut unheard = hanging;
+            if unheard.len() == AGENT_LANES {
+                // nobody is left to ask the others; the next refresh tries again
+                unheard.extend(connected.agent_queue.drain(..));
             }
+            self.hypervisor.update(|state| {
+                unheard.into_iter().filter_map(|uuid| state.inventory.set_agent(uuid, None)).collect()
+            });
         }
         while !connected.agent_queue.is_empty() {
             let idle = connected.agent_lanes.iter().position(|lane| lane.asked.is_none());

@@ -175,7 +175,12 @@ impl Session {
             let domain = match handle {
                 Ok(handle) => self.read(&handle, None)?,
                 Err(failure) if failure.is_no_domain() => None,
-                Err(failure) => return Err(failure),
+                Err(failure) if failure.lost => return Err(failure),
+                // what is known stays until somebody can tell more
+                Err(failure) => {
+                    tracing::debug!(domain = %uuid, reason = failure.message, "cannot read the domain");
+                    continue;
+                }
             };
             read.push((*uuid, domain));
         }

@@ -106,3 +106,21 @@ async fn before_the_start_nothing_is_known() {
     assert!(matches!(answer, InstanceLookup::Unknown(_)), "{answer:?}");
     assert!(provider.call_counts().is_empty(), "a factory calls nobody");
 }
+
+#[tokio::test]
+async fn files_that_are_missing_are_named() {
+    let config = "hypervisors:\n\
+        - {name: tls, uri: 'qemu+tls://127.0.0.1:1/system', pkipath: /no/such/folder}\n\
+        - {name: sasl, uri: 'test:///default', auth: {username: ccm, passwordFile: no-such-file}}\n";
+    let config = Config::parse(config, Some(std::path::Path::new("/no/etc/libvirt.yaml"))).expect("valid");
+    let provider = LibvirtProvider::new(config);
+    let stop = CancellationToken::new();
+    provider.start(StartContext::new(stop.clone(), "c")).await.expect("starts");
+    let Some(InstanceLookup::Unknown(error)) = provider.lookup(&[&node(1)]).await.pop() else {
+        panic!("unknown")
+    };
+    let text = error.to_string();
+    assert!(text.contains("pkipath: cannot read /no/such/folder/cacert.pem"), "{text}");
+    assert!(text.contains("cannot read the password from /no/etc/no-such-file"), "{text}");
+    stop.cancel();
+}
