@@ -30,7 +30,7 @@ pub(crate) fn write_config(folder: &Path, libvirtd: &Libvirtd) -> anyhow::Result
     fs::write(
         &path,
         format!(
-            "hypervisors:\n- name: kvm1\n  uri: {}\n  region: lab\n  zone: rack-a\n  keepalive: {{interval: 1s, count: 2}}\n",
+            "hypervisors:\n- name: kvm1\n  uri: {}\n  region: lab\n  zone: rack-a\nkeepalive: {{interval: 1s, count: 2}}\n",
             libvirtd.uri()
         ),
     )?;

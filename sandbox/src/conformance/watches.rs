@@ -75,7 +75,7 @@ pub(super) async fn bookmarks(client: Client) -> Outcome {
     let name = unique("bookmark");
     let node = make_node(&client, &name, &json!({})).await?;
     let query = format!(
-        "&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds=4&fieldSelector=metadata.name%3D{name}",
+        "&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds=8&fieldSelector=metadata.name%3D{name}",
         revision(&node)
     );
     let mut watch = Watch::open(&client, NODES, &query).await?;
