@@ -159,7 +159,7 @@ impl Actor {
             Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
         };
         let lane = Lane::spawn(format!("libvirt-{}", self.name()), &self.threads, || None).map_err(cannot)?;
-        let began = Instant::now();
+        let began = std::time::Instant::now();
         let of_session = calls.clone();
         let answer = lane.run(move |slot: &mut Option<Session>| -> Result<Snapshot, Failure> {
             let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
@@ -171,7 +171,7 @@ impl Actor {
         self.hypervisor.set_status(Status::Live, |state| {
             // the controllers look at everything again anyway, so what is different need not be told
             state.inventory.replace(snapshot);
-            state.confirmed = Some(std::time::Instant::now());
+            state.confirmed = Some(began);
         });
         tracing::info!(
             hypervisor = self.name(),

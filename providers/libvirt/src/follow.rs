@@ -23,8 +23,8 @@ use crate::{
     hypervisor::Command,
     inventory::{Inventory, NetworkLeases},
     lane::Lane,
-    session::{Session, addresses_of},
-    sys::{AddressSource, Event},
+    session::{Session, ask_agent},
+    sys::Event,
 };
 
 /// How long events are collected before the domains are read: starting a domain alone brings several.
@@ -294,7 +294,7 @@ impl Actor {
             let sender = connected.agent_sender.clone();
             connected.agent_lanes[i].asked = Some((uuid, Instant::now()));
             drop(connected.agent_lanes[i].lane.run(move |session: &mut AgentSession| {
-                let answer = addresses_of(&session.connect, &session.calls, uuid, AddressSource::Agent);
+                let answer = ask_agent(&session.connect, &session.calls, uuid);
                 let _ = sender.send(AgentAnswer { lane: i, uuid, answer });
             }));
         }

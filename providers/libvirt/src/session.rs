@@ -33,9 +33,6 @@ pub(crate) struct Session {
     has_network_leases: bool,
 }
 
-/// Under this name stand the leases that a driver tells by domain only.
-const BY_DOMAIN: &str = "";
-
 impl Session {
     /// Connects, then registers for events, so that nothing that happens after the first listing is missed.
     pub(crate) fn open(
@@ -94,24 +91,33 @@ impl Session {
         })
     }
 
-    /// Lists everything. Of N domains on M networks that are in use this takes 3 + N + M calls; 2 + 2 N + M where
-    /// the driver cannot tell all states at once; and one more for each running domain where it has no leases of
-    /// whole networks.
+    /// Lists everything. Of N domains on M networks that are in use this takes 3 + N + M calls; where the driver
+    /// cannot tell all states at once 2 + 2 N + M; where it has no leases of whole networks one more for each
+    /// running domain.
     pub(crate) fn list(&mut self) -> Result<Snapshot, Failure> {
         let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
         let mut states = self.all_states()?;
         let mut domains = Vec::with_capacity(handles.len());
-        for handle in &handles {
+        let mut running = Vec::new();
+        for handle in handles {
             let state = handle.uuid().ok().and_then(|uuid| states.remove(&uuid));
-            domains.extend(self.read(handle, state)?);
+            let Some(domain) = self.read(&handle, state)? else { continue };
+            if domain.is_running() && !domain.nics.is_empty() {
+                running.push(handle);
+            }
+            domains.push(domain);
         }
-        let running: Vec<&Domain> = domains.iter().filter(|domain| domain.is_running()).collect();
-        let networks: HashSet<String> =
-            running.iter().flat_map(|domain| domain.networks()).map(str::to_owned).collect();
-        let with_nics: Vec<Uuid> =
-            running.iter().filter(|domain| !domain.nics.is_empty()).map(|domain| domain.uuid).collect();
+        let networks: HashSet<String> = domains
+            .iter()
+            .filter(|domain| domain.is_running())
+            .flat_map(Domain::networks)
+            .map(str::to_owned)
+            .collect();
         self.networks.clear();
-        let leases = self.leases(&networks, &with_nics)?;
+        let mut leases = self.network_leases(&networks)?;
+        if !self.has_network_leases {
+            leases.extend(self.leases_by_domain(&running)?);
+        }
         Ok(Snapshot { domains, leases })
     }
 
@@ -193,13 +199,30 @@ impl Session {
         Ok(handles.iter().filter_map(|handle| Some((handle.uuid().ok()?, handle.name().ok()?))).collect())
     }
 
-    /// The leases of these networks: one call each, and one more where a network is not known yet. A driver without
-    /// leases of whole networks is asked for each of `domains` instead.
+    /// The leases of these networks; a driver without leases of whole networks is asked for each of `domains`
+    /// instead, with two calls.
     pub(crate) fn leases(
         &mut self,
         networks: &HashSet<String>,
         domains: &[Uuid],
     ) -> Result<NetworkLeases, Failure> {
+        let mut leases = self.network_leases(networks)?;
+        if !self.has_network_leases {
+            let mut handles = Vec::with_capacity(domains.len());
+            for uuid in domains {
+                match self.call(Operation::LookupDomain, || self.connect.lookup_domain_by_uuid(*uuid)) {
+                    Ok(handle) => handles.push(handle),
+                    Err(failure) if failure.lost => return Err(failure),
+                    Err(_) => {}
+                }
+            }
+            leases.extend(self.leases_by_domain(&handles)?);
+        }
+        Ok(leases)
+    }
+
+    /// One call for each network, and one more where one is not known yet.
+    fn network_leases(&mut self, networks: &HashSet<String>) -> Result<NetworkLeases, Failure> {
         let mut leases = NetworkLeases::new();
         if self.has_network_leases && !networks.is_empty() {
             if networks.iter().any(|name| !self.networks.contains_key(name)) {
@@ -222,9 +245,6 @@ impl Session {
                 }
             }
         }
-        if !self.has_network_leases {
-            leases.insert(BY_DOMAIN.to_owned(), self.leases_by_domain(domains)?);
-        }
         Ok(leases)
     }
 
@@ -245,18 +265,22 @@ impl Session {
         }
     }
 
-    fn leases_by_domain(&self, domains: &[Uuid]) -> Result<Vec<(Mac, Lease)>, Failure> {
-        let mut leases = Vec::new();
-        for uuid in domains {
-            let found = addresses_of(&self.connect, &self.calls, *uuid, AddressSource::Lease);
-            match found {
-                Ok(interfaces) => leases.extend(interfaces.into_iter().flat_map(|interface| {
-                    let mac = interface.mac;
-                    interface.ips.into_iter().filter_map(move |ip| Some((mac?, Lease { ip, expires: None })))
-                })),
+    /// Leases under the UUIDs of their domains, with a slash before, which no name of a network holds.
+    fn leases_by_domain(&self, handles: &[Handle]) -> Result<NetworkLeases, Failure> {
+        let mut leases = NetworkLeases::new();
+        for handle in handles {
+            let Ok(uuid) = handle.uuid() else { continue };
+            let found = self
+                .call(Operation::LeaseAddresses, || sys::interface_addresses(handle, AddressSource::Lease));
+            let interfaces = match found {
+                Ok(interfaces) => interfaces,
                 Err(failure) if failure.lost => return Err(failure),
-                Err(_) => {}
-            }
+                Err(_) => continue,
+            };
+            let of_domain = interfaces.into_iter().filter_map(|one| Some((one.mac?, one.ips)));
+            let of_domain = of_domain
+                .flat_map(|(mac, ips)| ips.into_iter().map(move |ip| (mac, Lease { ip, expires: None })));
+            leases.insert(format!("/{uuid}"), of_domain.collect());
         }
         Ok(leases)
     }
@@ -270,19 +294,14 @@ impl Drop for Session {
     }
 }
 
-/// Asks for the addresses of a domain, with two calls. The guest agent may take its time.
-pub(crate) fn addresses_of(
+/// Asks the guest agent of a domain for its addresses, with two calls. The agent may take its time.
+pub(crate) fn ask_agent(
     connect: &Connect,
     calls: &Calls,
     uuid: Uuid,
-    source: AddressSource,
 ) -> Result<Vec<AgentInterface>, Failure> {
     let handle = calls.call(Operation::LookupDomain, || connect.lookup_domain_by_uuid(uuid))?;
-    let operation = match source {
-        AddressSource::Lease => Operation::LeaseAddresses,
-        AddressSource::Agent => Operation::AgentAddresses,
-    };
-    calls.call(operation, || sys::interface_addresses(&handle, source))
+    calls.call(Operation::AgentAddresses, || sys::interface_addresses(&handle, AddressSource::Agent))
 }
 
 /// The URI with what belongs to it from other keys.

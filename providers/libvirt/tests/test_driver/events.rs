@@ -38,6 +38,20 @@ async fn power_is_pushed() {
 }
 
 #[tokio::test]
+async fn an_address_of_one_domain_leaves_the_others_theirs() {
+    let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING), domain(2, "b", OFF)]]).await;
+    cloud.live().await;
+    let before = cloud.present(&node(1)).await.metadata.addresses;
+    let mut changes = cloud.changes();
+    cloud.to_domain("b", Domain::create).await;
+    while cloud.present(&node(2)).await.metadata.addresses.is_empty() {
+        changed(&mut changes, 2).await;
+    }
+    assert_eq!(cloud.present(&node(1)).await.metadata.addresses, before);
+    assert!(!before.is_empty());
+}
+
+#[tokio::test]
 async fn coming_and_going_is_pushed() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
     cloud.live().await;
