@@ -1,0 +1,87 @@
+# What a person types. `make` alone lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Each step wants all cores.
+.NOTPARALLEL:
+
+CARGO ?= cargo
+
+# The scripts in tests/env end with status 3 where the machine lacks something that they cannot install. What needs it
+# says so itself: a test is skipped, or fails where CI=true, and a build fails with the name of what it misses.
+go_on_without = { [[ $$? -eq 3 && $${CI:-} != true ]] || exit 1; }
+
+.PHONY: help
+help:
+	@echo 'make TARGET, with TARGET one of:'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: build-packages ## 100 virtual machines become Nodes, in about ten seconds after the build; DEMO=keep goes on serving
+	@$(CARGO) run --locked -p ccm --example demo
+
+# The awk program passes everything on and adds up the lines in which each test binary counts its tests.
+.PHONY: test
+test: peers ## every test, with the real peers, which are installed and built first; CI=true lets none be skipped
+	@$(CARGO) test --locked --workspace --no-fail-fast 2>&1 | awk '\
+	    { print; fflush() } \
+	    /^test result: / { passed += $$4; failed += $$6; ignored += $$8 } \
+	    END { printf "\nmake test: %d passed, %d failed, %d ignored or skipped\n", passed, failed, ignored }'
+	@echo 'make test: the demo'
+	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
+	    $(CARGO) run --locked --quiet -p ccm --example demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
+
+.PHONY: lint
+lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS stack, licences (with cargo-deny)
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p ccm --no-default-features -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps
+	@git ls-files -z '*.sh' .ci/run | xargs -0 -n 1 bash -n
+	@if command -v shellcheck >/dev/null; then git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck; \
+	    else echo 'lint: shellcheck is not installed (apt-get install shellcheck): shell scripts were only parsed'; fi
+	@tree=$$($(CARGO) tree --locked --workspace --all-features --edges normal,build --target all --prefix none); \
+	    if grep -E '^(aws-lc|openssl|native-tls)' <<<"$$tree"; then \
+	        echo 'lint: the crates above are a second TLS stack or crypto provider; rustls with ring is the only one'; exit 1; fi
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check bans licenses sources; \
+	    else echo 'lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences were not checked'; fi
+
+.PHONY: deny
+deny: cargo ## licences, banned crates, sources and advisories; the last one needs github.com
+	@command -v cargo-deny >/dev/null || { echo 'deny: cargo install --locked cargo-deny' >&2; exit 1; }
+	$(CARGO) deny --locked check
+
+.PHONY: fmt
+fmt: cargo ## formats the Rust code
+	$(CARGO) fmt --all
+
+.PHONY: doc
+doc: build-packages ## builds the Rust documentation
+	$(CARGO) doc --locked --workspace --no-deps
+
+.PHONY: build
+build: build-packages ## the release binary, target/release/cloud-controller-manager
+	$(CARGO) build --locked --release -p ccm
+
+.PHONY: clean
+clean: cargo ## removes what was built, the peers of the tests included
+	$(CARGO) clean
+	rm -rf .cache
+
+.PHONY: cargo
+cargo:
+	@command -v $(CARGO) >/dev/null || { \
+	    echo 'make: there is no cargo here. Install Rust with rustup (https://rustup.rs) and open a new shell.' >&2; exit 1; }
+
+.PHONY: build-packages
+build-packages: cargo
+	@tests/env/install.sh build || $(go_on_without)
+
+# One after the other, and before cargo: the Go builds want all cores too. What is in the cache costs nothing.
+.PHONY: peers
+peers: cargo
+	@tests/env/install.sh test || $(go_on_without)
+	@for peer in kubernetes kubelet containerd guest; do \
+	    tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); \
+	done
