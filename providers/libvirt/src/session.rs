@@ -16,7 +16,6 @@ use crate::{
     config::{Auth, Credential, HypervisorConfig, Keepalive},
     domain::{AgentChannel, Domain, DomainState},
     inventory::{NetworkLeases, Snapshot},
-    mac::Mac,
     sys::{self, AddressSource, Credentials, EventSink, Registration},
     uri,
 };
