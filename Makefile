@@ -42,7 +42,7 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	@if command -v shellcheck >/dev/null; then git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck; \
 	    else echo 'lint: shellcheck is not installed (apt-get install shellcheck): shell scripts were only parsed'; fi
 	@tree=$$($(CARGO) tree --locked --workspace --all-features --edges normal,build --target all --prefix none); \
-	    if grep -E '^(aws-lc|openssl|native-tls)' <<<"$$tree"; then \
+	    if grep -E '^(aws-lc-(rs|sys|fips-sys)|openssl(-sys)?|native-tls) ' <<<"$$tree"; then \
 	        echo 'lint: the crates above are a second TLS stack or crypto provider; rustls with ring is the only one'; exit 1; fi
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check bans licenses sources; \
 	    else echo 'lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences were not checked'; fi
