@@ -17,7 +17,7 @@ use super::{
     COMPONENT, SHUTDOWN_TAINT,
     breaker::{BreakerLimits, Vanishing},
     decide::{
-        DeletionRules, HeldBack, Memory, Verdict, condition_for, is_allowed, is_excluded, lease_matters,
+        DeletionRules, HeldBack, Memory, Verdict, condition_for, is_allowed, is_excluded,
         shutdown_taint_patch, verdict,
     },
     lease::{LeaseHistory, LeaseLook, LeaseReader},
@@ -263,7 +263,7 @@ impl NodeLifecycleController {
         }
         let in_question: Vec<String> = nodes
             .iter()
-            .filter(|node| lease_matters(node) && !is_excluded(node) && !node.deleting)
+            .filter(|node| !is_excluded(node) && !node.deleting)
             .map(|node| node.name().to_owned())
             .filter(|name| {
                 self.memories.get(name).is_some_and(|memory| memory.absence.is_some() && !memory.deleted)
@@ -282,9 +282,7 @@ impl NodeLifecycleController {
         for (name, look) in looks {
             let Some(memory) = self.memories.get_mut(&name) else { continue };
             match look {
-                LeaseLook::Found { renew_time, silence } => {
-                    LeaseHistory::update(&mut memory.lease, renew_time, silence, now);
-                }
+                LeaseLook::Found(lease) => LeaseHistory::update(&mut memory.lease, lease, now),
                 LeaseLook::None => memory.lease = None,
                 // Without an answer nothing is decided: the row begins anew.
                 LeaseLook::Failed => memory.absence = None,
@@ -402,6 +400,8 @@ impl NodeLifecycleController {
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         match outcome {
             Ok(()) => memory.deleted = true,
+            // Another Node has this name by now; it is looked at when the watch shows it.
+            Err(WriteError::Stale(_)) => {}
             Err(error) => {
                 memory.failed_deletions = memory.failed_deletions.saturating_add(1);
                 let wait = DELETION_BACKOFF.after(memory.failed_deletions);

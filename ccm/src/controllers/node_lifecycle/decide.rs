@@ -153,12 +153,6 @@ pub(super) fn is_allowed(node: &Node) -> bool {
     node.identity.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
 }
 
-/// Whether the kubelet's lease has a say: the kubelet itself reported Ready or NotReady. `Unknown` means that it has
-/// been silent for long already, which kube-controller-manager found out from the same lease.
-pub(super) fn lease_matters(node: &Node) -> bool {
-    node.ready() != ReadyStatus::Unknown
-}
-
 /// Decides on a Node whose instance is gone by the last answer.
 pub(super) fn verdict(
     node: &Node,
@@ -185,18 +179,17 @@ pub(super) fn verdict(
     if breaker_is_open && !is_allowed(node) {
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
     }
-    if !lease_matters(node) {
-        return Verdict::Delete;
-    }
     match &memory.lease {
         None if node.ready() == ReadyStatus::True => {
             Verdict::HoldBack(HeldBack::NodeReady, Some(now + LEASE_POLL))
         }
         None => Verdict::Delete,
-        Some(lease) if now >= lease.dead_at() => Verdict::Delete,
-        Some(lease) => {
-            let next = lease.dead_at().min(now + LEASE_POLL);
-            if lease.renewed {
+        // kube-controller-manager says that the kubelet has been silent for long, and its lease agrees.
+        Some(history) if node.ready() == ReadyStatus::Unknown && history.lease.expired => Verdict::Delete,
+        Some(history) if now >= history.dead_at() => Verdict::Delete,
+        Some(history) => {
+            let next = history.dead_at().min(now + LEASE_POLL);
+            if history.renewed {
                 Verdict::HoldBack(HeldBack::KubeletAlive, Some(next))
             } else {
                 Verdict::Wait(next)
@@ -274,7 +267,7 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
 mod tests {
     use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
 
-    use super::*;
+    use super::{super::lease::LeaseView, *};
 
     const RULES: DeletionRules =
         DeletionRules { grace: Duration::from_secs(5), minimum_age: Duration::from_secs(10) };
@@ -352,17 +345,21 @@ mod tests {
         assert_eq!(decide(&node, &gone(now), true, now), Verdict::Delete);
     }
 
+    fn lease(renew_time: &str, expired: bool) -> LeaseView {
+        LeaseView { renew_time: renew_time.into(), silence: Duration::from_millis(12_500), expired }
+    }
+
     #[test]
     fn a_kubelet_that_lives_keeps_its_node() {
         let now = start();
-        let silence = Duration::from_millis(12_500);
-        for ready in ["True", "False"] {
+        let silence = lease("a", false).silence;
+        for ready in ["True", "False", "Unknown"] {
             let mut memory = gone(now);
-            LeaseHistory::update(&mut memory.lease, "a".into(), silence, now);
+            LeaseHistory::update(&mut memory.lease, lease("a", false), now);
             assert_eq!(decide(&node(ready), &memory, false, now), Verdict::Wait(now + LEASE_POLL), "{ready}");
             assert_eq!(decide(&node(ready), &memory, false, now + silence), Verdict::Delete, "{ready}");
             let renewed = now + seconds(9);
-            LeaseHistory::update(&mut memory.lease, "b".into(), silence, renewed);
+            LeaseHistory::update(&mut memory.lease, lease("b", false), renewed);
             assert_eq!(
                 decide(&node(ready), &memory, false, now + silence),
                 Verdict::HoldBack(HeldBack::KubeletAlive, Some(now + silence + LEASE_POLL)),
@@ -370,10 +367,16 @@ mod tests {
             );
             assert_eq!(decide(&node(ready), &memory, false, renewed + silence), Verdict::Delete, "{ready}");
         }
-        // silent for so long that the node controller has noticed: no need to wait for the lease
+    }
+
+    #[test]
+    fn an_expired_lease_counts_where_the_node_is_unknown() {
+        let now = start();
         let mut memory = gone(now);
-        LeaseHistory::update(&mut memory.lease, "a".into(), silence, now);
+        LeaseHistory::update(&mut memory.lease, lease("a", true), now);
         assert_eq!(decide(&node("Unknown"), &memory, false, now), Verdict::Delete);
+        // our clock alone is no proof against a kubelet that says that it is there
+        assert_eq!(decide(&node("True"), &memory, false, now), Verdict::Wait(now + LEASE_POLL));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -17,12 +18,23 @@ const LEAST_SILENCE: Duration = Duration::from_secs(10);
 /// What a look at a lease gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseLook {
-    /// The lease, with its renewal time as text (compared, never interpreted: clocks differ).
-    Found { renew_time: String, silence: Duration },
+    /// The lease.
+    Found(LeaseView),
     /// There is none, or we may not read it: upstream's rule holds, only NotReady Nodes are deleted.
     None,
     /// The API server did not answer: nothing is decided now.
     Failed,
+}
+
+/// What counts of a kubelet's lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeaseView {
+    /// `spec.renewTime` as text: whether it changes tells more than what it says, since clocks differ.
+    pub renew_time: String,
+    /// How long it must stay the same until the kubelet counts as dead.
+    pub silence: Duration,
+    /// Whether it ran out by our own wall clock.
+    pub expired: bool,
 }
 
 /// Reads kubelets' leases.
@@ -40,9 +52,7 @@ impl LeaseReader {
     pub(super) async fn look(&self, name: &str) -> LeaseLook {
         match tokio::time::timeout(READ_TIMEOUT, self.api.get_opt(name)).await {
             Ok(Ok(Some(lease))) => {
-                let spec = lease.spec.unwrap_or_default();
-                let renew_time = spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default();
-                LeaseLook::Found { renew_time, silence: silence(spec.lease_duration_seconds) }
+                LeaseLook::Found(LeaseView::new(&lease.spec.unwrap_or_default(), Timestamp::now()))
             }
             Ok(Ok(None)) => LeaseLook::None,
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
@@ -65,64 +75,92 @@ impl std::fmt::Debug for LeaseReader {
     }
 }
 
-/// How long a lease must stay unrenewed. A kubelet renews after a quarter of the lease's duration and up to 4 % more:
-/// a fifth on top of a quarter is safe, and for the usual 40 s makes 12.5 s.
-fn silence(duration_seconds: Option<i32>) -> Duration {
-    let duration = Duration::from_secs(duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(40));
-    (duration.mul_f64(0.25 * 1.25)).max(LEAST_SILENCE)
+impl LeaseView {
+    fn new(spec: &LeaseSpec, now: Timestamp) -> Self {
+        let duration = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(40);
+        let duration = Duration::from_secs(duration);
+        let renewed = spec.renew_time.as_ref().map(|time| time.0);
+        let age = renewed.and_then(|renewed| Duration::try_from(now.duration_since(renewed)).ok());
+        Self {
+            renew_time: renewed.map(|time| time.to_string()).unwrap_or_default(),
+            // A kubelet renews after a quarter of the lease's duration and up to 4 % more: a quarter of that on top
+            // is safe, and for the usual 40 s makes 12.5 s.
+            silence: duration.mul_f64(0.25 * 1.25).max(LEAST_SILENCE),
+            expired: age.is_some_and(|age| age > duration),
+        }
+    }
 }
 
 /// One kubelet's lease as it was seen over time, on our own monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseHistory {
-    renew_time: String,
+    /// As it is now.
+    pub lease: LeaseView,
     /// When the renewal time was first seen as it is now.
     changed: Instant,
-    silence: Duration,
     /// Whether a renewal was seen happening.
     pub renewed: bool,
 }
 
 impl LeaseHistory {
     /// Adds a look to what was seen before.
-    pub(super) fn update(history: &mut Option<Self>, renew_time: String, silence: Duration, now: Instant) {
+    pub(super) fn update(history: &mut Option<Self>, lease: LeaseView, now: Instant) {
         match history {
-            Some(before) if before.renew_time == renew_time => before.silence = silence,
+            Some(before) if before.lease.renew_time == lease.renew_time => before.lease = lease,
             before => {
                 let renewed = before.is_some();
-                *before = Some(Self { renew_time, changed: now, silence, renewed });
+                *before = Some(Self { lease, changed: now, renewed });
             }
         }
     }
 
     /// When the kubelet counts as dead, should no renewal come.
     pub(super) fn dead_at(&self) -> Instant {
-        self.changed + self.silence
+        self.changed + self.lease.silence
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
     use super::*;
+
+    fn view(duration: Option<i32>, renewed: i64, now: i64) -> LeaseView {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let spec = LeaseSpec {
+            lease_duration_seconds: duration,
+            renew_time: Some(MicroTime(at(renewed))),
+            ..LeaseSpec::default()
+        };
+        LeaseView::new(&spec, at(now))
+    }
 
     #[test]
     fn silence_leaves_room_for_a_late_renewal() {
-        assert_eq!(silence(Some(40)), Duration::from_millis(12_500));
-        assert_eq!(silence(Some(10)), LEAST_SILENCE);
-        assert_eq!(silence(Some(-1)), Duration::from_millis(12_500));
-        assert_eq!(silence(None), Duration::from_millis(12_500));
+        for (duration, silence) in
+            [(Some(40), 12_500), (Some(10), 10_000), (Some(-1), 12_500), (None, 12_500)]
+        {
+            assert_eq!(view(duration, 0, 0).silence, Duration::from_millis(silence), "{duration:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_expires_by_the_wall_clock() {
+        for (now, expired) in [(-50, false), (39, false), (40, false), (41, true)] {
+            assert_eq!(view(Some(40), 0, now).expired, expired, "{now}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_change_restarts_the_silence() {
-        let (mut history, silence) = (None, Duration::from_secs(10));
-        let start = Instant::now();
-        let second = Duration::from_secs(1);
-        LeaseHistory::update(&mut history, "a".into(), silence, start);
-        LeaseHistory::update(&mut history, "a".into(), silence, start + second);
+        let (mut history, silence) = (None, Duration::from_millis(12_500));
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        LeaseHistory::update(&mut history, view(None, 7, 8), start);
+        LeaseHistory::update(&mut history, view(None, 7, 9), start + second);
         let seen = history.clone().expect("seen");
         assert_eq!((seen.dead_at(), seen.renewed), (start + silence, false));
-        LeaseHistory::update(&mut history, "b".into(), silence, start + 2 * second);
+        LeaseHistory::update(&mut history, view(None, 9, 9), start + 2 * second);
         let seen = history.expect("seen");
         assert_eq!((seen.dead_at(), seen.renewed), (start + 2 * second + silence, true));
     }
