@@ -230,9 +230,7 @@ impl<'a> View<'a> {
             }
         };
         let mut addresses = host.state.inventory.addresses(domain, self.rules, self.now);
-        let incomplete = (addresses.is_empty() && power == PowerState::Running)
-            .then(|| Self::missing_address(found, node))
-            .flatten();
+        let incomplete = addresses.is_empty().then(|| Self::missing_address(found, node, power)).flatten();
         if !addresses.is_empty() {
             addresses.push(NodeAddress::hostname(&node.name));
         }
@@ -250,13 +248,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Why a running domain without an address is not complete; `None` where nobody could ever know its address, or
-    /// where the node has one of its own.
-    fn missing_address(found: Candidate<'_>, node: &NodeIdentity) -> Option<Error> {
+    /// Why a domain without an address is not complete; `None` where nobody could ever know its address, or where the
+    /// node has one of its own.
+    fn missing_address(found: Candidate<'_>, node: &NodeIdentity, power: PowerState) -> Option<Error> {
         let has_its_own =
             node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
         if has_its_own || !found.domain.has_address_source() {
             return None;
+        }
+        if power != PowerState::Running {
+            let words = format!("domain {} has no address yet: it is {power}", found.describe());
+            return Some(Error::in_progress(ADDRESS_RETRY, words));
         }
         let macs: Vec<_> = found
             .domain
