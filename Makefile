@@ -18,7 +18,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: build-packages ## 100 virtual machines become Nodes, in about ten seconds after the build; DEMO=keep goes on serving
+demo: build-packages ## 100 virtual machines become Nodes, in about 15 s after the build; DEMO=keep goes on serving
 	@$(CARGO) run --locked -p ccm --example demo
 
 # The awk program passes everything on and adds up the lines in which each test binary counts its tests.

@@ -232,8 +232,8 @@ async fn nodes_go(screen: &Screen, stage: &mut Stage) -> anyhow::Result<()> {
     stage.until(&format!("the shutdown taint of {off}"), |seen| seen.has_taint(off, SHUTDOWN_TAINT)).await?;
     say(&format_args!("{off}: taint {SHUTDOWN_TAINT}:NoSchedule; the Node stays"));
     say(&format_args!(
-        "{gone}: to be deleted when libvirt has said twice, 5 s apart, that there is no such domain, and the\n\
-         \x20          Node is 10 s old"
+        "{gone}: to be deleted when libvirt has said twice, 5 s apart, that there is no such domain, when its Node is\n\
+         \x20          10 s old, and when its kubelet has not renewed its lease for 12.5 s"
     ));
 
     let waiting = screen.waiting(&format!("waiting for the deletion of {gone}"));
