@@ -1,6 +1,7 @@
 //! What keeps the sandbox honest: its own cases against the real API server.
 
 use anyhow::anyhow;
+use futures::{FutureExt, StreamExt, stream};
 use libtest_mimic::Trial;
 use sandbox::conformance::CASES;
 
@@ -9,17 +10,20 @@ use crate::{
     trial::{runtime, trial},
 };
 
+/// Cases under way at once; each has objects of its own.
+const CONCURRENT_CASES: usize = 8;
+
 pub(crate) fn trials() -> Vec<Trial> {
     // The sandbox's own tests run the same cases against the sandbox.
     vec![trial("apiserver::answers_as_the_sandbox_does", || {
         runtime(false)?.block_on(async {
             let api = Api::connect(Target::ApiServer).await?;
-            let mut failed = Vec::new();
-            for case in CASES {
-                if let Err(error) = (case.run)(api.client.clone()).await {
-                    failed.push(format!("{}: {error}", case.name));
-                }
-            }
+            let failed: Vec<String> = stream::iter(CASES)
+                .map(|case| (case.run)(api.client.clone()).map(|outcome| (case.name, outcome)))
+                .buffer_unordered(CONCURRENT_CASES)
+                .filter_map(async |(name, outcome)| Some(format!("{name}: {}", outcome.err()?)))
+                .collect()
+                .await;
             if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("; ")).into()) }
         })
     })]

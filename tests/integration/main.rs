@@ -9,6 +9,7 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::expect_used,
+    clippy::unwrap_used,
     clippy::panic,
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
@@ -21,6 +22,7 @@ mod fake_cloud;
 mod faults;
 mod guest;
 mod hypervisors;
+mod kubectl;
 mod kubelet;
 mod node;
 mod node_lifecycle;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         faults::trials(),
         hypervisors::trials(),
         conformance::trials(),
+        kubectl::trials(),
         command_line::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

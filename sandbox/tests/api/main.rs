@@ -1,19 +1,13 @@
-//! The conformance cases against the sandbox, and against a real API server when one is named.
-//!
-//! `SANDBOX_KUBECONFIG=path cargo test -p sandbox --test api` runs every case against that server as well.
+//! The conformance cases against the sandbox, and what only the sandbox has. The integration tests run the same cases
+//! against a real API server.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says why it fails or was skipped"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod faults;
 mod junk;
 mod kinds;
-mod kubectl;
 mod scale;
+mod server;
 
 use futures::{StreamExt, stream};
 use kube::Client;
@@ -57,13 +51,4 @@ async fn over_http() {
     let server = Sandbox::new().serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
     run(&client(&server.kubeconfig()).await).await;
     server.shutdown().await;
-}
-
-#[tokio::test]
-async fn real_api_server() {
-    let Ok(path) = std::env::var("SANDBOX_KUBECONFIG") else {
-        eprintln!("skipped: SANDBOX_KUBECONFIG names no real API server");
-        return;
-    };
-    run(&client(&std::fs::read_to_string(path).unwrap()).await).await;
 }

@@ -1,26 +1,36 @@
-//! The real `kubectl` against the HTTP server.
+//! The real `kubectl` against the sandbox over HTTP.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
+use libtest_mimic::Trial;
 use sandbox::{Sandbox, kubelet};
+use tempfile::TempDir;
+use test_env::ControlPlanePrograms;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::Command,
 };
 
-/// `kubectl` from `KUBEBUILDER_ASSETS`, or from the search path.
-fn program() -> PathBuf {
-    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(|folder| PathBuf::from(folder).join("kubectl"));
-    assets.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("kubectl"))
+use crate::trial::{Outcome, runtime, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("kubectl::everyday_commands_work_on_the_sandbox", everyday_commands)]
 }
 
-struct Kubectl(PathBuf);
+struct Kubectl {
+    program: PathBuf,
+    home: PathBuf,
+}
 
 impl Kubectl {
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         // A HOME of its own: kubectl keeps discovery in it
-        command.env("HOME", &self.0).arg("--kubeconfig").arg(self.0.join("kubeconfig")).args(args);
+        command.env("HOME", &self.home).arg("--kubeconfig").arg(self.home.join("kubeconfig")).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
     }
@@ -40,18 +50,18 @@ impl Kubectl {
     }
 }
 
-#[tokio::test]
-async fn everyday_commands() {
-    if Command::new(program()).args(["version", "--client"]).output().await.is_err() {
-        eprintln!("skipped: there is no kubectl");
-        return;
-    }
+fn everyday_commands() -> Outcome {
+    let program = ControlPlanePrograms::find()?.kubectl;
+    let home = TempDir::new()?;
+    runtime(false)?.block_on(everyday(program, home.path()));
+    Ok(())
+}
+
+async fn everyday(program: PathBuf, home: &Path) {
     let sandbox = Sandbox::new();
     let server = sandbox.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let folder = std::env::temp_dir().join(format!("sandbox-kubectl-{}", server.address().port()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("kubeconfig"), server.kubeconfig()).unwrap();
-    let kubectl = Kubectl(folder.clone());
+    std::fs::write(home.join("kubeconfig"), server.kubeconfig()).unwrap();
+    let kubectl = Kubectl { program, home: home.to_owned() };
     let client = sandbox.client();
     kubelet::register(&client, &kubelet::node("worker-1", "u")).await.unwrap();
     kubelet::heartbeat(&client, "worker-1", true).await.unwrap();
@@ -116,16 +126,4 @@ async fn everyday_commands() {
     kubectl.ok(&["delete", "node/worker-1", "--timeout=20s"]).await;
     assert!(kubectl.run(&["get", "node", "worker-1"], "").await.unwrap_err().contains("NotFound"));
     server.shutdown().await;
-    std::fs::remove_dir_all(folder).unwrap();
-}
-
-/// A stopping server does not wait for watches.
-#[tokio::test]
-async fn shutdown_ends_watches() {
-    let server = Sandbox::new().serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let client = super::client(&server.kubeconfig()).await;
-    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client);
-    let watch = nodes.watch(&kube::api::WatchParams::default(), "0").await.unwrap();
-    tokio::time::timeout(Duration::from_secs(10), server.shutdown()).await.unwrap();
-    drop(watch);
 }
