@@ -1,6 +1,6 @@
 //! The daemon: puts client, provider and controllers together and runs them until it is told to stop.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
@@ -20,6 +20,9 @@ use crate::{
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
 };
+
+/// How long writes under way may take when the daemon stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the provider that the flags name and checks its configuration. Calls nobody.
 ///
@@ -122,7 +125,10 @@ pub async fn run_controllers(
     if ended_early {
         return Err(anyhow!("a part of the daemon ended by itself"));
     }
-    while controllers.join_next().await.is_some() {}
+    let drained = async { while controllers.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+        tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
+    }
     stop_support.cancel();
     while support.join_next().await.is_some() {}
     tracing::info!("stopped");

@@ -41,9 +41,6 @@ const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(10
 /// write in turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long writes under way may take when the daemon stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// What the flags say to this controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeControllerOptions {
@@ -166,10 +163,7 @@ impl NodeController {
                 },
             }
         }
-        let drained = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
-            tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
-        }
+        while self.tasks.join_next().await.is_some() {}
     }
 
     /// A Node appeared, changed or vanished.

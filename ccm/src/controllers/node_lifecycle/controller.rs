@@ -124,6 +124,7 @@ impl NodeLifecycleController {
                 },
             };
             match names {
+                Some(names) if names.is_empty() => {}
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
                     self.look_at(nodes).await;
