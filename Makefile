@@ -27,7 +27,7 @@ test: peers ## every test, with the real peers, which are installed and built fi
 	@$(CARGO) test --locked --workspace --no-fail-fast 2>&1 | awk '\
 	    { print; fflush() } \
 	    /^test result: / { passed += $$4; failed += $$6; ignored += $$8 } \
-	    END { printf "\nmake test: %d passed, %d failed, %d ignored or skipped\n", passed, failed, ignored }'
+	    END { printf "\ntotal: %d passed, %d failed, %d skipped\n", passed, failed, ignored }'
 	@echo 'make test: the demo'
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(CARGO) run --locked --quiet -p ccm --example demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"

@@ -35,6 +35,8 @@ fn side_by_side() -> Outcome {
     let guest = MicroGuest::define(&libvirtd, "kubelet-1", &MicroGuestOptions::default())?;
     guest.start()?;
     let lease = guest.wait_for_lease(SOON)?;
+    // An address that comes later is a change that the Node follows, and would count as one below.
+    guest.wait_for_ipv6_lease(SOON)?;
     let folder = TempDir::new()?;
     let config = write_config(folder.path(), &libvirtd)?;
     let log = folder.path().join("daemon.log");
