@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use cloudprovider::error_chain;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::Request;
 use kube::{
@@ -18,8 +19,6 @@ use kube::{
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
 use tower::{Layer, Service};
-
-use crate::nodes::error_chain;
 
 /// How long the API server may be away when the daemon starts; upstream's.
 const START_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ use std::{
 
 use cloudprovider::{
     CloudProvider, Error, ErrorKind, InstanceChange, InstanceLookup, InstanceStream, NodeIdentity,
+    ProviderId, Zone,
 };
 use futures::{FutureExt, StreamExt, stream};
 
@@ -36,37 +37,48 @@ impl Cloud {
 
     /// Whether the provider can look up instances.
     pub fn has_instances(&self) -> bool {
-        self.provider.instances().is_some()
+        caught(|| self.provider.instances().is_some()).unwrap_or(false)
     }
 
     /// Whether the Node's provider ID belongs to this provider. A Node without one belongs to nobody.
     pub fn owns(&self, node: &Node) -> bool {
         let Some(id) = &node.identity.provider_id else { return false };
-        self.provider.instances().is_some_and(|instances| {
-            std::panic::catch_unwind(AssertUnwindSafe(|| instances.owns(id))).unwrap_or(false)
-        })
+        caught(|| self.provider.instances().is_some_and(|instances| instances.owns(id))).unwrap_or(false)
     }
 
     /// Looks up the instances of `nodes`, one answer each, in order.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let identities: Vec<&NodeIdentity> = nodes.iter().map(|node| &node.identity).collect();
-        let Some(instances) = self.provider.instances() else {
-            return unknown(nodes.len(), || {
-                Error::unsupported("the cloud provider does not support instances")
-            });
+        let call = async {
+            match self.provider.instances() {
+                Some(instances) => instances.lookup(&identities).await,
+                None => unknown(nodes.len(), || {
+                    Error::unsupported("the cloud provider does not support instances")
+                }),
+            }
         };
-        self.guarded("lookup", nodes.len(), instances.lookup(&identities), |answers| {
+        let has_errors = |answers: &[InstanceLookup]| {
             answers.iter().any(|answer| matches!(answer, InstanceLookup::Unknown(_)))
-        })
-        .await
-        .unwrap_or_else(|error| unknown(nodes.len(), || copy_of(&error)))
+        };
+        let mut answers = self
+            .guarded("lookup", nodes.len(), call, has_errors)
+            .await
+            .unwrap_or_else(|error| unknown(nodes.len(), || copy_of(&error)));
+        for answer in &mut answers {
+            // A Node keeps its provider ID for ever: one that nobody can read is not written.
+            if let InstanceLookup::Present(instance) = answer
+                && let Err(error) = instance.provider_id.as_str().parse::<ProviderId>()
+            {
+                *answer = Error::new(ErrorKind::Internal, error.to_string()).into();
+            }
+        }
+        answers
     }
 
     /// As [`lookup`](Self::lookup); zone and region that the instances do not carry are asked from the provider's
     /// [`Zones`](cloudprovider::Zones). Where those fail, the instance counts as incomplete.
     pub async fn lookup_with_zones(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let mut answers = self.lookup(nodes).await;
-        let Some(zones) = self.provider.zones() else { return answers };
         let without: Vec<usize> = answers
             .iter()
             .enumerate()
@@ -80,10 +92,14 @@ impl Cloud {
             return answers;
         }
         let identities: Vec<&NodeIdentity> = without.iter().map(|&index| &nodes[index].identity).collect();
+        let call = async {
+            match self.provider.zones() {
+                Some(zones) => zones.zones(&identities).await,
+                None => identities.iter().map(|_| Ok(Zone::default())).collect(),
+            }
+        };
         let found = self
-            .guarded("zones", identities.len(), zones.zones(&identities), |zones| {
-                zones.iter().any(Result::is_err)
-            })
+            .guarded("zones", identities.len(), call, |zones| zones.iter().any(Result::is_err))
             .await
             .unwrap_or_else(|error| without.iter().map(|_| Err(copy_of(&error))).collect());
         for (index, zone) in without.into_iter().zip(found) {
@@ -103,9 +119,8 @@ impl Cloud {
 
     /// What the provider pushes. Never ends: a provider that cannot push, or stops to, is silent.
     pub fn changes(&self) -> InstanceStream {
-        let stream = self.provider.instances().and_then(|instances| {
-            std::panic::catch_unwind(AssertUnwindSafe(|| instances.changes())).unwrap_or_default()
-        });
+        let stream =
+            caught(|| self.provider.instances().and_then(cloudprovider::Instances::changes)).flatten();
         let Some(stream) = stream else { return stream::pending().boxed() };
         AssertUnwindSafe(stream)
             .catch_unwind()
@@ -145,10 +160,8 @@ impl Cloud {
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            Ok(Err(panic)) => Error::new(
-                ErrorKind::Internal,
-                format!("the cloud provider panicked: {}", panic_text(&*panic)),
-            ),
+            // What it said is in the log, by the panic hook; it may hold anything, so it goes nowhere else.
+            Ok(Err(_)) => Error::new(ErrorKind::Internal, "the cloud provider panicked; the log says more"),
             Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {CALL_TIMEOUT:?}")),
         };
         self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
@@ -158,6 +171,11 @@ impl Cloud {
     }
 }
 
+/// Runs a call that must not take long; `None` where it panics.
+fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(call)).ok()
+}
+
 fn unknown(count: usize, error: impl Fn() -> Error) -> Vec<InstanceLookup> {
     (0..count).map(|_| InstanceLookup::Unknown(error())).collect()
 }
@@ -165,14 +183,6 @@ fn unknown(count: usize, error: impl Fn() -> Error) -> Vec<InstanceLookup> {
 /// The same fault once more: each node of a batch gets its own.
 fn copy_of(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -267,7 +277,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_fault_is_unknown_for_every_node() {
         for (first, kind, words) in [
-            ("panic", ErrorKind::Internal, "lookup: the cloud provider panicked: the disk is full"),
+            ("panic", ErrorKind::Internal, "lookup: the cloud provider panicked; the log says more"),
             ("short", ErrorKind::Internal, "lookup: the cloud provider gave 0 answers for 2 nodes"),
             ("hang", ErrorKind::Timeout, "lookup: no answer within 60s"),
         ] {

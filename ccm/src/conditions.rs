@@ -1,5 +1,6 @@
 //! The Node conditions that the controllers read and write.
 
+use cloudprovider::ErrorKind;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ impl WantedCondition {
 
     /// The entry of `status.conditions`. `lastTransitionTime` moves only when the status does.
     pub fn to_json(&self, node: &Node, now: Timestamp) -> Value {
-        let now = now.round(Unit::Second).unwrap_or(now).to_string();
+        let now = api_time(now);
         let mut entry = json!({
             "type": self.condition_type,
             "status": self.status,
@@ -75,6 +76,28 @@ impl WantedCondition {
             "status": {"conditions": [self.to_json(node, now)]},
         }))
     }
+}
+
+/// An error's kind as the reason of a condition.
+pub fn reason_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "InstanceNotFound",
+        ErrorKind::Ambiguous => "InstanceAmbiguous",
+        ErrorKind::Unauthenticated => "ProviderUnauthenticated",
+        ErrorKind::PermissionDenied => "ProviderPermissionDenied",
+        ErrorKind::InvalidConfiguration => "ProviderMisconfigured",
+        ErrorKind::InvalidInput => "InvalidNode",
+        ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere => "Unsupported",
+        ErrorKind::InProgress => "InstanceIncomplete",
+        ErrorKind::Conflict | ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
+        ErrorKind::Timeout => "ProviderTimeout",
+        _ => "ProviderError",
+    }
+}
+
+/// A time as the API writes it, in whole seconds.
+pub fn api_time(time: Timestamp) -> String {
+    time.round(Unit::Second).unwrap_or(time).to_string()
 }
 
 /// Cuts a message at 1,024 bytes, at a character's boundary.

@@ -48,7 +48,7 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let provider = create_provider(flags, registry)?;
     let config = api_client::config(flags.kubeconfig.as_deref(), &flags.master).await?;
-    let url = config.cluster_url.to_string();
+    let url = without_credentials(&config.cluster_url);
     let client = api_client::client(config, flags.request_limit())?;
     match stop.run_until_cancelled(api_client::wait_for_api_server(&client, &url)).await {
         None => return Ok(()),
@@ -56,6 +56,13 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
     run_controllers(flags, client, provider, Metrics::new()?, stop).await
+}
+
+/// A URL for logs and messages: a password may stand before the host.
+fn without_credentials(url: &http::Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}", url.scheme_str().unwrap_or("https"))
 }
 
 /// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled.
@@ -73,10 +80,13 @@ pub async fn run_controllers(
     let stop_support = CancellationToken::new();
     let _support_ends_with_us = stop_support.clone().drop_guard();
 
-    provider
-        .start(StartContext::new(stop_support.clone(), &flags.cluster_name))
-        .await
-        .map_err(|error| anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report()))?;
+    let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
+    match stop.run_until_cancelled(starting).await {
+        None => return Ok(()),
+        Some(started) => started.map_err(|error| {
+            anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
+        })?,
+    }
     let cloud = Cloud::new(provider, metrics.clone());
     let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
     let nodes = NodeStore::new();
@@ -133,4 +143,20 @@ pub async fn run_controllers(
     while support.join_next().await.is_some() {}
     tracing::info!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("https://u:hunter2@api:6443/path", "https://api:6443"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("https://api", "https://api"),
+        ] {
+            assert_eq!(without_credentials(&url.parse().expect("a URL")), shown);
+        }
+    }
 }

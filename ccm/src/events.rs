@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api, Client,
@@ -12,7 +12,11 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{conditions::truncated, metrics::Metrics, nodes::Node};
+use crate::{
+    conditions::{api_time, truncated},
+    metrics::Metrics,
+    nodes::Node,
+};
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
@@ -26,6 +30,12 @@ const OBJECT_REFILL: Duration = Duration::from_secs(300);
 
 /// Repeats of an event within this time become a count of the first one.
 const SERIES_LIFETIME: Duration = Duration::from_secs(600);
+
+/// What is left in the queue when the daemon stops gets this much time.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// Deadline of one write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tries of one event before it is dropped.
 const TRIES: u32 = 5;
@@ -160,18 +170,26 @@ impl EventRecorder {
 }
 
 impl EventWriter {
-    /// Writes events until `stop` is cancelled, and then what is left in the queue, for at most two seconds.
+    /// Writes events until `stop` is cancelled, and then what is left, for at most two seconds.
     pub async fn run(mut self, stop: CancellationToken) {
+        let mut cut_off = None;
         while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
-            self.write(event).await;
+            if stop.run_until_cancelled(self.write(event.clone())).await.is_none() {
+                cut_off = Some(event);
+                break;
+            }
             stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
         }
         let rest = async {
+            if let Some(event) = cut_off {
+                self.write(event).await;
+            }
             while let Ok(event) = self.queue.try_recv() {
                 self.write(event).await;
             }
         };
-        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        // Kubernetes waits for us, and an event is not worth much.
+        let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
     }
 
     async fn write(&mut self, event: Recorded) {
@@ -187,13 +205,16 @@ impl EventWriter {
             if event.object.namespace.is_empty() { CLUSTER_NAMESPACE } else { &event.object.namespace };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         for attempt in 1..=TRIES {
-            let outcome = match self.series.get_mut(&event) {
-                Some(series) => repeat(&api, series).await,
-                None => create(&api, namespace, &event).await.map(|name| {
-                    let series = Series { name, count: 1, last: tokio::time::Instant::now() };
-                    self.series.insert(event.clone(), series);
-                }),
+            let write = async {
+                match self.series.get_mut(&event) {
+                    Some(series) => repeat(&api, series).await,
+                    None => create(&api, namespace, &event).await.map(|name| {
+                        let series = Series { name, count: 1, last: tokio::time::Instant::now() };
+                        self.series.insert(event.clone(), series);
+                    }),
+                }
             };
+            let Ok(outcome) = tokio::time::timeout(WRITE_TIMEOUT, write).await else { continue };
             match outcome {
                 Ok(()) => return,
                 // The first one expired meanwhile (events live for an hour): begin anew.
@@ -251,7 +272,7 @@ impl std::fmt::Debug for EventWriter {
 }
 
 async fn create(api: &Api<Event>, namespace: &str, event: &Recorded) -> kube::Result<String> {
-    let now = now();
+    let now = api_time(Timestamp::now());
     // client-go's form of an event's name: the object and a time that nobody else has.
     let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
     let body = serde_json::from_value(json!({
@@ -278,14 +299,9 @@ async fn create(api: &Api<Event>, namespace: &str, event: &Recorded) -> kube::Re
 }
 
 async fn repeat(api: &Api<Event>, series: &mut Series) -> kube::Result<()> {
-    let patch = json!({"count": series.count + 1, "lastTimestamp": now()});
+    let patch = json!({"count": series.count + 1, "lastTimestamp": api_time(Timestamp::now())});
     api.patch(&series.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     series.count += 1;
     series.last = tokio::time::Instant::now();
     Ok(())
-}
-
-fn now() -> String {
-    let now = Timestamp::now();
-    now.round(Unit::Second).unwrap_or(now).to_string()
 }

@@ -13,6 +13,9 @@ const CONTROLLERS: [(&str, &str); 4] = [
     ("node-route-controller", "route"),
 ];
 
+/// The least rate that makes any sense: a request in 1,000 s.
+const LEAST_QPS: f64 = 0.001;
+
 /// Fills new Nodes in.
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";
 /// Taints and deletes Nodes.
@@ -89,8 +92,8 @@ pub struct Flags {
     pub node_deletion_breaker_percent: u8,
 
     /// Verbosity of the log: 0 to 3 is what an operator needs, 4 and 5 add debugging, 6 and more everything.
-    #[arg(short, long = "v", default_value_t = 0, value_name = "LEVEL")]
-    pub v: u8,
+    #[arg(short, long = "v", default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
+    pub v: i32,
 }
 
 /// Reads a command line; underscores in flag names count as hyphens, as with upstream.
@@ -131,10 +134,13 @@ impl Flags {
                 faults.push(format!("{flag} must be greater than 0"));
             }
         }
-        if self.kube_api_qps.is_some_and(|qps| !qps.is_finite()) {
-            faults.push("--kube-api-qps must be a number".to_owned());
+        if self.kube_api_qps.is_some_and(|qps| !qps.is_finite() || (qps > 0.0 && qps < LEAST_QPS)) {
+            faults.push(format!(
+                "--kube-api-qps must be a number, at least {LEAST_QPS} or negative for no limit"
+            ));
         }
-        for name in &self.controllers {
+        // An empty list is upstream's way to run nothing.
+        for name in self.controllers.iter().filter(|name| !name.is_empty()) {
             let bare = name.strip_prefix('-').unwrap_or(name);
             if name != "*" && !CONTROLLERS.iter().any(|(known, alias)| bare == *known || bare == *alias) {
                 faults.push(format!("\"{bare}\" is not in the list of known controllers"));
@@ -162,14 +168,20 @@ impl Flags {
 
     /// Average rate and burst of requests to the API server. `None`: no limit.
     pub fn request_limit(&self) -> Option<(f64, u32)> {
-        // client-go's defaults, each for a flag that is not given while the other is.
-        const QPS: f64 = 20.0;
-        const BURST: i64 = 30;
         if self.kube_api_qps.is_none() && self.kube_api_burst.is_none() {
             return None;
         }
-        let qps = self.kube_api_qps.filter(|qps| *qps != 0.0).unwrap_or(QPS);
-        let burst = self.kube_api_burst.filter(|burst| *burst > 0).unwrap_or(BURST);
+        // Upstream's defaults for a flag that is not given while the other is; client-go's for a zero.
+        let qps = match self.kube_api_qps {
+            None => 20.0,
+            Some(0.0) => 5.0,
+            Some(qps) => qps,
+        };
+        let burst = match self.kube_api_burst {
+            None => 30,
+            Some(burst) if burst <= 0 => 10,
+            Some(burst) => burst,
+        };
         (qps > 0.0).then(|| (qps, u32::try_from(burst).unwrap_or(u32::MAX)))
     }
 }
@@ -235,7 +247,8 @@ mod tests {
             ("cloud-node-lifecycle", false, true),
             ("cloud-node,-cloud-node", true, false),
         ] {
-            let flags = flags(&[&format!("--controllers={list}")]);
+            let flags = flags(&["--cloud-provider=x", &format!("--controllers={list}")]);
+            assert_eq!(flags.faults(), Vec::<String>::new(), "{list}");
             assert_eq!(flags.enables(NODE_CONTROLLER), node, "{list}");
             assert_eq!(flags.enables(NODE_LIFECYCLE_CONTROLLER), lifecycle, "{list}");
         }
@@ -246,6 +259,8 @@ mod tests {
         assert_eq!(flags(&[]).request_limit(), None);
         assert_eq!(flags(&["--kube-api-burst=7"]).request_limit(), Some((20.0, 7)));
         assert_eq!(flags(&["--kube-api-qps=-1"]).request_limit(), None);
-        assert_eq!(flags(&["--kube-api-qps=0"]).request_limit(), Some((20.0, 30)));
+        assert_eq!(flags(&["--kube-api-qps=0"]).request_limit(), Some((5.0, 30)));
+        assert_eq!(flags(&["--kube-api-burst=0"]).request_limit(), Some((20.0, 10)));
+        assert_eq!(flags(&["--cloud-provider=x", "--kube-api-qps=1e-300"]).faults().len(), 1);
     }
 }

@@ -88,9 +88,9 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
     })
 }
 
-fn start_log(verbosity: u8) {
+fn start_log(verbosity: i32) {
     let filter = match verbosity {
-        0..=3 => "warn,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info",
+        ..=3 => "warn,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info",
         4..=5 => {
             "info,ccm=debug,cloud_controller_manager=debug,cloudprovider=debug,cloudprovider_libvirt=debug"
         }

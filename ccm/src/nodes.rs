@@ -7,6 +7,5 @@ mod writer;
 
 pub use node::{Condition, Node, ReadyStatus, Taint};
 pub use store::{Changes, NodeStore};
-pub(crate) use watch::error_chain;
 pub use watch::watch_nodes;
 pub use writer::{NodePatch, NodeWriter, WriteError, WrittenVersion};

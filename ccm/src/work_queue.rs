@@ -35,10 +35,11 @@ impl WorkQueue {
         }
     }
 
-    /// Adds a name to be taken after `wait`, or at an earlier time where one is set already.
+    /// Adds a name to be taken after `wait`, or at an earlier time where one is set already. A name at work is ignored.
     pub fn add_after(&mut self, name: &str, wait: Duration) {
         let time = Instant::now() + wait;
-        if self.in_ready.contains(name) || self.due.get(name).is_some_and(|due| *due <= time) {
+        let is_sooner = self.due.get(name).is_some_and(|due| *due <= time);
+        if is_sooner || self.in_ready.contains(name) || self.at_work.contains(name) {
             return;
         }
         self.forget_time(name);
@@ -133,7 +134,8 @@ mod tests {
         queue.add("a");
         assert_eq!(queue.take_ready(), ["a"]);
         queue.add("a");
-        assert!(!queue.has_ready() && queue.is_at_work("a"));
+        queue.add_after("a", Duration::ZERO);
+        assert!(!queue.has_ready() && queue.is_at_work("a") && !queue.is_waiting("a"));
         queue.done("a");
         queue.add("a");
         assert!(queue.has_ready());

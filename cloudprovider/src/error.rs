@@ -24,10 +24,10 @@ pub enum ErrorKind {
     InvalidConfiguration,
     /// The request itself cannot be served: a malformed provider ID, annotation or port, say.
     InvalidInput,
-    /// The cloud, or this provider, cannot do this at all. The controllers do not try again.
+    /// The cloud, or this provider, cannot do this at all.
     Unsupported,
-    /// Another component does this on purpose: upstream's `ImplementedElsewhere`. The controllers stop quietly,
-    /// leave the object alone and report no failure.
+    /// Another component does this on purpose: upstream's `ImplementedElsewhere`. For load balancers: stop quietly,
+    /// leave the Service alone, report no failure.
     ImplementedElsewhere,
     /// The cloud has begun and is not done: upstream's `RetryError`. Ask again after
     /// [`retry_after`](Error::retry_after), without counting this as a failure.
@@ -241,18 +241,23 @@ impl Error {
 
     /// The message and every source below it, on one line: for logs, events and conditions.
     pub fn report(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(error) = source {
-            let part = error.to_string();
-            if !text.contains(&part) {
-                text.push_str(": ");
-                text.push_str(&part);
-            }
-            source = error.source();
-        }
-        text
+        error_chain(self)
     }
+}
+
+/// Any error and every source below it, on one line. What a part says already is not said again.
+pub fn error_chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let part = cause.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 impl fmt::Display for Error {

@@ -54,9 +54,9 @@ pub enum InstanceChange {
 pub struct InstanceRef {
     /// Its provider ID, in the form that this provider writes.
     pub provider_id: Option<String>,
-    /// Its system UUID, in the form that its guest reports, for Nodes that have no provider ID yet.
+    /// Its system UUID, in the form that its guest reports: Nodes that are not initialised yet have nothing else.
     pub system_uuid: Option<String>,
-    /// Its name, for Nodes that have no provider ID yet.
+    /// Its name, for Nodes whose system UUID tells nothing.
     pub name: Option<String>,
 }
 

@@ -88,7 +88,7 @@ pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use duration::parse_duration;
-pub use error::{ConfigProblem, Error, ErrorKind, Result};
+pub use error::{ConfigProblem, Error, ErrorKind, Result, error_chain};
 pub use instances::{
     Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances,
     PowerState,

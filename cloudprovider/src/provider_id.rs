@@ -22,7 +22,8 @@ pub struct ProviderIdError {
 const SEPARATOR: &str = "://";
 
 impl ProviderId {
-    /// The ID `<provider>://<rest>`.
+    /// The ID `<provider>://<rest>`. Neither part may be empty, and `rest` must hold more than slashes: a Node keeps
+    /// its provider ID for ever, so the controllers do not write one that cannot be read back.
     pub fn new(provider: &str, rest: &str) -> Self {
         Self { text: format!("{provider}{SEPARATOR}{rest}"), provider_length: provider.len() }
     }

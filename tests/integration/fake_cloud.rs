@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use cloudprovider::{
@@ -54,6 +55,8 @@ struct State {
     machines: BTreeMap<String, Machine>,
     /// What every look-up answers, if set.
     failure: Option<Failure>,
+    /// How long every look-up takes; the answer is that of its beginning.
+    delay: Duration,
     lookups: usize,
 }
 
@@ -99,6 +102,43 @@ impl FakeCloud {
         let _ = self.changes.send(InstanceChange::Resync);
     }
 
+    /// Makes every look-up take this long.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.lock().delay = delay;
+    }
+
+    fn answers(&self, nodes: &[&NodeIdentity]) -> (Vec<InstanceLookup>, Duration) {
+        let mut state = self.lock();
+        state.lookups += 1;
+        let failure = state.failure;
+        let answer = |node: &&NodeIdentity| -> InstanceLookup {
+            match failure {
+                Some(Failure::Unavailable(words)) => return Error::new(ErrorKind::Unavailable, words).into(),
+                Some(Failure::Panic) => panic!("the fake cloud falls"),
+                Some(Failure::Empty) => return InstanceLookup::Absent,
+                None => {}
+            }
+            let by_id = node.provider_id.as_deref().map(|id| id.trim_start_matches("fake:///"));
+            let Some(uuid) = by_id.or(node.system_uuid.as_deref()) else { return InstanceLookup::Absent };
+            match state.machines.get(uuid) {
+                None => InstanceLookup::Absent,
+                Some(machine) => {
+                    let instance =
+                        Instance::new(ProviderId::new("fake", &format!("/{uuid}")), machine.power_state)
+                            .with_metadata(machine.metadata.clone());
+                    match machine.incomplete {
+                        Some(why) => {
+                            let after = Duration::from_secs(1);
+                            instance.with_incomplete(Error::in_progress(after, why)).into()
+                        }
+                        None => instance.into(),
+                    }
+                }
+            }
+        };
+        (nodes.iter().map(answer).collect(), state.delay)
+    }
+
     /// How many batches were looked up.
     pub(crate) fn lookups(&self) -> usize {
         self.lock().lookups
@@ -125,35 +165,9 @@ impl Instances for FakeCloud {
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        let mut state = self.lock();
-        state.lookups += 1;
-        let failure = state.failure;
-        let answer = |node: &&NodeIdentity| -> InstanceLookup {
-            match failure {
-                Some(Failure::Unavailable(words)) => return Error::new(ErrorKind::Unavailable, words).into(),
-                Some(Failure::Panic) => panic!("the fake cloud falls"),
-                Some(Failure::Empty) => return InstanceLookup::Absent,
-                None => {}
-            }
-            let by_id = node.provider_id.as_deref().map(|id| id.trim_start_matches("fake:///"));
-            let Some(uuid) = by_id.or(node.system_uuid.as_deref()) else { return InstanceLookup::Absent };
-            match state.machines.get(uuid) {
-                None => InstanceLookup::Absent,
-                Some(machine) => {
-                    let instance =
-                        Instance::new(ProviderId::new("fake", &format!("/{uuid}")), machine.power_state)
-                            .with_metadata(machine.metadata.clone());
-                    match machine.incomplete {
-                        Some(why) => {
-                            let after = std::time::Duration::from_secs(1);
-                            instance.with_incomplete(Error::in_progress(after, why)).into()
-                        }
-                        None => instance.into(),
-                    }
-                }
-            }
-        };
-        nodes.iter().map(answer).collect()
+        let (answers, delay) = self.answers(nodes);
+        tokio::time::sleep(delay).await;
+        answers
     }
 
     fn changes(&self) -> Option<InstanceStream> {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use cloudprovider::PowerState;
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, kubelet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     api::{Api, Target},
@@ -26,6 +27,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             no_events(api).boxed_local()
         }),
         on(Target::Sandbox, "deletions_that_fail_are_tried_again", |api| failed_deletion(api).boxed_local()),
+        on(Target::Sandbox, "a_write_that_is_always_refused_is_no_storm", |api| refused(api).boxed_local()),
+        on(Target::Sandbox, "a_condition_that_is_lost_is_written_again", |api| {
+            lost_condition(api).boxed_local()
+        }),
+        on(Target::Sandbox, "leases_that_cannot_be_read_prove_nothing", |api| {
+            unreadable_leases(api).boxed_local()
+        }),
+        on(Target::Sandbox, "a_provider_that_hangs_does_not_delay_the_end", |api| {
+            hanging_end(api).boxed_local()
+        }),
     ]
 }
 
@@ -122,4 +133,67 @@ async fn failed_deletion(api: &Api) -> anyhow::Result<()> {
     let deleting = event(&api.client, "default", "n0", "DeletingNode").await?;
     ensure!(deleting.count == Some(1), "announced once");
     daemon.stop().await
+}
+
+async fn refused(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &[]).await?;
+    all_initialized(api).await?;
+    faults(api)?.inject(Fault::new(Matcher::any().verb("patch").resource("nodes"), Action::Conflict));
+    api.requests.reset();
+    set_ready_unknown(&api.client, "n0").await?;
+    cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
+    kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
+    sleep(Duration::from_secs(600)).await;
+    let patches = api.requests.of("PATCH nodes") + api.requests.of("PATCH nodes/status");
+    ensure!(patches < 100, "{patches} patches in 10 minutes");
+    faults(api)?.clear();
+    let limit = Duration::from_secs(90);
+    node_becomes(&api.client, "n0", limit, "has the shutdown taint", |node| has_taint(node, SHUTDOWN))
+        .await?;
+    node_becomes(&api.client, "new", limit, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+async fn lost_condition(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    let writes = Matcher::any().verb("patch").resource("nodes").subresource("status");
+    faults(api)?.inject(Fault::new(writes, Action::InternalError).times(1));
+    kubelet::register(&api.client, &kubelet::node("n0", &uuid(0))).await?;
+    let says_why = |node: &_| condition_status(node, "CloudProviderInitialized").as_deref() == Some("False");
+    node_becomes(&api.client, "n0", Duration::from_secs(120), "says why it waits", says_why).await?;
+    daemon.stop().await
+}
+
+/// What we cannot read a kubelet may not have been able to write.
+async fn unreadable_leases(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &["--node-deletion-minimum-age=0s"]).await?;
+    all_initialized(api).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    kubelet::renew_lease(&api.client, "n0").await?;
+    cloud.remove(&uuid(0));
+    sleep(Duration::from_secs(6)).await;
+    faults(api)?.inject(Fault::new(Matcher::any().resource("leases"), Action::InternalError));
+    sleep(Duration::from_secs(21)).await;
+    faults(api)?.clear();
+    // The kubelet's next try comes some seconds later.
+    node_stays(&api.client, "n0", Duration::from_secs(7)).await?;
+    for _ in 0..3 {
+        kubelet::renew_lease(&api.client, "n0").await?;
+        node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+    }
+    daemon.stop().await
+}
+
+async fn hanging_end(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &[]).await?;
+    all_initialized(api).await?;
+    cloud.delay(Duration::from_secs(3600));
+    faults(api)?
+        .inject(Fault::new(Matcher::any().resource("events"), Action::Delay(Duration::from_secs(3600))));
+    sleep(Duration::from_secs(10)).await;
+    let begin = Instant::now();
+    daemon.stop().await?;
+    ensure!(begin.elapsed() < Duration::from_secs(15), "the end took {:?}", begin.elapsed());
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use cloudprovider::NodeAddress;
 use futures::FutureExt;
+use kube::api::DeleteParams;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
@@ -29,6 +30,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("nodes_of_other_clouds_are_left_alone", |api| foreign(api).boxed_local()),
         ("addresses_and_labels_follow_the_cloud", |api| follows(api).boxed_local()),
         ("a_panicking_provider_stops_nobody", |api| panics(api).boxed_local()),
+        ("an_answer_about_an_older_node_of_the_same_name_does_not_count", |api| {
+            name_reused(api).boxed_local()
+        }),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
     trials.push(on(Target::Sandbox, "a_settled_hour_costs_no_writes", |api| settled_hour(api).boxed_local()));
@@ -240,11 +244,27 @@ async fn panics(api: &Api) -> anyhow::Result<()> {
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     let says_so = |node: &_| {
         condition(node, "CloudProviderInitialized")
-            .is_some_and(|(_, _, words)| words.contains("the fake cloud falls"))
+            .is_some_and(|(_, _, words)| words.contains("the cloud provider panicked"))
     };
     node_becomes(&api.client, "n1", SOON, "says that the provider panicked", says_so).await?;
     cloud.fail(None);
     node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+async fn name_reused(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(2), Machine::running(2));
+    cloud.delay(Duration::from_secs(2));
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    sleep(Duration::from_secs(1)).await;
+    // While the cloud is asked about the first one.
+    nodes(&api.client).delete("n1", &DeleteParams::default()).await?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(2))).await?;
+    let done = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    ensure!(provider_id(&done) == Some(format!("fake:///{}", uuid(2))), "{:?}", provider_id(&done));
     daemon.stop().await
 }
 

@@ -34,6 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
         ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
         ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
+        ("a_decision_on_one_node_releases_no_other", |api| one_decision(api).boxed_local()),
+        ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
         ("a_young_node_stays", |api| young(api).boxed_local()),
         ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
     ];
@@ -211,6 +213,50 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     }
     for name in ["n0", "n1", "n2"] {
         node_vanishes(&api.client, name, SOON).await?;
+    }
+    daemon.stop().await
+}
+
+async fn one_decision(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    for number in 0..4 {
+        cloud.remove(&uuid(number));
+    }
+    let breaker_is_open = || async { Ok((daemon.metrics.deletion_breaker_open.get() == 1).then_some(())) };
+    eventually(SOON, "the breaker opens", breaker_is_open).await?;
+    let keep =
+        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
+    merge(&api.client, "n0", keep).await?;
+    // Its kubelet lives: that an operator allows the deletion does not make it right.
+    kubelet::heartbeat(&api.client, "n1", true).await?;
+    kubelet::renew_lease(&api.client, "n1").await?;
+    let allow =
+        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
+    merge(&api.client, "n1", allow).await?;
+    for _ in 0..6 {
+        sleep(Duration::from_secs(3)).await;
+        kubelet::renew_lease(&api.client, "n1").await?;
+    }
+    for name in ["n0", "n1", "n2", "n3"] {
+        nodes(&api.client).get(name).await?;
+    }
+    daemon.stop().await
+}
+
+async fn recovers_meanwhile(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 2, &QUICK).await?;
+    sleep(Duration::from_secs(1)).await;
+    cloud.delay(Duration::from_secs(4));
+    cloud.remove(&uuid(0));
+    cloud.remove(&uuid(1));
+    // The second answer, which would confirm the first one, is on its way.
+    sleep(Duration::from_secs(7)).await;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    let keep =
+        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
+    merge(&api.client, "n1", keep).await?;
+    for name in ["n0", "n1"] {
+        node_stays(&api.client, name, Duration::from_secs(10)).await?;
     }
     daemon.stop().await
 }

@@ -6,9 +6,9 @@ mod initialize;
 mod labels;
 mod repair;
 mod state;
+mod sync;
 
 pub use controller::{NodeController, NodeControllerOptions};
-pub(crate) use initialize::reason_word;
 
 /// The taint that a kubelet with `--cloud-provider=external` registers with. Value and effect do not matter.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";

@@ -5,6 +5,7 @@ mod breaker;
 mod controller;
 mod decide;
 mod lease;
+mod memory;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};

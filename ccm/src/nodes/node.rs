@@ -30,16 +30,18 @@ pub struct Node {
     pub conditions: Vec<Condition>,
 }
 
-/// One entry of `spec.taints`.
+/// One entry of `spec.taints`. Every field may be missing on the wire: one odd Node must not end the watch of all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
     /// `key`
+    #[serde(default)]
     pub key: String,
     /// `value`, often empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `effect`: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[serde(default)]
     pub effect: String,
     /// `timeAdded`, kept as it is so that a taint list can be written back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,9 +52,10 @@ pub struct Taint {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Condition {
     /// `type`
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     pub condition_type: String,
     /// `True`, `False` or `Unknown`.
+    #[serde(default)]
     pub status: String,
     /// A CamelCase word.
     #[serde(default)]

@@ -1,5 +1,6 @@
 //! The one watch on Nodes.
 
+use cloudprovider::error_chain;
 use futures::{StreamExt, pin_mut};
 use kube::{
     Api, Client,
@@ -43,18 +44,4 @@ pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationTok
             watcher::Event::Delete(node) => store.remove(super::Node::from(node).name()),
         }
     }
-}
-
-/// An error and its sources on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let part = cause.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloudprovider::error_chain;
 use http::{Request, header};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -79,12 +80,16 @@ impl NodeWriter {
         Ok(answer.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Deletes the Node called `name` if it still is the one with this UID.
-    pub async fn delete(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+    /// Deletes this very version of a Node: another one of the same name is safe, and so is one that changed since it
+    /// was judged.
+    pub async fn delete(&self, node: &super::Node) -> Result<(), WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let preconditions = Preconditions {
+            uid: Some(node.identity.uid.clone()),
+            resource_version: Some(node.resource_version.clone()).filter(|version| !version.is_empty()),
+        };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match within_deadline(api.delete(name, &params)).await {
+        match within_deadline(api.delete(node.name(), &params)).await {
             Ok(_) | Err(WriteError::Gone) => Ok(()),
             Err(error) => Err(error),
         }
@@ -100,7 +105,7 @@ async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Resu
             409 | 422 => WriteError::Stale(status.message.clone()),
             _ => WriteError::Failed(format!("{} ({})", status.message, status.code)),
         }),
-        Ok(Err(error)) => Err(WriteError::Failed(super::watch::error_chain(&error))),
+        Ok(Err(error)) => Err(WriteError::Failed(error_chain(&error))),
         Err(_) => Err(WriteError::Failed(format!("no answer from the API server within {WRITE_TIMEOUT:?}"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cloudprovider::{InstanceChange, InstanceLookup, InstanceMetadata};
+use cloudprovider::{InstanceChange, InstanceLookup};
 use futures::StreamExt;
 use jiff::Timestamp;
 use tokio::{
@@ -13,10 +13,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMPONENT, UNINITIALIZED_TAINT,
-    initialize::{Initialization, NotInitialized, initialize},
-    repair::{Repair, repair},
-    state::{NodeState, age_seconds},
+    COMPONENT, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    repair::repair,
+    state::NodeState,
+    sync::{Outcome, Shared},
 };
 use crate::{
     backoff::Backoff,
@@ -24,7 +24,7 @@ use crate::{
     conditions::WantedCondition,
     events::{EventObject, EventRecorder, EventType},
     metrics::Metrics,
-    nodes::{Node, NodePatch, NodeStore, NodeWriter, WriteError},
+    nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
     work_queue::WorkQueue,
 };
 
@@ -36,6 +36,10 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Dura
 
 /// Bounds of what a provider's `retry_after` can ask for.
 const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+
+/// What only a change of the cloud or of the configuration can mend is tried no more often than this; such changes are
+/// pushed, or seen in the next period.
+const HOPELESS: Duration = Duration::from_secs(60);
 
 /// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
 /// write in turns.
@@ -62,16 +66,7 @@ pub struct NodeController {
     after_work: HashMap<String, Again>,
     tasks: JoinSet<Done>,
     lookups: usize,
-}
-
-/// What the tasks need.
-#[derive(Debug)]
-struct Shared {
-    nodes: NodeStore,
-    cloud: Cloud,
-    writer: NodeWriter,
-    metrics: Metrics,
-    permits: Semaphore,
+    stopping: bool,
 }
 
 /// Why a Node is looked at again as soon as the work on it ends.
@@ -85,31 +80,17 @@ enum Again {
 
 /// What a task comes back with.
 enum Done {
-    Lookup(Vec<(String, InstanceLookup)>),
-    Sync { name: String, outcome: Outcome },
-    Report,
-}
-
-enum Outcome {
-    /// Nothing had to be written, or the Node is gone.
-    Nothing {
-        metadata: Option<InstanceMetadata>,
-        warnings: Vec<String>,
+    /// The Nodes that the cloud was asked about, each with its answer.
+    Lookup(Vec<(Arc<Node>, InstanceLookup)>),
+    Sync {
+        name: String,
+        outcome: Outcome,
     },
-    Initialized {
-        version: String,
-        metadata: InstanceMetadata,
-        warnings: Vec<String>,
-    },
-    Repaired {
-        version: String,
-        metadata: InstanceMetadata,
-        warnings: Vec<String>,
-    },
-    NotInitialized(NotInitialized),
-    /// An initialised Node that the cloud gave no answer for, or that could not be written.
-    NotRepaired {
-        why: Option<String>,
+    /// The condition that says why a Node is not initialised was written, or not.
+    Report {
+        name: String,
+        written: Option<WrittenVersion>,
+        retry_in: Duration,
     },
 }
 
@@ -133,10 +114,12 @@ impl NodeController {
             after_work: HashMap::new(),
             tasks: JoinSet::new(),
             lookups: 0,
+            stopping: false,
         }
     }
 
-    /// Works until `stop` is cancelled; then takes nothing new and waits for the writes under way.
+    /// Works until `stop` is cancelled; then takes nothing new and waits for the writes under way. Ends by itself only
+    /// where a task panicked, which is for the daemon to notice.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut pushed = self.shared.cloud.changes();
         if stop.run_until_cancelled(self.shared.nodes.synced()).await.is_none() {
@@ -145,10 +128,10 @@ impl NodeController {
         let mut changes = self.shared.nodes.subscribe();
         // Upstream's first comparison is at once: every Node counts as changed now.
         let mut next_period = Instant::now() + self.options.status_update_frequency;
-        loop {
+        while !stop.is_cancelled() {
             self.start_lookup();
             tokio::select! {
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => {}
                 names = changes.next() => names.iter().for_each(|name| self.node_changed(name)),
                 Some(change) = pushed.next() => self.instances_changed(change),
                 () = sleep_until(next_period) => {
@@ -158,12 +141,20 @@ impl NodeController {
                 () = self.queue.wait_for_due() => {}
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
-                    // Tasks are not aborted and our code does not panic; should it, the next period looks again.
-                    Err(error) => tracing::error!(%error, "a sync of nodes ended early"),
+                    Err(error) => {
+                        // The Nodes of that task would stay at work for ever.
+                        tracing::error!(%error, "a sync of nodes ended early");
+                        return;
+                    }
                 },
             }
         }
-        while self.tasks.join_next().await.is_some() {}
+        self.stopping = true;
+        while let Some(done) = self.tasks.join_next().await {
+            if let Ok(done) = done {
+                self.finish(done);
+            }
+        }
     }
 
     /// A Node appeared, changed or vanished.
@@ -177,21 +168,22 @@ impl NodeController {
             self.forget(name);
             return;
         };
-        if self.states.get(name).is_some_and(|state| state.uid != node.identity.uid) {
-            self.forget(name);
-        }
-        let state = self.states.entry(name.to_owned()).or_insert_with(|| NodeState::new(&node.identity.uid));
+        let is_waiting = self.queue.is_waiting(name);
+        let state = self.state_of(&node);
         if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
             // The watch has yet to show what we wrote ourselves, and will.
             return;
         }
+        // Asked without success, and nothing that the answer depends on has changed: the next try comes when its time
+        // comes or the cloud says something. A Node that changes all the time costs no look-ups.
+        let in_vain = state.tried.as_ref().is_some_and(|tried| same_to_the_cloud(tried, &node));
         if node.has_taint(UNINITIALIZED_TAINT) {
-            // A Node that waits for another try is looked at when its time comes, when the cloud says something, or
-            // when it changed in a way that counts: our own condition on it must not cut the wait short.
-            let tried = state.tried.as_ref().filter(|_| self.queue.is_waiting(name));
-            if tried.is_none_or(|tried| tried.identity != node.identity || tried.taints != node.taints) {
+            if !(in_vain && is_waiting) {
                 self.queue.add(name);
             }
+            return;
+        }
+        if in_vain {
             return;
         }
         let is_right = state
@@ -234,6 +226,14 @@ impl NodeController {
         }
     }
 
+    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    fn state_of(&mut self, node: &Node) -> &mut NodeState {
+        if self.states.get(node.name()).is_some_and(|state| state.uid != node.identity.uid) {
+            self.forget(node.name());
+        }
+        self.states.entry(node.name().to_owned()).or_insert_with(|| NodeState::new(&node.identity.uid))
+    }
+
     fn forget(&mut self, name: &str) {
         if let Some(reason) = self.states.remove(name).and_then(|state| state.waiting_for) {
             self.shared.metrics.uninitialized_nodes.with_label_values(&[reason]).dec();
@@ -247,9 +247,12 @@ impl NodeController {
         }
         let mut nodes = Vec::new();
         for name in self.queue.take_ready() {
-            match self.shared.nodes.get(&name).filter(|node| self.is_ours(node)) {
-                Some(node) => nodes.push(node),
-                None => self.queue.done(&name),
+            if let Some(node) = self.shared.nodes.get(&name)
+                && self.is_to_be_asked_about(&node)
+            {
+                nodes.push(node);
+            } else {
+                self.queue.done(&name);
             }
         }
         if nodes.is_empty() {
@@ -259,52 +262,84 @@ impl NodeController {
         let shared = self.shared.clone();
         self.tasks.spawn(async move {
             let answers = shared.cloud.lookup_with_zones(&nodes).await;
-            Done::Lookup(nodes.iter().map(|node| node.name().to_owned()).zip(answers).collect())
+            Done::Lookup(nodes.into_iter().zip(answers).collect())
         });
     }
 
-    /// A Node of another cloud is never judged: it waits for the CCM of that cloud.
-    fn is_ours(&self, node: &Node) -> bool {
-        node.identity.provider_id.is_none() || self.shared.cloud.owns(node)
+    fn is_to_be_asked_about(&mut self, node: &Node) -> bool {
+        // A Node of another cloud is never judged: it waits for the CCM of that cloud.
+        let is_ours = node.identity.provider_id.is_none() || self.shared.cloud.owns(node);
+        let gauge = self.shared.metrics.uninitialized_nodes.clone();
+        let state = self.state_of(node);
+        if !is_ours {
+            state.waiting_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
+            state.succeed();
+            return false;
+        }
+        if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
+            // What we wrote is still to be seen; the Node is asked about when it is.
+            state.metadata = None;
+            return false;
+        }
+        true
     }
 
     fn finish(&mut self, done: Done) {
         match done {
-            Done::Report => {}
             Done::Lookup(answers) => {
                 self.lookups -= 1;
-                for (name, answer) in answers {
+                for (node, answer) in answers {
+                    if self.stopping {
+                        break;
+                    }
                     let shared = self.shared.clone();
                     self.tasks.spawn(async move {
-                        let outcome = shared.sync(&name, answer).await;
+                        let name = node.name().to_owned();
+                        let outcome = shared.sync(&node, answer).await;
                         Done::Sync { name, outcome }
                     });
                 }
             }
             Done::Sync { name, outcome } => {
-                self.queue.done(&name);
-                self.settle(&name, outcome);
-                match self.after_work.remove(&name) {
-                    Some(Again::NodeChanged) => self.node_changed(&name),
-                    Some(Again::AskCloud) => self.queue.add(&name),
-                    None => {}
+                // Still at work while its condition is written: two writes about one Node must not race.
+                if !self.settle(&name, outcome) {
+                    self.end_work(&name);
                 }
+            }
+            Done::Report { name, written, retry_in } => {
+                if let Some(state) = self.states.get_mut(&name) {
+                    match written {
+                        Some(version) => state.written = Some(version),
+                        None => state.forget_report(),
+                    }
+                }
+                self.end_work(&name);
+                self.queue.add_after(&name, retry_in);
             }
         }
     }
 
-    /// Takes note of what came out for one Node and sets the time of the next try.
-    fn settle(&mut self, name: &str, outcome: Outcome) {
-        let Some(node) = self.shared.nodes.get(name) else {
-            self.forget(name);
-            return;
-        };
-        let Some(state) = self.states.get_mut(name) else { return };
+    fn end_work(&mut self, name: &str) {
+        self.queue.done(name);
+        match self.after_work.remove(name) {
+            Some(Again::NodeChanged) => self.node_changed(name),
+            Some(Again::AskCloud) => self.queue.add(name),
+            None => {}
+        }
+    }
+
+    /// Takes note of what came out for one Node and sets the time of the next try; whether the Node's condition is
+    /// being written now.
+    fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
+        let Some(state) = self.states.get_mut(name) else { return false };
         let waited_for = state.waiting_for;
+        let mut report = None;
+        let mut retry_in = None;
         match outcome {
-            Outcome::Nothing { metadata, warnings } => {
+            Outcome::Outdated => retry_in = Some(BACKOFF.first),
+            Outcome::Right { metadata, warnings } => {
                 state.succeed();
-                state.metadata = metadata;
+                state.metadata = Some(metadata);
                 warn(name, state.new_warnings(warnings));
             }
             Outcome::Repaired { version, metadata, warnings } => {
@@ -319,44 +354,53 @@ impl NodeController {
                 state.metadata = Some(metadata);
                 state.written = Some(version);
                 warn(name, state.new_warnings(warnings));
-                self.events.record(
-                    EventObject::node(&node),
-                    EventType::Normal,
-                    "Synced",
-                    "Node synced successfully",
-                );
-            }
-            Outcome::NotInitialized(fault) => {
-                let report = state.fail(&node, &fault);
-                state.tried = Some(node.clone());
-                let wait = match fault.retry_after {
-                    Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
-                    None => BACKOFF.after(state.failures),
-                };
-                self.queue.add_after(name, wait);
-                if let Some(condition) = report {
-                    self.report(&node, condition);
+                if let Some(node) = self.shared.nodes.get(name) {
+                    let message = "Node synced successfully";
+                    self.events.record(EventObject::node(&node), EventType::Normal, "Synced", message);
                 }
+            }
+            Outcome::NotInitialized { node, fault, status_was_written } => {
+                if status_was_written {
+                    // The condition is True by now.
+                    state.forget_report();
+                }
+                report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
+                state.tried = Some(node);
+                retry_in = Some(match fault.retry_after {
+                    Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
+                    None if fault.hopeless => HOPELESS,
+                    None => BACKOFF.after(state.failures),
+                });
+            }
+            Outcome::NoAnswer { node } => {
+                // Absence is the lifecycle controller's business; the period and what is pushed come again.
+                state.succeed();
+                state.tried = Some(node);
             }
             Outcome::NotRepaired { why } => {
-                // The period comes again by itself; only a write that failed is tried earlier.
-                if let Some(why) = why {
-                    state.failures = state.failures.saturating_add(1);
-                    tracing::warn!(node = name, error = why, "node not updated, trying again");
-                    self.queue.add_after(name, BACKOFF.after(state.failures));
-                }
+                state.failures = state.failures.saturating_add(1);
+                tracing::warn!(node = name, error = why, "node not updated, trying again");
+                retry_in = Some(BACKOFF.after(state.failures));
             }
         }
-        let waits_for = self.states.get(name).and_then(|state| state.waiting_for);
+        let waits_for = state.waiting_for;
         if waited_for != waits_for {
             let gauge = &self.shared.metrics.uninitialized_nodes;
             waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
             waits_for.inspect(|reason| gauge.with_label_values(&[*reason]).inc());
         }
+        let Some(retry_in) = retry_in else { return false };
+        if let Some((node, condition)) = report.filter(|_| !self.stopping) {
+            self.report(node, condition, retry_in);
+            return true;
+        }
+        self.queue.done(name);
+        self.queue.add_after(name, retry_in);
+        false
     }
 
     /// Says in an event and in the Node's condition why it is not initialised.
-    fn report(&mut self, node: &Arc<Node>, condition: WantedCondition) {
+    fn report(&mut self, node: Arc<Node>, condition: WantedCondition, retry_in: Duration) {
         let message = format!("Node is not initialized: {}", condition.message);
         tracing::warn!(
             node = node.name(),
@@ -364,87 +408,27 @@ impl NodeController {
             message = condition.message,
             "node not initialized"
         );
-        self.events.record(EventObject::node(node), EventType::Warning, "InitializationFailed", message);
-        let (shared, node) = (self.shared.clone(), node.clone());
+        self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
+        let shared = self.shared.clone();
         self.tasks.spawn(async move {
             let patch = condition.to_patch(&node, Timestamp::now());
-            if let Err(error) = shared.writer.patch(node.name(), &patch).await {
-                tracing::debug!(node = node.name(), %error, "condition not written");
+            let written = shared.writer.patch(node.name(), &patch).await;
+            if let Err(error) = &written {
+                tracing::warn!(node = node.name(), %error, "condition not written, trying again");
             }
-            Done::Report
+            Done::Report { name: node.name().to_owned(), written: written.ok(), retry_in }
         });
     }
 }
 
-impl Shared {
-    /// Decides on one Node and writes. The Node is read again first: it may have changed while the cloud was asked
-    /// and while this waited for its turn.
-    async fn sync(&self, name: &str, answer: InstanceLookup) -> Outcome {
-        // Closed never: the semaphore lives as long as `self`.
-        let _permit = self.permits.acquire().await;
-        let Some(node) = self.nodes.get(name) else {
-            return Outcome::Nothing { metadata: None, warnings: Vec::new() };
-        };
-        if node.has_taint(UNINITIALIZED_TAINT) {
-            let provider = self.cloud.provider().name();
-            match initialize(&node, &answer, provider, Timestamp::now()) {
-                Ok(plan) => self.initialize(&node, plan, answer).await,
-                Err(fault) => Outcome::NotInitialized(fault),
-            }
-        } else if let InstanceLookup::Present(instance) = answer {
-            let plan = repair(&node, &instance.metadata, Timestamp::now());
-            self.repair(&node, plan, instance.metadata).await
-        } else {
-            // Absence is the lifecycle controller's business, and a cloud that cannot answer changes nothing.
-            Outcome::NotRepaired { why: None }
-        }
-    }
-
-    async fn initialize(&self, node: &Node, plan: Initialization, answer: InstanceLookup) -> Outcome {
-        let mut version = String::new();
-        for patch in plan.status.iter().chain([&plan.main]) {
-            match self.writer.patch(node.name(), patch).await {
-                Ok(written) => version = written,
-                Err(WriteError::Gone) => return Outcome::Nothing { metadata: None, warnings: Vec::new() },
-                Err(error) => {
-                    return Outcome::NotInitialized(NotInitialized::write_failed(error.to_string()));
-                }
-            }
-        }
-        let age = age_seconds(node);
-        self.metrics.taint_removal_delay.observe(age);
-        self.metrics.initial_node_sync_delay.observe(age);
-        let metadata = match answer {
-            InstanceLookup::Present(instance) => {
-                tracing::info!(
-                    node = node.name(),
-                    provider_id =
-                        node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str()),
-                    "node initialized"
-                );
-                instance.metadata
-            }
-            InstanceLookup::Absent | InstanceLookup::Unknown(_) => InstanceMetadata::default(),
-        };
-        Outcome::Initialized { version, metadata, warnings: plan.warnings }
-    }
-
-    async fn repair(&self, node: &Node, plan: Repair, metadata: InstanceMetadata) -> Outcome {
-        if plan.patches.is_empty() {
-            return Outcome::Nothing { metadata: Some(metadata), warnings: plan.warnings };
-        }
-        let mut version = String::new();
-        for patch in &plan.patches {
-            match self.writer.patch(node.name(), patch).await {
-                Ok(written) => version = written,
-                Err(WriteError::Gone) => return Outcome::Nothing { metadata: None, warnings: Vec::new() },
-                Err(error) => return Outcome::NotRepaired { why: Some(error.to_string()) },
-            }
-            let what = if matches!(patch, NodePatch::Status(_)) { "addresses" } else { "labels" };
-            tracing::info!(node = node.name(), what, "node follows the cloud");
-        }
-        Outcome::Repaired { version, metadata, warnings: plan.warnings }
-    }
+/// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
+fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
+    let view = |node: &Node| {
+        let id = node.identity.clone();
+        let annotation = id.annotations.get(PROVIDED_NODE_IP).cloned();
+        (id.uid, id.provider_id, id.system_uuid, id.machine_id, id.addresses, annotation)
+    };
+    view(a) == view(b) && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)
 }
 
 fn warn(name: &str, warnings: Vec<String>) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup};
+use cloudprovider::{
+    Error, ErrorKind, Instance, InstanceLookup, NodeAddress, ProvidedNodeIpError, apply_provided_node_ip,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,7 +14,7 @@ use super::{
     labels::{LabelChanges, label_changes},
 };
 use crate::{
-    conditions::{INITIALIZED, WantedCondition},
+    conditions::{INITIALIZED, WantedCondition, reason_word},
     nodes::{Node, NodePatch},
 };
 
@@ -39,11 +41,13 @@ pub(super) struct NotInitialized {
     pub retry_after: Option<Duration>,
     /// The cloud is expected to get there by itself shortly: not worth an event yet.
     pub in_progress: bool,
+    /// Only a change of the cloud, the Node or the configuration can help.
+    pub hopeless: bool,
 }
 
 impl NotInitialized {
     fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), retry_after: None, in_progress: false }
+        Self { reason, message: message.into(), retry_after: None, in_progress: false, hopeless: false }
     }
 
     fn from_error(error: &Error) -> Self {
@@ -52,29 +56,13 @@ impl NotInitialized {
             message: error.report(),
             retry_after: error.retry_after(),
             in_progress: error.kind() == ErrorKind::InProgress,
+            hopeless: !error.is_retryable(),
         }
     }
 
     /// A write that the API server did not take.
     pub(super) fn write_failed(message: String) -> Self {
         Self { in_progress: true, ..Self::new("WriteFailed", message) }
-    }
-}
-
-/// An error's kind as a reason.
-pub(crate) fn reason_word(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::NotFound => "InstanceNotFound",
-        ErrorKind::Ambiguous => "InstanceAmbiguous",
-        ErrorKind::Unauthenticated => "ProviderUnauthenticated",
-        ErrorKind::PermissionDenied => "ProviderPermissionDenied",
-        ErrorKind::InvalidConfiguration => "ProviderMisconfigured",
-        ErrorKind::InvalidInput => "InvalidNode",
-        ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere => "Unsupported",
-        ErrorKind::InProgress => "InstanceIncomplete",
-        ErrorKind::Conflict | ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
-        ErrorKind::Timeout => "ProviderTimeout",
-        _ => "ProviderError",
     }
 }
 
@@ -100,30 +88,28 @@ pub(super) fn initialize(
     }
     let labels = label_changes(node, &instance.metadata)
         .map_err(|error| NotInitialized::new("InvalidLabel", error.to_string()))?;
+    let addresses = addresses(node, &instance.metadata.addresses)?;
     Ok(Initialization {
-        status: status_patch(node, instance, now)?,
-        main: main_patch(node, instance, &labels),
+        status: status_patch(node, &addresses, now),
+        main: main_patch(node, instance, &addresses, &labels),
         warnings: labels.warnings,
     })
 }
 
-fn status_patch(
-    node: &Node,
-    instance: &Instance,
-    now: Timestamp,
-) -> Result<Option<NodePatch>, NotInitialized> {
-    let from_cloud = &instance.metadata.addresses;
-    let mismatch = |error: &dyn std::fmt::Display| {
+fn addresses(node: &Node, from_cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, NotInitialized> {
+    let mismatch = |error: ProvidedNodeIpError| {
         NotInitialized::new("ProvidedNodeIPMismatch", format!("annotation {PROVIDED_NODE_IP}: {error}"))
     };
     // Upstream checks the annotation even where the cloud reports no address at all.
     if from_cloud.is_empty()
         && let Some(value) = node.identity.annotations.get(PROVIDED_NODE_IP)
-        && let Err(error) = cloudprovider::apply_provided_node_ip(value, from_cloud)
     {
-        return Err(mismatch(&error));
+        apply_provided_node_ip(value, from_cloud).map_err(mismatch)?;
     }
-    let addresses = wanted_addresses(node, from_cloud).map_err(|error| mismatch(&error))?;
+    wanted_addresses(node, from_cloud).map_err(mismatch)
+}
+
+fn status_patch(node: &Node, addresses: &[NodeAddress], now: Timestamp) -> Option<NodePatch> {
     let condition = WantedCondition::new(
         INITIALIZED,
         "True",
@@ -132,21 +118,28 @@ fn status_patch(
     );
     let mut status = serde_json::Map::new();
     if addresses != node.identity.addresses {
-        status.insert("addresses".into(), addresses_patch(node, &addresses));
+        status.insert("addresses".into(), addresses_patch(node, addresses));
     }
     if !condition.is_on(node) {
         status.insert("conditions".into(), json!([condition.to_json(node, now)]));
     }
-    if status.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status}))))
+    (!status.is_empty())
+        .then(|| NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status})))
 }
 
 /// One JSON Patch, so that its `test` operations guard exactly what matters: heartbeats of the kubelet, which change
 /// the resource version all the time, do not disturb it.
-fn main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> NodePatch {
+fn main_patch(
+    node: &Node,
+    instance: &Instance,
+    addresses: &[NodeAddress],
+    labels: &LabelChanges,
+) -> NodePatch {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
+    if !addresses.is_empty() {
+        // What the first write has put there, and nobody has changed since.
+        operations.push(json!({"op": "test", "path": "/status/addresses", "value": addresses}));
+    }
     let ours: Vec<usize> = node
         .taints
         .iter()
@@ -188,6 +181,9 @@ fn set_in_map(
         let all: serde_json::Map<String, Value> =
             changes.iter().filter_map(|(k, v)| Some((k.clone(), v.clone()?.into()))).collect();
         if !all.is_empty() {
+            // Putting the map in place must not lose one that somebody else has put there meanwhile. For the API
+            // server a member that is missing is null.
+            operations.push(json!({"op": "test", "path": path, "value": null}));
             operations.push(json!({"op": "add", "path": path, "value": all}));
         }
         return;
@@ -252,6 +248,9 @@ mod tests {
             main,
             json!([
                 {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/status/addresses", "value": [
+                    {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n"},
+                ]},
                 {"op": "test", "path": "/spec/taints/0/key", "value": UNINITIALIZED_TAINT},
                 {"op": "add", "path": "/spec/providerID", "value": "test:///1"},
                 {"op": "add", "path": "/metadata/labels/beta.kubernetes.io~1instance-type", "value": "2c-4096m"},
@@ -259,6 +258,7 @@ mod tests {
                 {"op": "add", "path": "/metadata/labels/failure-domain.beta.kubernetes.io~1zone", "value": "z"},
                 {"op": "add", "path": "/metadata/labels/node.kubernetes.io~1instance-type", "value": "2c-4096m"},
                 {"op": "add", "path": "/metadata/labels/topology.kubernetes.io~1zone", "value": "z"},
+                {"op": "test", "path": "/metadata/annotations", "value": null},
                 {"op": "add", "path": "/metadata/annotations",
                  "value": {"node.cloudprovider.kubernetes.io/additional-labels": "{\"example.com/a\":\"b\"}"}},
                 {"op": "remove", "path": "/spec/taints/0"},

@@ -109,9 +109,12 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
             ));
             continue;
         }
-        ours.insert(key, value);
         if now != Some(value) {
             changes.labels.insert(key.clone(), Some(value.clone()));
+        }
+        // Somebody else's label that happens to have the cloud's value stays theirs.
+        if now.is_none() || remembered.contains_key(key) {
+            ours.insert(key, value);
         }
     }
     for (key, value) in &remembered {
@@ -261,6 +264,13 @@ mod tests {
         let changes = label_changes(&node(json!({"a": "mine"})), &additional("a", "cloud")).expect("valid");
         assert!(changes.is_empty());
         assert_eq!(changes.warnings.len(), 1);
+    }
+
+    #[test]
+    fn a_label_of_others_with_the_clouds_value_is_not_claimed() {
+        let changes =
+            label_changes(&node(json!({"env": "prod"})), &additional("env", "prod")).expect("valid");
+        assert!(changes.is_empty() && changes.warnings.is_empty());
     }
 
     #[test]

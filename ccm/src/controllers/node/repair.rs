@@ -66,6 +66,14 @@ pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -
     repair
 }
 
+/// The condition of a Node that we could not initialise and whose taint somebody else removed.
+pub(super) fn no_longer_waiting(node: &Node) -> Option<WantedCondition> {
+    let waits = node.condition(INITIALIZED).is_some_and(|condition| condition.status != "True");
+    waits.then(|| {
+        WantedCondition::new(INITIALIZED, "True", "Initialized", "the node has no uninitialized taint")
+    })
+}
+
 fn no_match(error: &ProvidedNodeIpError) -> String {
     format!("addresses are left as they are: annotation {}: {error}", super::PROVIDED_NODE_IP)
 }

@@ -25,7 +25,7 @@ pub(super) struct NodeState {
     pub uid: String,
     /// Failures in a row.
     pub failures: u32,
-    /// The Node as it was at the last failure.
+    /// The Node that the last answer without success was about.
     pub tried: Option<Arc<Node>>,
     /// The first failure of the row.
     failing_since: Option<Instant>,
@@ -53,7 +53,10 @@ impl NodeState {
     /// Takes note of a failure; the condition to write and the event to send, if it is to be reported now.
     pub(super) fn fail(&mut self, node: &Node, fault: &NotInitialized) -> Option<WantedCondition> {
         let now = Instant::now();
-        self.failures = self.failures.saturating_add(1);
+        // Who is told when to come again has not failed.
+        if fault.retry_after.is_none() {
+            self.failures = self.failures.saturating_add(1);
+        }
         self.waiting_for = Some(fault.reason);
         let since = *self.failing_since.get_or_insert(now);
         if fault.in_progress && now.duration_since(since) < IN_PROGRESS_GRACE {
@@ -72,6 +75,11 @@ impl NodeState {
         self.reported = Some((fault.clone(), now));
         let condition = WantedCondition::new(INITIALIZED, "False", fault.reason, fault.message.clone());
         (!condition.is_on(node)).then_some(condition)
+    }
+
+    /// What was reported did not get through, or something else was written over it: it is due again.
+    pub(super) fn forget_report(&mut self) {
+        self.reported = None;
     }
 
     /// Takes note of a success.
@@ -101,7 +109,7 @@ mod tests {
     use super::*;
 
     fn fault(reason: &'static str, message: &str, in_progress: bool) -> NotInitialized {
-        NotInitialized { reason, message: message.into(), retry_after: None, in_progress }
+        NotInitialized { reason, message: message.into(), retry_after: None, in_progress, hopeless: false }
     }
 
     #[tokio::test(start_paused = true)]

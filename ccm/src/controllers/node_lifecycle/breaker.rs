@@ -1,5 +1,7 @@
 //! The breaker: too many Nodes that would vanish at once are more likely a mistake of the cloud than the truth.
 
+use std::collections::HashSet;
+
 /// When the breaker opens: both limits must be passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerLimits {
@@ -9,16 +11,80 @@ pub struct BreakerLimits {
     pub percent: u8,
 }
 
-/// How many Nodes the cloud says are gone, of how many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Vanishing {
-    pub absent: usize,
-    pub total: usize,
+/// What the cloud said last of one Node, as far as the breaker is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Its instance exists.
+    Present,
+    /// Nobody can tell.
+    Unknown,
+    /// Its instance is gone, and the Node would be deleted but for the breaker.
+    Absent,
+    /// Its instance is gone; an operator keeps the Node, or lets it go in any case.
+    AbsentByDecision,
+}
+
+/// Open or closed, and why.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    is_open: bool,
+    /// UIDs of the Nodes whose instances were gone since it opened. An answer that an instance exists takes its Node
+    /// out; that the Node was deleted, kept or let go does not: what an operator decides on one Node says nothing
+    /// about the others.
+    evidence: HashSet<String>,
+}
+
+/// A change of the breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Opened { absent: usize, total: usize },
+    Closed { absent: usize, total: usize },
+}
+
+impl Breaker {
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Takes note of all Nodes, each by its UID.
+    pub(super) fn update(&mut self, nodes: &[(String, Seen)], limits: BreakerLimits) -> Option<Turn> {
+        let count = |wanted: &[Seen]| nodes.iter().filter(|(_, seen)| wanted.contains(seen)).count();
+        let waiting = count(&[Seen::Absent]);
+        if self.is_open {
+            for (uid, seen) in nodes {
+                match seen {
+                    Seen::Present => drop(self.evidence.remove(uid)),
+                    Seen::Absent => drop(self.evidence.insert(uid.clone())),
+                    Seen::Unknown | Seen::AbsentByDecision => {}
+                }
+            }
+        }
+        let known: HashSet<&String> = nodes.iter().map(|(uid, _)| uid).collect();
+        let gone = self.evidence.iter().filter(|uid| !known.contains(uid)).count();
+        let total = nodes.len() + gone;
+        let absent = if self.is_open { self.evidence.len() } else { waiting };
+        // Without a Node that waits for it there is nothing to decide.
+        let opens = waiting > 0 && limits.are_passed(absent, total);
+        if opens == self.is_open {
+            return None;
+        }
+        self.is_open = opens;
+        self.evidence = if opens {
+            nodes.iter().filter(|(_, seen)| *seen == Seen::Absent).map(|(uid, _)| uid.clone()).collect()
+        } else {
+            HashSet::new()
+        };
+        Some(if opens {
+            Turn::Opened { absent, total }
+        } else {
+            Turn::Closed { absent: waiting, total: nodes.len() }
+        })
+    }
 }
 
 impl BreakerLimits {
-    pub(super) fn opens(self, vanishing: Vanishing) -> bool {
-        vanishing.absent > self.count && vanishing.absent * 100 > usize::from(self.percent) * vanishing.total
+    fn are_passed(self, absent: usize, total: usize) -> bool {
+        absent > self.count && absent * 100 > usize::from(self.percent) * total
     }
 }
 
@@ -26,20 +92,66 @@ impl BreakerLimits {
 mod tests {
     use super::*;
 
+    const LIMITS: BreakerLimits = BreakerLimits { count: 3, percent: 20 };
+
+    fn nodes(seen: &[Seen]) -> Vec<(String, Seen)> {
+        seen.iter().enumerate().map(|(number, seen)| (number.to_string(), *seen)).collect()
+    }
+
+    /// So many absent ones first, the rest present.
+    fn absent(count: usize, total: usize) -> Vec<(String, Seen)> {
+        nodes(&[vec![Seen::Absent; count], vec![Seen::Present; total - count]].concat())
+    }
+
     #[test]
     fn both_limits_must_be_passed() {
-        let limits = BreakerLimits { count: 3, percent: 20 };
-        for (absent, total, opens) in [
+        for (count, total, opens) in [
             (0, 0, false),
             (3, 3, false),
             (4, 4, true),
             (4, 20, false),
             (5, 20, true),
             (4, 19, true),
-            (1000, 5000, false),
-            (1001, 5000, true),
+            (100, 500, false),
+            (101, 500, true),
         ] {
-            assert_eq!(limits.opens(Vanishing { absent, total }), opens, "{absent} of {total}");
+            let mut breaker = Breaker::default();
+            breaker.update(&absent(count, total), LIMITS);
+            assert_eq!(breaker.is_open(), opens, "{count} of {total}");
         }
+    }
+
+    #[test]
+    fn it_closes_when_enough_instances_are_back() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.update(&absent(4, 10), LIMITS), Some(Turn::Opened { absent: 4, total: 10 }));
+        assert_eq!(breaker.update(&absent(4, 10), LIMITS), None);
+        let back = [vec![Seen::Present], vec![Seen::Absent; 3], vec![Seen::Present; 6]].concat();
+        assert_eq!(breaker.update(&nodes(&back), LIMITS), Some(Turn::Closed { absent: 3, total: 10 }));
+    }
+
+    #[test]
+    fn a_decision_on_one_node_releases_no_other() {
+        let mut breaker = Breaker::default();
+        breaker.update(&absent(4, 10), LIMITS);
+        // kept or let go
+        let decided = [vec![Seen::AbsentByDecision], vec![Seen::Absent; 3], vec![Seen::Present; 6]].concat();
+        assert_eq!(breaker.update(&nodes(&decided), LIMITS), None);
+        // deleted
+        let deleted = nodes(&decided)[1..].to_vec();
+        assert_eq!(breaker.update(&deleted, LIMITS), None);
+        assert!(breaker.is_open());
+        // and a decision on each of them leaves nothing to hold back
+        let all = [vec![Seen::AbsentByDecision; 4], vec![Seen::Present; 6]].concat();
+        assert!(matches!(breaker.update(&nodes(&all), LIMITS), Some(Turn::Closed { .. })));
+    }
+
+    #[test]
+    fn an_unknown_answer_is_no_recovery() {
+        let mut breaker = Breaker::default();
+        breaker.update(&absent(6, 10), LIMITS);
+        let unknown = [vec![Seen::Unknown; 5], vec![Seen::Absent], vec![Seen::Present; 4]].concat();
+        assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
+        assert!(breaker.is_open());
     }
 }

@@ -15,30 +15,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     COMPONENT, SHUTDOWN_TAINT,
-    breaker::{BreakerLimits, Vanishing},
+    breaker::{Breaker, BreakerLimits, Seen, Turn},
     decide::{
-        DeletionRules, HeldBack, Memory, Verdict, condition_for, is_allowed, is_excluded,
-        shutdown_taint_patch, verdict,
+        DeletionRules, HeldBack, Verdict, condition_for, is_allowed, is_excluded, shutdown_taint_patch,
+        verdict,
     },
     lease::{LeaseHistory, LeaseLook, LeaseReader},
+    memory::Memory,
 };
 use crate::{
-    backoff::Backoff,
     cloud::Cloud,
-    conditions::WantedCondition,
     events::{EventObject, EventRecorder, EventType},
     metrics::Metrics,
-    nodes::{Node, NodePatch, NodeStore, NodeWriter, ReadyStatus, WriteError},
+    nodes::{Node, NodePatch, NodeStore, NodeWriter, ReadyStatus, WriteError, WrittenVersion},
 };
 
 /// Requests under way at once.
 const CONCURRENT_REQUESTS: usize = 16;
-
-/// A deletion that the API server refuses is tried again in this rhythm.
-const DELETION_BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
-
-/// A write that lost a race is repeated after this.
-const STALE_RETRY: Duration = Duration::from_millis(200);
 
 /// The least grace period, whatever the monitor period.
 const LEAST_GRACE: Duration = Duration::from_secs(5);
@@ -70,7 +63,7 @@ pub struct NodeLifecycleController {
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
     due: HashMap<String, Instant>,
-    breaker_is_open: bool,
+    breaker: Breaker,
 }
 
 /// What to write about one Node after a look.
@@ -99,18 +92,20 @@ impl NodeLifecycleController {
             options,
             memories: HashMap::new(),
             due: HashMap::new(),
-            breaker_is_open: false,
+            breaker: Breaker::default(),
         }
     }
 
-    /// Works until `stop` is cancelled; a look that has begun is finished.
+    /// Works until `stop` is cancelled; writes that have begun are finished.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut pushed = self.cloud.changes();
         if stop.run_until_cancelled(self.nodes.synced()).await.is_none() {
             return;
         }
         let mut changes = self.nodes.subscribe();
-        let mut next_period = Instant::now();
+        // All of them first: the breaker must not judge by the few that happen to come first.
+        self.look_at(self.nodes.all(), &stop).await;
+        let mut next_period = Instant::now() + self.options.monitor_period;
         loop {
             let next_due = self.due.values().min().copied();
             let names = tokio::select! {
@@ -127,10 +122,10 @@ impl NodeLifecycleController {
                 Some(names) if names.is_empty() => {}
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
-                    self.look_at(nodes).await;
+                    self.look_at(nodes, &stop).await;
                 }
                 None => {
-                    self.look_at(self.nodes.all()).await;
+                    self.look_at(self.nodes.all(), &stop).await;
                     // As upstream: the period counts from the end of a pass.
                     next_period = Instant::now() + self.options.monitor_period;
                 }
@@ -181,25 +176,49 @@ impl NodeLifecycleController {
     }
 
     /// Asks the cloud about these Nodes, in one batch, and acts on the answers.
-    async fn look_at(&mut self, mut nodes: Vec<Arc<Node>>) {
-        // A Node of another cloud, or of none yet, is never judged.
-        nodes.retain(|node| self.cloud.owns(node));
-        if nodes.is_empty() {
-            self.update_breaker();
-            return;
-        }
-        let answers = self.cloud.lookup(&nodes).await;
+    async fn look_at(&mut self, mut nodes: Vec<Arc<Node>>, stop: &CancellationToken) {
+        // Needs no answer, so a cloud that hangs delays nothing. A Node of another cloud is never touched.
+        nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
+        self.untaint_ready(&nodes).await;
+        // A Node of no cloud yet is not judged.
+        nodes.retain(|node| node.identity.provider_id.is_some());
+        let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else { return };
         let now = Instant::now();
         for (node, answer) in nodes.iter().zip(&answers) {
             self.note(node, answer, now);
         }
         self.update_breaker();
-        self.look_at_leases(&nodes).await;
+        let leases = self.nodes_in_question(&nodes);
+        let Some(looks) = stop.run_until_cancelled(self.leases.look_at_all(leases)).await else { return };
+        self.note_leases(looks);
 
         let mut writes = Vec::new();
-        for (node, answer) in nodes.iter().zip(&answers) {
-            self.decide(node, answer, &mut writes);
+        for (asked, answer) in nodes.iter().zip(&answers) {
+            // What the Node says of itself may have changed while the cloud was asked.
+            if let Some(node) = self.nodes.get(asked.name())
+                && node.identity.uid == asked.identity.uid
+                && node.identity.provider_id == asked.identity.provider_id
+            {
+                self.decide(&node, answer, &mut writes);
+            }
         }
+        self.write(writes).await;
+    }
+
+    /// Upstream's rule: a Ready Node does not have the shutdown taint, whatever the cloud says.
+    async fn untaint_ready(&mut self, nodes: &[Arc<Node>]) {
+        let now = Instant::now();
+        let is_free = |node: &Node| {
+            self.memories.get(node.name()).is_none_or(|memory| memory.blocked_until(node, now).is_none())
+        };
+        let writes = nodes
+            .iter()
+            .filter(|node| node.ready() == ReadyStatus::True && is_free(node))
+            .filter_map(|node| {
+                let patch = shutdown_taint_patch(node, &InstanceLookup::Absent)?;
+                Some(Write::Patch(node.clone(), patch, "shutdown taint"))
+            })
+            .collect();
         self.write(writes).await;
     }
 
@@ -213,14 +232,18 @@ impl NodeLifecycleController {
 
     /// Counts over everything known, not over this batch: pushes come one by one.
     fn update_breaker(&mut self) {
-        let mut vanishing = Vanishing::default();
-        let mut vanished = Vec::new();
+        let (mut seen, mut vanished) = (Vec::new(), Vec::new());
         for (name, memory) in &self.memories {
             match self.nodes.get(name) {
                 Some(node) if node.identity.uid == memory.uid => {
-                    vanishing.total += 1;
-                    let counts = memory.absence.is_some() && !is_excluded(&node) && !is_allowed(&node);
-                    vanishing.absent += usize::from(counts);
+                    let is_decided = is_excluded(&node) || is_allowed(&node);
+                    let now = match (memory.absence, memory.is_present) {
+                        (Some(_), _) if is_decided => Seen::AbsentByDecision,
+                        (Some(_), _) => Seen::Absent,
+                        (None, true) => Seen::Present,
+                        (None, false) => Seen::Unknown,
+                    };
+                    seen.push((memory.uid.clone(), now));
                 }
                 _ => vanished.push(name.clone()),
             }
@@ -229,98 +252,103 @@ impl NodeLifecycleController {
             self.forget(&name);
         }
         let limits = self.options.breaker;
-        let opens = limits.opens(vanishing);
-        if opens == self.breaker_is_open {
-            return;
-        }
-        self.breaker_is_open = opens;
-        self.metrics.deletion_breaker_open.set(opens.into());
-        let Vanishing { absent, total } = vanishing;
         let BreakerLimits { count, percent } = limits;
-        if opens {
-            tracing::error!(
-                absent,
-                total,
-                count,
-                percent,
-                "node deletions are stopped: too many nodes would vanish at once"
-            );
-            let message = format!(
-                "Node deletions are stopped: the cloud provider has no instance for {absent} of {total} nodes (limits: more than {count} nodes and more than {percent} %)"
-            );
-            self.events.record(EventObject::daemon(), EventType::Warning, "DeletionBreakerOpened", message);
-        } else {
-            tracing::info!(absent, total, "node deletions are allowed again");
-            let message =
-                format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
-            self.events.record(EventObject::daemon(), EventType::Normal, "DeletionBreakerClosed", message);
+        match self.breaker.update(&seen, limits) {
+            None => {}
+            Some(Turn::Opened { absent, total }) => {
+                tracing::error!(
+                    absent,
+                    total,
+                    count,
+                    percent,
+                    "node deletions are stopped: too many nodes would vanish at once"
+                );
+                let message = format!(
+                    "Node deletions are stopped: the cloud provider has no instance for {absent} of {total} nodes (limits: more than {count} nodes and more than {percent} %)"
+                );
+                self.events.record(
+                    EventObject::daemon(),
+                    EventType::Warning,
+                    "DeletionBreakerOpened",
+                    message,
+                );
+            }
+            Some(Turn::Closed { absent, total }) => {
+                tracing::info!(absent, total, "node deletions are allowed again");
+                let message =
+                    format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
+                self.events.record(
+                    EventObject::daemon(),
+                    EventType::Normal,
+                    "DeletionBreakerClosed",
+                    message,
+                );
+            }
         }
+        self.metrics.deletion_breaker_open.set(self.breaker.is_open().into());
     }
 
-    /// Looks at the leases of the kubelets whose Nodes may have to go.
-    async fn look_at_leases(&mut self, nodes: &[Arc<Node>]) {
-        if self.breaker_is_open {
-            return;
-        }
-        let in_question: Vec<String> = nodes
+    /// Names of the Nodes that may have to go, as far as their kubelets' leases matter.
+    fn nodes_in_question(&self, nodes: &[Arc<Node>]) -> Vec<String> {
+        nodes
             .iter()
             .filter(|node| !is_excluded(node) && !node.deleting)
+            .filter(|node| !self.breaker.is_open() || is_allowed(node))
             .map(|node| node.name().to_owned())
             .filter(|name| {
                 self.memories.get(name).is_some_and(|memory| memory.absence.is_some() && !memory.deleted)
             })
-            .collect();
-        let leases = &self.leases;
-        let looks: Vec<(String, LeaseLook)> = stream::iter(in_question)
-            .map(|name| async move {
-                let look = leases.look(&name).await;
-                (name, look)
-            })
-            .buffer_unordered(CONCURRENT_REQUESTS)
             .collect()
-            .await;
+    }
+
+    fn note_leases(&mut self, looks: Vec<(String, LeaseLook)>) {
         let now = Instant::now();
         for (name, look) in looks {
             let Some(memory) = self.memories.get_mut(&name) else { continue };
             match look {
                 LeaseLook::Found(lease) => LeaseHistory::update(&mut memory.lease, lease, now),
                 LeaseLook::None => memory.lease = None,
-                // Without an answer nothing is decided: the row begins anew.
-                LeaseLook::Failed => memory.absence = None,
+                // Without an answer nothing is decided, and who cannot read a lease cannot expect the kubelet to have
+                // renewed it: everything begins anew.
+                LeaseLook::Failed => {
+                    memory.absence = None;
+                    memory.lease = None;
+                }
             }
         }
     }
 
     fn decide(&mut self, node: &Arc<Node>, answer: &InstanceLookup, writes: &mut Vec<Write>) {
-        let name = node.name().to_owned();
+        let (rules, breaker_is_open) = (self.rules(), self.breaker.is_open());
+        let Some(memory) = self.memories.get_mut(node.name()) else { return };
+        let now = Instant::now();
+        if let Some(until) = memory.blocked_until(node, now) {
+            self.due.insert(node.name().to_owned(), until);
+            return;
+        }
+        let mut held_back = None;
+        let mut due = None;
+        match verdict(node, memory, rules, breaker_is_open, now, Timestamp::now()) {
+            Verdict::Ignore => {}
+            Verdict::Wait(until) => due = Some(until),
+            Verdict::HoldBack(reason, until) => (held_back, due) = (Some(reason), until),
+            Verdict::Delete => writes.push(Write::Delete(node.clone())),
+        }
+        if let Some(due) = due {
+            self.due.insert(node.name().to_owned(), due);
+        }
+        self.set_held_back(node, held_back);
         if let Some(patch) = shutdown_taint_patch(node, answer) {
             writes.push(Write::Patch(node.clone(), patch, "shutdown taint"));
         }
-        if let Some(condition) = condition_for(node, answer) {
-            writes.push(Self::condition_write(node, &condition));
+        let condition = held_back.map(HeldBack::condition).or_else(|| condition_for(node, answer));
+        if let Some(condition) = condition.filter(|condition| !condition.is_on(node)) {
+            writes.push(Write::Patch(node.clone(), condition.to_patch(node, Timestamp::now()), "condition"));
         }
-        let (rules, breaker_is_open) = (self.rules(), self.breaker_is_open);
-        let Some(memory) = self.memories.get_mut(&name) else { return };
-        let now = Instant::now();
-        let (held_back, due) = match verdict(node, memory, rules, breaker_is_open, now, Timestamp::now()) {
-            Verdict::Ignore => (None, None),
-            Verdict::Wait(until) => (None, Some(until)),
-            Verdict::HoldBack(reason, due) => (Some(reason), due),
-            Verdict::Delete => {
-                if self.due.get(&name).is_none_or(|due| *due <= now || memory.failed_deletions == 0) {
-                    writes.push(Write::Delete(node.clone()));
-                }
-                (None, None)
-            }
-        };
-        if let Some(due) = due {
-            self.due.insert(name, due);
-        }
-        self.set_held_back(node, held_back, writes);
     }
 
-    /// Says that a deletion is held back: once for each reason, in an event, in the Node's condition, in metrics.
-    fn set_held_back(&mut self, node: &Arc<Node>, held_back: Option<HeldBack>, writes: &mut Vec<Write>) {
+    /// Says that a deletion is held back: once for each reason, in an event and in metrics.
+    fn set_held_back(&mut self, node: &Node, held_back: Option<HeldBack>) {
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         let before = std::mem::replace(&mut memory.held_back, held_back);
         if before == held_back {
@@ -333,17 +361,13 @@ impl NodeLifecycleController {
             self.metrics.deletions_held_back.with_label_values(&[reason.as_str()]).inc();
             self.metrics.deletions_held_back_total.with_label_values(&[reason.as_str()]).inc();
             tracing::warn!(node = node.name(), reason = reason.as_str(), "node deletion held back");
-            let message = reason.message();
-            self.events.record(EventObject::node(node), EventType::Warning, "DeletionHeldBack", message);
-            let condition = reason.condition();
-            if !condition.is_on(node) {
-                writes.push(Self::condition_write(node, &condition));
-            }
+            self.events.record(
+                EventObject::node(node),
+                EventType::Warning,
+                "DeletionHeldBack",
+                reason.message(),
+            );
         }
-    }
-
-    fn condition_write(node: &Arc<Node>, condition: &WantedCondition) -> Write {
-        Write::Patch(node.clone(), condition.to_patch(node, Timestamp::now()), "condition")
     }
 
     async fn write(&mut self, writes: Vec<Write>) {
@@ -353,11 +377,11 @@ impl NodeLifecycleController {
             }
         }
         let writer = &self.writer;
-        let outcomes: Vec<(Write, Result<(), WriteError>)> = stream::iter(writes)
+        let outcomes: Vec<(Write, Result<WrittenVersion, WriteError>)> = stream::iter(writes)
             .map(|write| async move {
                 let outcome = match &write {
-                    Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await.map(|_| ()),
-                    Write::Delete(node) => writer.delete(node.name(), &node.identity.uid).await,
+                    Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
+                    Write::Delete(node) => writer.delete(node).await.map(|()| WrittenVersion::new()),
                 };
                 (write, outcome)
             })
@@ -383,39 +407,42 @@ impl NodeLifecycleController {
         }
     }
 
-    fn patched(&mut self, node: &Node, what: &'static str, outcome: Result<(), WriteError>) {
+    fn patched(&mut self, node: &Node, what: &'static str, outcome: Result<WrittenVersion, WriteError>) {
+        let now = Instant::now();
+        let memory = self
+            .memories
+            .entry(node.name().to_owned())
+            .or_insert_with(|| Memory::new(&node.identity.uid, now));
         match outcome {
-            Ok(()) => tracing::info!(node = node.name(), what, "node updated"),
-            Err(WriteError::Gone) => {}
-            Err(WriteError::Stale(why)) => {
-                tracing::debug!(node = node.name(), what, why, "node changed meanwhile, looking again");
-                self.due.insert(node.name().to_owned(), Instant::now() + STALE_RETRY);
+            Ok(version) => {
+                memory.write_worked(version);
+                tracing::info!(node = node.name(), what, "node updated");
             }
-            Err(error) => tracing::warn!(node = node.name(), what, %error, "node not updated, trying again"),
+            Err(WriteError::Gone) => {}
+            Err(error) => {
+                self.due.insert(node.name().to_owned(), memory.write_failed(now));
+                tracing::warn!(node = node.name(), what, %error, "node not updated, trying again");
+            }
         }
     }
 
-    fn deleted(&mut self, node: &Node, outcome: Result<(), WriteError>) {
+    fn deleted(&mut self, node: &Node, outcome: Result<WrittenVersion, WriteError>) {
         let result = if outcome.is_ok() { "deleted" } else { "failed" };
         self.metrics.deleted_nodes.with_label_values(&[result]).inc();
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        match outcome {
-            Ok(()) => memory.deleted = true,
-            // Another Node has this name by now; it is looked at when the watch shows it.
-            Err(WriteError::Stale(_)) => {}
-            Err(error) => {
-                memory.failed_deletions = memory.failed_deletions.saturating_add(1);
-                let wait = DELETION_BACKOFF.after(memory.failed_deletions);
-                self.due.insert(node.name().to_owned(), Instant::now() + wait);
-                let message = format!("Failed deleting node {}: {error}", node.name());
-                tracing::error!(node = node.name(), %error, "node not deleted, trying again");
-                self.events.record(
-                    EventObject::node(node),
-                    EventType::Warning,
-                    "DeletingNodeFailed",
-                    message,
-                );
-            }
+        let Err(error) = outcome else {
+            memory.deleted = true;
+            return;
+        };
+        self.due.insert(node.name().to_owned(), memory.write_failed(Instant::now()));
+        let is_as_judged =
+            self.nodes.get(node.name()).is_some_and(|now| now.resource_version == node.resource_version);
+        if matches!(error, WriteError::Stale(_)) && !is_as_judged {
+            // It changed since it was judged: judged again, and nothing to tell.
+            return;
         }
+        let message = format!("Failed deleting node {}: {error}", node.name());
+        tracing::error!(node = node.name(), %error, "node not deleted, trying again");
+        self.events.record(EventObject::node(node), EventType::Warning, "DeletingNodeFailed", message);
     }
 }

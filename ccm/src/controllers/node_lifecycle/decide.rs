@@ -7,15 +7,17 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT, lease::LeaseHistory};
+use super::{ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT, memory::Memory};
 use crate::{
-    conditions::{INSTANCE_EXISTS, WantedCondition},
-    controllers::node::reason_word,
+    conditions::{INSTANCE_EXISTS, WantedCondition, reason_word},
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
-/// How often a kubelet's lease is looked at while its Node's fate hangs on it.
+/// How often a kubelet's lease is looked at until it is clear whether it lives.
 const LEASE_POLL: Duration = Duration::from_secs(2);
+
+/// The least time between two answers that an instance is gone.
+const LEAST_BETWEEN: Duration = Duration::from_millis(100);
 
 /// What must hold before a Node is deleted.
 #[derive(Clone, Copy, Debug)]
@@ -24,33 +26,6 @@ pub(super) struct DeletionRules {
     pub grace: Duration,
     /// Least age of the Node.
     pub minimum_age: Duration,
-}
-
-/// What is remembered of one Node.
-#[derive(Clone, Debug)]
-pub(super) struct Memory {
-    pub uid: String,
-    /// When this Node was first seen, a lower bound of its age that no wrong clock can spoil.
-    pub first_seen: Instant,
-    /// The row of answers that the instance is gone, unbroken by any other answer.
-    pub absence: Option<Absence>,
-    /// The kubelet's lease since the cloud said that the instance is gone.
-    pub lease: Option<LeaseHistory>,
-    /// What is in the way of the deletion now.
-    pub held_back: Option<HeldBack>,
-    /// Whether `DeletingNode` was announced.
-    pub announced: bool,
-    /// Deletions that failed, in a row.
-    pub failed_deletions: u32,
-    /// Whether the Node was deleted and the watch has yet to say so.
-    pub deleted: bool,
-}
-
-/// A row of answers that an instance is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Absence {
-    pub first: Instant,
-    pub last: Instant,
 }
 
 /// Why a Node whose instance is gone is not deleted.
@@ -77,36 +52,6 @@ pub(super) enum Verdict {
     Delete,
     /// Leave it alone: it is going already.
     Ignore,
-}
-
-impl Memory {
-    pub(super) fn new(uid: &str, now: Instant) -> Self {
-        Self {
-            uid: uid.to_owned(),
-            first_seen: now,
-            absence: None,
-            lease: None,
-            held_back: None,
-            announced: false,
-            failed_deletions: 0,
-            deleted: false,
-        }
-    }
-
-    /// Takes note of an answer. Anything but "gone" breaks the row: two answers in a row are asked for.
-    pub(super) fn note(&mut self, answer: &InstanceLookup, now: Instant) {
-        match answer {
-            InstanceLookup::Absent => {
-                let first = self.absence.map_or(now, |absence| absence.first);
-                self.absence = Some(Absence { first, last: now });
-            }
-            InstanceLookup::Present(_) | InstanceLookup::Unknown(_) => {
-                self.absence = None;
-                self.lease = None;
-                self.failed_deletions = 0;
-            }
-        }
-    }
 }
 
 impl HeldBack {
@@ -166,8 +111,10 @@ pub(super) fn verdict(
     if node.deleting || memory.deleted {
         return Verdict::Ignore;
     }
-    if absence.last.duration_since(absence.first) < rules.grace {
-        return Verdict::Wait(absence.first + rules.grace);
+    // Two answers, whatever the rules say about the time between them.
+    let between = absence.last.duration_since(absence.first);
+    if between < rules.grace || between.is_zero() {
+        return Verdict::Wait(absence.first + rules.grace.max(LEAST_BETWEEN));
     }
     if is_excluded(node) {
         return Verdict::HoldBack(HeldBack::Excluded, None);
@@ -180,21 +127,20 @@ pub(super) fn verdict(
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
     }
     match &memory.lease {
-        None if node.ready() == ReadyStatus::True => {
-            Verdict::HoldBack(HeldBack::NodeReady, Some(now + LEASE_POLL))
-        }
+        None if node.ready() == ReadyStatus::True => Verdict::HoldBack(HeldBack::NodeReady, None),
         None => Verdict::Delete,
         // kube-controller-manager says that the kubelet has been silent for long, and its lease agrees.
-        Some(history) if node.ready() == ReadyStatus::Unknown && history.lease.expired => Verdict::Delete,
-        Some(history) if now >= history.dead_at() => Verdict::Delete,
-        Some(history) => {
-            let next = history.dead_at().min(now + LEASE_POLL);
-            if history.renewed {
-                Verdict::HoldBack(HeldBack::KubeletAlive, Some(next))
-            } else {
-                Verdict::Wait(next)
-            }
+        Some(history)
+            if node.ready() == ReadyStatus::Unknown && history.lease.expired && !history.renewed =>
+        {
+            Verdict::Delete
         }
+        Some(history) if now >= history.dead_at() => Verdict::Delete,
+        // The period looks at the lease too, so that a renewal is not missed.
+        Some(history) if history.renewed => {
+            Verdict::HoldBack(HeldBack::KubeletAlive, Some(history.dead_at()))
+        }
+        Some(history) => Verdict::Wait(history.dead_at().min(now + LEASE_POLL)),
     }
 }
 
@@ -267,7 +213,13 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
 mod tests {
     use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
 
-    use super::{super::lease::LeaseView, *};
+    use super::{
+        super::{
+            lease::{LeaseHistory, LeaseView},
+            memory::Absence,
+        },
+        *,
+    };
 
     const RULES: DeletionRules =
         DeletionRules { grace: Duration::from_secs(5), minimum_age: Duration::from_secs(10) };
@@ -317,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn one_answer_is_never_enough() {
+        let now = start();
+        let rules = DeletionRules { grace: Duration::ZERO, minimum_age: Duration::ZERO };
+        let mut memory = Memory::new("u", now);
+        memory.note(&InstanceLookup::Absent, now);
+        let decide =
+            |memory: &Memory| verdict(&node("Unknown"), memory, rules, false, now, Timestamp::UNIX_EPOCH);
+        assert_eq!(decide(&memory), Verdict::Wait(now + LEAST_BETWEEN));
+        memory.note(&InstanceLookup::Absent, now + LEAST_BETWEEN);
+        assert_eq!(decide(&memory), Verdict::Delete);
+    }
+
+    #[test]
     fn young_excluded_and_terminating_nodes_stay() {
         let now = start();
         let young = Memory { first_seen: now - seconds(4), ..gone(now) };
@@ -362,7 +327,7 @@ mod tests {
             LeaseHistory::update(&mut memory.lease, lease("b", false), renewed);
             assert_eq!(
                 decide(&node(ready), &memory, false, now + silence),
-                Verdict::HoldBack(HeldBack::KubeletAlive, Some(now + silence + LEASE_POLL)),
+                Verdict::HoldBack(HeldBack::KubeletAlive, Some(renewed + silence)),
                 "{ready}"
             );
             assert_eq!(decide(&node(ready), &memory, false, renewed + silence), Verdict::Delete, "{ready}");
@@ -375,6 +340,13 @@ mod tests {
         let mut memory = gone(now);
         LeaseHistory::update(&mut memory.lease, lease("a", true), now);
         assert_eq!(decide(&node("Unknown"), &memory, false, now), Verdict::Delete);
+        // a clock that goes wrong is no proof against a renewal that was seen
+        let mut alive = memory.clone();
+        LeaseHistory::update(&mut alive.lease, lease("b", true), now);
+        assert_eq!(
+            decide(&node("Unknown"), &alive, false, now),
+            Verdict::HoldBack(HeldBack::KubeletAlive, Some(now + lease("b", true).silence))
+        );
         // our clock alone is no proof against a kubelet that says that it is there
         assert_eq!(decide(&node("True"), &memory, false, now), Verdict::Wait(now + LEASE_POLL));
     }
@@ -382,7 +354,7 @@ mod tests {
     #[test]
     fn without_a_lease_upstreams_rule_holds() {
         let now = start();
-        let held = Verdict::HoldBack(HeldBack::NodeReady, Some(now + LEASE_POLL));
+        let held = Verdict::HoldBack(HeldBack::NodeReady, None);
         assert_eq!(decide(&node("True"), &gone(now), false, now), held);
         assert_eq!(decide(&node("False"), &gone(now), false, now), Verdict::Delete);
     }

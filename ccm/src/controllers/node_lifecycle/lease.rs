@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
@@ -11,6 +12,9 @@ use tokio::time::Instant;
 const NAMESPACE: &str = "kube-node-lease";
 
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Leases read at the same time.
+const CONCURRENT_LOOKS: usize = 16;
 
 /// A kubelet that renewed nothing for at least this long is taken for dead.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
@@ -48,8 +52,19 @@ impl LeaseReader {
         Self { api: Api::namespaced(client, NAMESPACE), forbidden_logged: std::sync::Once::new() }
     }
 
-    /// Looks at the lease of the Node called `name`.
-    pub(super) async fn look(&self, name: &str) -> LeaseLook {
+    /// Looks at the leases of the Nodes called so.
+    pub(super) async fn look_at_all(&self, names: Vec<String>) -> Vec<(String, LeaseLook)> {
+        stream::iter(names)
+            .map(|name| async move {
+                let look = self.look(&name).await;
+                (name, look)
+            })
+            .buffer_unordered(CONCURRENT_LOOKS)
+            .collect()
+            .await
+    }
+
+    async fn look(&self, name: &str) -> LeaseLook {
         match tokio::time::timeout(READ_TIMEOUT, self.api.get_opt(name)).await {
             Ok(Ok(Some(lease))) => {
                 LeaseLook::Found(LeaseView::new(&lease.spec.unwrap_or_default(), Timestamp::now()))

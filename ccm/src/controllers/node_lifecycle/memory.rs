@@ -1,0 +1,109 @@
+//! What the node-lifecycle controller remembers of a Node between its looks. All of it can be lost.
+
+use std::time::Duration;
+
+use cloudprovider::InstanceLookup;
+use tokio::time::Instant;
+
+use super::{decide::HeldBack, lease::LeaseHistory};
+use crate::{
+    backoff::Backoff,
+    nodes::{Node, WrittenVersion},
+};
+
+/// A write that fails is tried again in this rhythm.
+const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
+
+/// How long to wait for the watch to show what we wrote, before looking again.
+const WATCH_DELAY: Duration = Duration::from_secs(1);
+
+/// What is remembered of one Node.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    pub uid: String,
+    /// When this Node was first seen, a lower bound of its age that no wrong clock can spoil.
+    pub first_seen: Instant,
+    /// The row of answers that the instance is gone, unbroken by any other answer.
+    pub absence: Option<Absence>,
+    /// Whether the last answer was that the instance exists.
+    pub is_present: bool,
+    /// The kubelet's lease since the cloud said that the instance is gone.
+    pub lease: Option<LeaseHistory>,
+    /// What is in the way of the deletion now.
+    pub held_back: Option<HeldBack>,
+    /// Whether `DeletingNode` was announced.
+    pub announced: bool,
+    /// Writes that failed, in a row, and when the next one is allowed.
+    pub failures: u32,
+    pub retry_at: Option<Instant>,
+    /// The resource version that our own last write produced.
+    pub written: Option<WrittenVersion>,
+    /// Whether the Node was deleted and the watch has yet to say so.
+    pub deleted: bool,
+}
+
+/// A row of answers that an instance is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Absence {
+    pub first: Instant,
+    pub last: Instant,
+}
+
+impl Memory {
+    pub(super) fn new(uid: &str, now: Instant) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            first_seen: now,
+            absence: None,
+            is_present: false,
+            lease: None,
+            held_back: None,
+            announced: false,
+            failures: 0,
+            retry_at: None,
+            written: None,
+            deleted: false,
+        }
+    }
+
+    /// Takes note of an answer. Anything but "gone" breaks the row: two answers in a row are asked for.
+    pub(super) fn note(&mut self, answer: &InstanceLookup, now: Instant) {
+        self.is_present = matches!(answer, InstanceLookup::Present(_));
+        match answer {
+            InstanceLookup::Absent => {
+                let first = self.absence.map_or(now, |absence| absence.first);
+                self.absence = Some(Absence { first, last: now });
+            }
+            InstanceLookup::Present(_) | InstanceLookup::Unknown(_) => {
+                self.absence = None;
+                self.lease = None;
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// When the Node can be written: not while it is older than what we wrote ourselves, nor before a failed write is
+    /// due again. `None`: now.
+    pub(super) fn blocked_until(&self, node: &Node, now: Instant) -> Option<Instant> {
+        if self.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
+            return Some(now + WATCH_DELAY);
+        }
+        self.retry_at.filter(|at| *at > now)
+    }
+
+    /// Takes note of a write that failed.
+    pub(super) fn write_failed(&mut self, now: Instant) -> Instant {
+        self.failures = self.failures.saturating_add(1);
+        let at = now + WRITE_BACKOFF.after(self.failures);
+        self.retry_at = Some(at);
+        at
+    }
+
+    /// Takes note of a write that worked.
+    pub(super) fn write_worked(&mut self, version: WrittenVersion) {
+        self.failures = 0;
+        self.retry_at = None;
+        self.written = Some(version);
+    }
+}
