@@ -138,9 +138,9 @@ async fn failed_deletion(api: &Api) -> anyhow::Result<()> {
 async fn refused(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = start(api, &[]).await?;
     all_initialized(api).await?;
+    set_ready_unknown(&api.client, "n0").await?;
     faults(api)?.inject(Fault::new(Matcher::any().verb("patch").resource("nodes"), Action::Conflict));
     api.requests.reset();
-    set_ready_unknown(&api.client, "n0").await?;
     cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
     kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
     sleep(Duration::from_secs(600)).await;
