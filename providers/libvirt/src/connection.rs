@@ -171,6 +171,7 @@ impl Actor {
         self.hypervisor.set_status(Status::Live, |state| {
             // the controllers look at everything again anyway, so what is different need not be told
             state.inventory.replace(snapshot);
+            state.is_listed = true;
             state.confirmed = Some(began);
         });
         tracing::info!(

@@ -42,6 +42,8 @@ pub(crate) enum Status {
 pub(crate) struct State {
     pub(crate) status: Status,
     pub(crate) inventory: Inventory,
+    /// Whether the inventory was ever listed, on this connection or an earlier one.
+    pub(crate) is_listed: bool,
     /// When the inventory was last compared with libvirt's own list.
     pub(crate) confirmed: Option<Instant>,
 }
@@ -82,7 +84,12 @@ impl Hypervisor {
         instance_changes: broadcast::Sender<InstanceChange>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
-        let state = State { status: Status::Starting, inventory: Inventory::default(), confirmed: None };
+        let state = State {
+            status: Status::Starting,
+            inventory: Inventory::default(),
+            is_listed: false,
+            confirmed: None,
+        };
         let hypervisor = Self {
             config,
             settings,

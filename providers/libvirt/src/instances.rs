@@ -69,8 +69,8 @@ impl<'a> View<'a> {
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
             // one that does not run may be what a migration left behind
-            Ok(Some(found)) => match self.starting().filter(|_| !found.domain.is_running()) {
-                Some(error) => Answer::Starting(error),
+            Ok(Some(found)) => match self.unlisted().filter(|_| !found.domain.is_running()) {
+                Some(error) => self.starting_or_settled(error),
                 None => Answer::Settled(self.instance(found, node)),
             },
             Ok(None) => match self.all_trouble() {
@@ -102,6 +102,12 @@ impl<'a> View<'a> {
         self.hosts.iter().find(|host| matches!(host.state.status, Status::Starting))?.trouble()
     }
 
+    /// The trouble of a hypervisor that was never listed, whether it is still starting or could not be reached: nobody
+    /// knows what it has.
+    fn unlisted(&self) -> Option<Error> {
+        self.hosts.iter().find(|host| !host.state.is_listed)?.trouble()
+    }
+
     /// What is wrong with the hypervisors that are not live, all of them in one message.
     pub(crate) fn all_trouble(&self) -> Option<Error> {
         let mut troubles = self.hosts.iter().filter_map(Host::trouble);
@@ -119,47 +125,87 @@ impl<'a> View<'a> {
         if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
             return match parse_provider_id(id)? {
                 DomainId::Uuid(uuid) => Self::choose(self.with_uuid(uuid)),
-                DomainId::Name(name) => Self::choose(self.with_name(&name)),
+                DomainId::Name(name) => self.find_by_name_in_id(&name, node),
             };
         }
-        let system_uuid = node.system_uuid.as_deref().and_then(identifying_uuid);
         let machine_id = node.machine_id.as_deref().and_then(identifying_uuid);
-        if let Some(uuid) = system_uuid {
-            // SMBIOS keeps the first three fields in little-endian order, and not everybody turns them round
-            let mut candidates = self.with_uuid(uuid);
-            candidates.extend(self.with_uuid(swapped(uuid)));
-            if let Some(found) = Self::choose(candidates)? {
-                return Ok(Some(found));
-            }
+        let Some(system_uuid) = firmware_uuid(node, machine_id) else {
+            return self.find_without_firmware(node, machine_id);
+        };
+        // SMBIOS keeps the first three fields in little-endian order, and not everybody turns them round
+        let mut candidates = self.with_uuid(system_uuid);
+        if swapped(system_uuid) != system_uuid {
+            candidates.extend(self.with_uuid(swapped(system_uuid)));
         }
-        if let Some(uuid) = machine_id
-            && let Some(found) = Self::choose(self.with_uuid(uuid))?
-        {
+        if let Some(found) = Self::choose(candidates)? {
             return Ok(Some(found));
         }
-        let found = Self::choose(self.with_name(&node.name))?;
-        if let (Some(_), Some(error)) = (&found, self.starting()) {
+        let Some(found) = Self::choose(self.with_name(&node.name))? else { return Ok(None) };
+        if let Some(error) = self.unlisted() {
             // it may have a domain of that name, or of that UUID
             return Err(error);
         }
-        // A node whose firmware has a UUID may be a domain of a hypervisor that we cannot see now. Then a domain that
-        // merely has its name must not become its provider ID, which can never be changed again. (Without firmware
-        // the kubelet gives the machine ID as the system UUID, which tells nothing.)
-        let may_be_elsewhere = system_uuid.is_some() && system_uuid != machine_id;
-        match (found, self.all_trouble()) {
-            (Some(found), Some(trouble)) if may_be_elsewhere => Err(retrying_like(
-                Error::new(
-                    trouble.kind(),
-                    format!(
-                        "domain {} has the node's name but not its system UUID, which may belong to a domain \
-                         elsewhere: {trouble}",
-                        found.describe()
-                    ),
-                ),
+        // The node may be a domain of a hypervisor that we cannot see now. Then a domain that merely has its name must
+        // not become its provider ID, which can never be changed again.
+        match self.all_trouble() {
+            Some(trouble) => Err(Self::may_be_elsewhere(found, "name but not its system UUID", &trouble)),
+            None => Ok(Some(found)),
+        }
+    }
+
+    /// The domain of a node whose firmware has no UUID: what is left are its machine ID and its name.
+    ///
+    /// systemd makes the machine ID of a fresh disk from the domain's UUID, and a clone of that disk carries it into
+    /// other domains. So it is believed only while everything can be seen and nothing speaks against it.
+    fn find_without_firmware(
+        &self,
+        node: &NodeIdentity,
+        machine_id: Option<Uuid>,
+    ) -> Result<Option<Candidate<'_>>, Error> {
+        let mut candidates = machine_id.map_or(Vec::new(), |uuid| self.with_uuid(uuid));
+        let is_by_machine_id = !candidates.is_empty();
+        let seen: Vec<_> =
+            candidates.iter().map(|one| (one.host.hypervisor.name(), one.domain.uuid)).collect();
+        candidates.extend(
+            self.with_name(&node.name)
+                .into_iter()
+                .filter(|one| !seen.contains(&(one.host.hypervisor.name(), one.domain.uuid))),
+        );
+        let Some(found) = Self::choose(candidates)? else { return Ok(None) };
+        if let Some(error) = self.unlisted() {
+            return Err(error);
+        }
+        match self.all_trouble().filter(|_| is_by_machine_id) {
+            Some(trouble) => Err(Self::may_be_elsewhere(
+                found,
+                "machine ID, which a cloned disk carries as well",
                 &trouble,
             )),
-            (found, _) => Ok(found),
+            None => Ok(Some(found)),
         }
+    }
+
+    /// The domain of a node whose provider ID holds a name, as others write it.
+    fn find_by_name_in_id(&self, name: &str, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
+        let Some(found) = Self::choose(self.with_name(name))? else { return Ok(None) };
+        if let Some(error) = self.unlisted() {
+            return Err(error);
+        }
+        let machine_id = node.machine_id.as_deref().and_then(identifying_uuid);
+        let is_other = firmware_uuid(node, machine_id)
+            .is_some_and(|uuid| uuid != found.domain.uuid && swapped(uuid) != found.domain.uuid);
+        match self.all_trouble().filter(|_| is_other) {
+            Some(trouble) => Err(Self::may_be_elsewhere(found, "name but not its system UUID", &trouble)),
+            None => Ok(Some(found)),
+        }
+    }
+
+    fn may_be_elsewhere(found: Candidate<'_>, what: &str, trouble: &Error) -> Error {
+        let words = format!(
+            "domain {} has the node's {what}; the node's own domain may be elsewhere: {trouble}",
+            found.describe()
+        );
+        retrying_like(Error::new(trouble.kind(), words), trouble)
     }
 
     fn with_uuid(&self, uuid: Uuid) -> Vec<Candidate<'_>> {
@@ -303,6 +349,14 @@ impl Candidate<'_> {
 /// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
 fn identifying_uuid(text: &str) -> Option<Uuid> {
     parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
+}
+
+/// The UUID of the node's firmware. Without firmware the kubelet gives the machine ID in its place, which is written
+/// without dashes and tells nothing about the domain.
+fn firmware_uuid(node: &NodeIdentity, machine_id: Option<Uuid>) -> Option<Uuid> {
+    let text = node.system_uuid.as_deref()?;
+    let uuid = identifying_uuid(text)?;
+    (text.contains('-') || Some(uuid) != machine_id).then_some(uuid)
 }
 
 /// Labels of the domain's metadata that Kubernetes would take.

@@ -65,16 +65,22 @@ fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
                 domains: domains.iter().map(|spec| domain(*spec)).collect(),
                 ..Snapshot::default()
             };
-            hypervisor.set_status(status.clone(), |state| drop(state.inventory.replace(snapshot)));
+            hypervisor.set_status(status.clone(), |state| {
+                state.inventory.replace(snapshot);
+                state.is_listed = !matches!(status, Status::Starting);
+            });
             hypervisor
         })
         .collect()
 }
 
 fn ask(hosts: &[(Status, &[Spec<'_>])], node: &NodeIdentity) -> String {
-    let hypervisors = cloud(hosts);
+    ask_cloud(&cloud(hosts), node)
+}
+
+fn ask_cloud(hypervisors: &[Arc<Hypervisor>], node: &NodeIdentity) -> String {
     let rules = AddressRules::default();
-    match View::new(&hypervisors, &rules).look_up(node) {
+    match View::new(hypervisors, &rules).look_up(node) {
         Answer::Settled(InstanceLookup::Present(instance)) => {
             format!("{} {}", instance.provider_id, instance.power_state)
         }
@@ -98,6 +104,16 @@ fn by_name(name: &str, system_uuid: Option<Uuid>) -> NodeIdentity {
         name: name.to_owned(),
         system_uuid: system_uuid.map(|uuid| uuid.to_string()),
         ..NodeIdentity::default()
+    }
+}
+
+/// A node as the kubelet describes it where there is no DMI.
+fn without_firmware(name: &str, machine_id: Uuid) -> NodeIdentity {
+    let machine_id = machine_id.simple().to_string();
+    NodeIdentity {
+        system_uuid: Some(machine_id.clone()),
+        machine_id: Some(machine_id),
+        ..by_name(name, None)
     }
 }
 
@@ -148,13 +164,80 @@ fn a_name_alone_does_not_count_while_the_uuid_may_be_elsewhere() {
     let text = ask(&hosts, &by_name("a", Some(uuid(9))));
     assert!(text.contains("has the node's name but not its system UUID"), "{text}");
     // without firmware the system UUID is the machine ID and tells nothing
-    let without_firmware =
-        NodeIdentity { machine_id: Some(uuid(9).simple().to_string()), ..by_name("a", Some(uuid(9))) };
-    assert_eq!(ask(&hosts, &without_firmware), present(1, Running));
+    assert_eq!(ask(&hosts, &without_firmware("a", uuid(9))), present(1, Running));
     // while one is starting there is something to wait for
     let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (Status::Starting, &[])];
     assert!(ask(&hosts, &by_name("a", None)).starts_with("starting"));
     assert_eq!(ask(&hosts, &by_name("x", Some(uuid(1)))), present(1, Running));
+}
+
+#[test]
+fn the_machine_id_of_a_cloned_disk_is_not_believed() {
+    // node b is domain 2 on h1; its disk was cloned from domain 1
+    let node = NodeIdentity { machine_id: Some(uuid(1).simple().to_string()), ..by_name("b", Some(uuid(2))) };
+    for second in [down(), Status::Starting] {
+        let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (second, &[])];
+        let text = ask(&hosts, &node);
+        assert!(text.contains("cannot tell whether there is a domain"), "{text}");
+    }
+    let hosts: [(Status, &[Spec<'_>]); 1] = [(Status::Live, &[(1, "a", Running), (3, "b", Running)])];
+    assert_eq!(ask(&hosts, &node), present(3, Running));
+    assert_eq!(ask(&hosts[..1], &NodeIdentity { name: "x".to_owned(), ..node }), "nowhere");
+}
+
+#[test]
+fn without_firmware_the_machine_id_counts_while_nothing_speaks_against_it() {
+    let both: [(Status, &[Spec<'_>]); 1] = [(Status::Live, &[(1, "a", Running), (3, "b", Running)])];
+    assert_eq!(ask(&both, &without_firmware("a", uuid(1))), present(1, Running));
+    assert_eq!(ask(&both, &without_firmware("x", uuid(1))), present(1, Running));
+    let only_machine_id = NodeIdentity { system_uuid: None, ..without_firmware("x", uuid(1)) };
+    assert_eq!(ask(&both, &only_machine_id), present(1, Running));
+    // a clone of a's disk in domain b
+    assert!(ask(&both, &without_firmware("b", uuid(1))).starts_with("ambiguous"));
+    let lost: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (down(), &[])];
+    let text = ask(&lost, &without_firmware("x", uuid(1)));
+    assert!(text.contains("machine ID, which a cloned disk carries as well"), "{text}");
+}
+
+#[test]
+fn a_uuid_that_is_the_same_in_both_byte_orders_matches_once() {
+    let same = Uuid::from_bytes([0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x33, 0x33, 4, 4, 5, 5, 5, 5, 5, 5]);
+    assert_eq!(swapped(same), same);
+    let hypervisors = cloud(&[(Status::Live, &[])]);
+    hypervisors[0].update(|state| {
+        state.inventory.update(same, Some(Domain { uuid: same, ..domain((2, "b", Running)) }));
+        Vec::new()
+    });
+    let text = ask_cloud(&hypervisors, &by_name("b", Some(same)));
+    assert_eq!(text, format!("{} running", format_provider_id(same)));
+}
+
+#[test]
+fn a_hypervisor_that_was_never_listed_may_have_the_one_that_runs() {
+    let hypervisors = cloud(&[(Status::Live, &[(1, "a", Off), (2, "b", Running)]), (down(), &[])]);
+    assert_eq!(ask_cloud(&hypervisors, &by_id(1)), present(1, Off), "listed before, and it was not there");
+    hypervisors[1].update(|state| {
+        state.is_listed = false;
+        Vec::new()
+    });
+    let unreachable = "unavailable: hypervisor \"h1\" has been unreachable";
+    assert!(ask_cloud(&hypervisors, &by_id(1)).starts_with(unreachable));
+    assert_eq!(ask_cloud(&hypervisors, &by_id(2)), present(2, Running));
+    let by_name_in_id = NodeIdentity { provider_id: Some("libvirt:///b".to_owned()), ..by_name("x", None) };
+    assert!(ask_cloud(&hypervisors, &by_name_in_id).starts_with(unreachable));
+}
+
+#[test]
+fn a_name_in_a_provider_id_does_not_count_while_the_uuid_may_be_elsewhere() {
+    let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (down(), &[])];
+    let node = |system_uuid| NodeIdentity {
+        provider_id: Some("libvirt:///a".to_owned()),
+        ..by_name("a", system_uuid)
+    };
+    assert_eq!(ask(&hosts, &node(None)), present(1, Running));
+    assert_eq!(ask(&hosts, &node(Some(swapped(uuid(1))))), present(1, Running));
+    let text = ask(&hosts, &node(Some(uuid(9))));
+    assert!(text.contains("has the node's name but not its system UUID"), "{text}");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!   counts as unreachable; the others go on.
 //! - [`Absent`](cloudprovider::InstanceLookup::Absent) is said only while every hypervisor is connected, follows
 //!   events, and has confirmed its list in the last two seconds. One unreachable hypervisor makes it `Unknown`.
-//! - A Node is matched by its provider ID; without one by its system UUID, its machine ID, then its name.
+//! - A Node is matched by its provider ID; without one by its system UUID, then its name.
 //!
 //! The provider ID is `libvirt:///<domain uuid>`, see [`format_provider_id`].
 //!

@@ -76,8 +76,8 @@ async fn one_unreachable_hypervisor_leaves_its_nodes_alone_and_the_others_workin
     let nodes = [
         node(1),
         new_node("x", &uuid(1)),
-        new_node("a", ""),
         node(2),
+        new_node("a", ""),
         new_node("b", ""),
         new_node("a", &uuid(9)),
     ];
@@ -85,10 +85,10 @@ async fn one_unreachable_hypervisor_leaves_its_nodes_alone_and_the_others_workin
     let began = std::time::Instant::now();
     let answers = provider.lookup(&nodes).await;
     assert!(began.elapsed() < Duration::from_secs(2), "waits for no one who has failed");
-    for answer in &answers[..3] {
+    for answer in &answers[..2] {
         assert!(matches!(answer, InstanceLookup::Present(_)), "{answer:?}");
     }
-    for answer in &answers[3..] {
+    for answer in &answers[2..] {
         let InstanceLookup::Unknown(error) = answer else { panic!("{answer:?}") };
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let text = error.to_string();
