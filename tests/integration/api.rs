@@ -19,10 +19,10 @@ use kube::{
     client::{Body, ClientBuilder},
 };
 use sandbox::Sandbox;
-use test_env::{ControlPlane, StartError};
+use test_env::StartError;
 use tower::{Layer, Service};
 
-use crate::peers;
+use crate::peers::Borrowed;
 
 /// Which API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +48,10 @@ pub(crate) struct Api {
     pub(crate) daemon_client: Client,
     pub(crate) requests: RequestCounts,
     pub(crate) sandbox: Option<Sandbox>,
-    _turn: Option<(Arc<ControlPlane>, MutexGuard<'static, ()>)>,
+    _control_plane: Option<Borrowed>,
 }
 
 impl Api {
-    #[expect(
-        clippy::await_holding_lock,
-        reason = "the turn lasts as long as the test, which has a thread of its own"
-    )]
     pub(crate) async fn connect(target: Target) -> Result<Self, StartError> {
         let requests = RequestCounts::default();
         match target {
@@ -64,10 +60,10 @@ impl Api {
                 let daemon_client =
                     ClientBuilder::new(sandbox.service(), "default").with_layer(&requests).build();
                 let client = sandbox.client();
-                Ok(Self { client, daemon_client, requests, sandbox: Some(sandbox), _turn: None })
+                Ok(Self { client, daemon_client, requests, sandbox: Some(sandbox), _control_plane: None })
             }
             Target::ApiServer => {
-                let (control_plane, turn) = peers::control_plane()?;
+                let control_plane = Borrowed::control_plane()?;
                 let client = client(control_plane.kubeconfig()).await?;
                 let config = ccm::api_client::config(Some(control_plane.kubeconfig()), "").await?;
                 let stack = ClientBuilder::try_from(config).map_err(anyhow::Error::from)?;
@@ -78,7 +74,7 @@ impl Api {
                     daemon_client,
                     requests,
                     sandbox: None,
-                    _turn: Some((control_plane, turn)),
+                    _control_plane: Some(control_plane),
                 })
             }
         }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     daemon::binary,
-    peers,
+    peers::Borrowed,
     trial::{Outcome, trial},
 };
 
@@ -148,7 +148,7 @@ fn unreachable_api_server() -> Outcome {
 }
 
 fn wrong_token() -> Outcome {
-    let (control_plane, _turn) = peers::control_plane()?;
+    let control_plane = Borrowed::control_plane()?;
     let folder = TempDir::new()?;
     let config = good_config(folder.path())?;
     let kubeconfig = fs::read_to_string(control_plane.kubeconfig())?;

@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 
 /// Tests mostly wait for something; more of them at once than cores.
-const THREADS: usize = 4;
+const THREADS: usize = 6;
 
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
