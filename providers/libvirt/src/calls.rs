@@ -152,6 +152,12 @@ impl Failure {
         Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost, code }
     }
 
+    /// A domain that libvirt has although its list does not say so.
+    pub(crate) fn unlisted(name: &str) -> Self {
+        let message = format!("libvirt has a domain {name:?}, but does not list it");
+        Self { kind: ErrorKind::Unavailable, message, lost: false, code: None }
+    }
+
     /// Whether the domain asked about does not exist.
     pub(crate) fn is_no_domain(&self) -> bool {
         self.code == Some(ErrorNumber::NoDomain)

@@ -128,15 +128,17 @@ impl Actor {
 
     fn refuse(&self, command: Command) {
         match command {
-            Command::Confirm(_, answer) => {
-                let failure = match &self.hypervisor.state().status {
-                    Status::Down { failure, .. } => failure.clone(),
-                    _ => Failure::lost(ErrorKind::Unavailable, "not connected"),
-                };
-                let _ = answer.send(Err(failure));
-            }
+            Command::Confirm(_, answer) => drop(answer.send(Err(self.down_because()))),
+            Command::Probe(_, answer) => drop(answer.send(Err(self.down_because()))),
             // dropped: whoever waits for it sees that
             Command::Borrow(_) => {}
+        }
+    }
+
+    fn down_because(&self) -> Failure {
+        match &self.hypervisor.state().status {
+            Status::Down { failure, .. } => failure.clone(),
+            _ => Failure::lost(ErrorKind::Unavailable, "not connected"),
         }
     }
 
@@ -161,9 +163,10 @@ impl Actor {
         let lane = Lane::spawn(format!("libvirt-{}", self.name()), &self.threads, || None).map_err(cannot)?;
         let began = std::time::Instant::now();
         let of_session = calls.clone();
+        let known: Vec<_> = self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
         let answer = lane.run(move |slot: &mut Option<Session>| -> Result<Snapshot, Failure> {
             let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
-            session.list()
+            session.list(&known)
         });
         let snapshot = self.in_time(answer, &calls.progress).await?;
 
@@ -184,6 +187,7 @@ impl Actor {
         let agents = self.hypervisor.state().inventory.with_agent().collect();
         let refresh = self.hypervisor.settings.refresh_interval;
         let mut connected = Connected::new(lane, calls, events, agents, refresh);
+        connected.note_unreadable(self.hypervisor.state().inventory.domains());
         self.ask_agents(&mut connected).await?;
         Ok(connected)
     }

@@ -98,6 +98,20 @@ impl DomainState {
 }
 
 impl Domain {
+    /// A domain that is there and cannot be read, and why.
+    pub(crate) fn unreadable(uuid: Uuid, name: String, why: String) -> Self {
+        Self {
+            uuid,
+            name,
+            vcpus: 0,
+            memory_mib: 0,
+            nics: Vec::new(),
+            agent: AgentChannel::None,
+            metadata: None,
+            state: Err(why),
+        }
+    }
+
     /// Whether it runs, as far as its state could be read.
     pub(crate) fn is_running(&self) -> bool {
         self.power() == Some(PowerState::Running)

@@ -21,9 +21,10 @@ use crate::{
     connection::Actor,
     domain::{AgentChannel, Domain},
     hypervisor::Command,
+    instances::Key,
     inventory::{Inventory, NetworkLeases},
     lane::Lane,
-    session::{Session, ask_agent},
+    session::{Probed, Read, Session, ask_agent},
     sys::Event,
 };
 
@@ -31,6 +32,8 @@ use crate::{
 const COLLECT: Duration = Duration::from_millis(30);
 /// With more changed domains than this, one listing is cheaper than reading each.
 const MANY: usize = 200;
+/// When a domain that could not be read is read again; doubled each time up to [`PATIENT`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a domain without an address is asked about every second.
 const EAGER: Duration = Duration::from_secs(60);
 /// How long after its start a domain may get addresses of a second family.
@@ -62,6 +65,9 @@ pub(crate) struct Connected {
     agent_news: HashSet<Uuid>,
     dirty_since: Option<Instant>,
     waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
+    probes: Vec<(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>)>,
+    /// Domains that could not be read, when to try again, and after what pause.
+    retries: HashMap<Uuid, (Instant, Duration)>,
     next_refresh: Instant,
     next_look: Instant,
     next_lease_check: Instant,
@@ -119,12 +125,16 @@ impl Actor {
         for (_, answer) in connected.waiting {
             let _ = answer.send(Err(failure.clone()));
         }
+        for (_, answer) in connected.probes {
+            let _ = answer.send(Err(failure.clone()));
+        }
         failure
     }
 
     /// Does what is due.
     async fn work(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let now = Instant::now();
+        connected.retry_failed(now);
         if connected.dirty.len() > MANY {
             connected.dirty.clear();
             connected.dirty_since = None;
@@ -133,10 +143,22 @@ impl Actor {
         if connected.dirty_since.is_some_and(|since| since + COLLECT <= now) {
             connected.dirty_since = None;
             let uuids: Vec<Uuid> = connected.dirty.drain().collect();
-            self.reread(connected, uuids).await?;
+            self.reread(connected, uuids, &HashMap::new()).await?;
         }
         if !connected.waiting.is_empty() {
             self.confirm(connected).await?;
+        }
+        while let Some((nodes, answer)) = connected.probes.pop() {
+            let result = self.on_lane(connected, move |session| session.probe(&nodes)).await;
+            for uuid in result.iter().flat_map(|probed| &probed.found) {
+                connected.dirty.insert(*uuid);
+                connected.dirty_since.get_or_insert(now);
+            }
+            let lost = result.as_ref().err().cloned();
+            let _ = answer.send(result);
+            if let Some(failure) = lost {
+                return Err(failure);
+            }
         }
         if connected.next_refresh <= now {
             self.refresh(connected).await?;
@@ -159,11 +181,31 @@ impl Actor {
         self.in_time(answer, &connected.calls.progress).await
     }
 
-    async fn reread(&mut self, connected: &mut Connected, uuids: Vec<Uuid>) -> Result<(), Failure> {
+    /// Reads domains again. A domain that is not known yet and cannot be read needs its name from the list, to be
+    /// known by it.
+    async fn reread(
+        &mut self,
+        connected: &mut Connected,
+        uuids: Vec<Uuid>,
+        names: &HashMap<Uuid, String>,
+    ) -> Result<(), Failure> {
         let read = self.on_lane(connected, move |session| session.reread(&uuids)).await?;
         connected.note_read(&read, &self.hypervisor.state().inventory);
         self.hypervisor.update(|state| {
-            read.into_iter().filter_map(|(uuid, domain)| state.inventory.update(uuid, domain)).collect()
+            let inventory = &mut state.inventory;
+            let mut changed: Vec<_> = read
+                .domains
+                .into_iter()
+                .filter_map(|(uuid, domain)| inventory.update(uuid, domain))
+                .collect();
+            for (uuid, why) in read.failed {
+                let is_known = inventory.by_uuid(uuid).is_some();
+                changed.extend(match names.get(&uuid).filter(|_| !is_known) {
+                    Some(name) => inventory.update(uuid, Some(Domain::unreadable(uuid, name.clone(), why))),
+                    None => inventory.set_unreadable(uuid, why),
+                });
+            }
+            changed
         });
         // a domain that has just started wants an address
         connected.next_look = Instant::now();
@@ -179,7 +221,8 @@ impl Actor {
             let names = self.on_lane(connected, Session::names).await?;
             let differences = self.hypervisor.state().inventory.differences(&names);
             if !differences.is_empty() {
-                self.reread(connected, differences).await?;
+                let names = names.into_iter().collect();
+                self.reread(connected, differences, &names).await?;
             }
             self.hypervisor.update(|state| {
                 state.confirmed = Some(began);
@@ -194,12 +237,18 @@ impl Actor {
 
     async fn refresh(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let began = std::time::Instant::now();
-        let snapshot = self.on_lane(connected, Session::list).await?;
+        let known: Vec<Uuid> =
+            self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
+        let snapshot = self.on_lane(connected, move |session| session.list(&known)).await?;
         self.hypervisor.update(|state| {
             state.confirmed = Some(began);
             state.inventory.replace(snapshot)
         });
-        connected.agent_queue = self.hypervisor.state().inventory.with_agent().collect();
+        {
+            let state = self.hypervisor.state();
+            connected.agent_queue = state.inventory.with_agent().collect();
+            connected.note_unreadable(state.inventory.domains());
+        }
         connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
         connected.next_look = Instant::now();
         Ok(())
@@ -362,6 +411,8 @@ impl Connected {
             agent_news: HashSet::new(),
             dirty_since: None,
             waiting: Vec::new(),
+            probes: Vec::new(),
+            retries: HashMap::new(),
             next_refresh: now + refresh,
             next_look: now,
             next_lease_check: now + LEASE_CHECK,
@@ -386,6 +437,7 @@ impl Connected {
     fn take(&mut self, command: Command) {
         match command {
             Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
+            Command::Probe(nodes, answer) => self.probes.push((nodes, answer)),
             Command::Borrow(work) => {
                 drop(self.lane.run(move |slot: &mut Option<Session>| {
                     let Some(session) = slot else { return };
@@ -402,6 +454,9 @@ impl Connected {
 
     fn next_wake(&self) -> Instant {
         let mut wake = self.next_refresh.min(self.next_look).min(self.next_lease_check);
+        if let Some(at) = self.retries.values().map(|(at, _)| *at).min() {
+            wake = wake.min(at);
+        }
         if let Some(since) = self.dirty_since {
             wake = wake.min(since + COLLECT);
         }
@@ -412,9 +467,16 @@ impl Connected {
     }
 
     /// Notes which domains have just started, and whose guest agent can be asked now.
-    fn note_read(&mut self, read: &[(Uuid, Option<Domain>)], before: &Inventory) {
+    fn note_read(&mut self, read: &Read, before: &Inventory) {
         let now = Instant::now();
-        for (uuid, domain) in read {
+        for (uuid, _) in &read.failed {
+            self.try_later(*uuid, now);
+        }
+        for (uuid, domain) in &read.domains {
+            match domain {
+                Some(Domain { state: Err(_), .. }) => self.try_later(*uuid, now),
+                _ => drop(self.retries.remove(uuid)),
+            }
             let has_agent_news = self.agent_news.remove(uuid);
             let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
                 self.settling.remove(uuid);
@@ -426,6 +488,34 @@ impl Connected {
             }
             if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
                 self.settling.insert(*uuid, now);
+            }
+        }
+    }
+
+    /// Notes which of the listed domains could not be read.
+    pub(crate) fn note_unreadable<'a>(&mut self, domains: impl Iterator<Item = &'a Domain>) {
+        let now = Instant::now();
+        let failed: HashSet<Uuid> =
+            domains.filter(|domain| domain.state.is_err()).map(|domain| domain.uuid).collect();
+        self.retries.retain(|uuid, _| failed.contains(uuid));
+        for uuid in failed {
+            self.try_later(uuid, now);
+        }
+    }
+
+    /// Reads a domain once more after a while that doubles, since what was wrong with it brings no event when it ends.
+    fn try_later(&mut self, uuid: Uuid, now: Instant) {
+        let pause = self.retries.get(&uuid).map_or(FIRST_RETRY, |(_, pause)| (*pause * 2).min(PATIENT));
+        self.retries.insert(uuid, (now + pause, pause));
+    }
+
+    fn retry_failed(&mut self, now: Instant) {
+        for (uuid, (at, pause)) in &mut self.retries {
+            if *at <= now {
+                // the next time is set when it has been read
+                *at = now + *pause;
+                self.dirty.insert(*uuid);
+                self.dirty_since.get_or_insert(now);
             }
         }
     }

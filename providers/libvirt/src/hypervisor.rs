@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::{Duration, Instant},
 };
 
@@ -17,7 +14,9 @@ use virt::connect::Connect;
 use crate::{
     calls::{Counts, Failure},
     config::{Config, HypervisorConfig},
+    instances::Key,
     inventory::Inventory,
+    session::Probed,
 };
 use cloudprovider::InstanceChange;
 
@@ -26,6 +25,9 @@ pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A confirmation that is younger than this is good enough.
 pub(crate) const CONFIRMED_FOR: Duration = Duration::from_secs(2);
+
+/// How much longer it may take for each domain that libvirt is asked for by name or UUID.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// How a hypervisor is doing.
 #[derive(Clone, Debug)]
@@ -58,30 +60,59 @@ impl State {
 pub(crate) enum Command {
     /// Compare the inventory with libvirt's list, unless that was done after this moment.
     Confirm(Instant, oneshot::Sender<Result<(), Failure>>),
+    /// Ask libvirt for the domains of these nodes, whatever its list says.
+    Probe(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>),
     /// Hand the connection to somebody else, on a thread of its own.
     Borrow(Box<dyn FnOnce(&Connect) + Send>),
+}
+
+/// What all hypervisors of a provider have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Arc<Config>,
+    /// Moves whenever the status of any hypervisor changes.
+    pub(crate) status_changes: watch::Sender<u64>,
+    pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
+    last_removal: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        settings: Arc<Config>,
+        status_changes: watch::Sender<u64>,
+        instance_changes: broadcast::Sender<InstanceChange>,
+    ) -> Self {
+        Self { settings, status_changes, instance_changes, last_removal: Arc::default() }
+    }
+
+    /// When anything was last dropped from any inventory, or a hypervisor became live. A domain that migrates is first
+    /// on the target and then not on the source any more; so what the target had before the source dropped it
+    /// does not count.
+    fn last_removal(&self) -> Option<Instant> {
+        *self.last_removal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_removal(&self) {
+        *self.last_removal.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 /// One hypervisor, shared between its actor and look-ups.
 pub(crate) struct Hypervisor {
     pub(crate) config: HypervisorConfig,
     pub(crate) settings: Arc<Config>,
+    shared: Shared,
     state: RwLock<State>,
-    /// A confirmation was not answered in time, and nothing was since: nobody else needs to wait for it.
-    silent: AtomicBool,
+    /// When a question was last not answered in time, if nothing was since: nobody else needs to wait meanwhile.
+    silent: Mutex<Option<Instant>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    /// Moves whenever the status of any hypervisor changes.
-    status_changes: watch::Sender<u64>,
-    instance_changes: broadcast::Sender<InstanceChange>,
 }
 
 impl Hypervisor {
     pub(crate) fn new(
         config: HypervisorConfig,
-        settings: Arc<Config>,
-        status_changes: watch::Sender<u64>,
-        instance_changes: broadcast::Sender<InstanceChange>,
+        shared: Shared,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
         let state = State {
@@ -92,13 +123,12 @@ impl Hypervisor {
         };
         let hypervisor = Self {
             config,
-            settings,
+            settings: Arc::clone(&shared.settings),
+            shared,
             state: RwLock::new(state),
-            silent: AtomicBool::new(false),
+            silent: Mutex::default(),
             counts: Arc::default(),
             commands,
-            status_changes,
-            instance_changes,
         };
         (Arc::new(hypervisor), receiver)
     }
@@ -116,11 +146,17 @@ impl Hypervisor {
     pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Vec<cloudprovider::InstanceRef>) {
         let changed = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            change(&mut state)
+            let removals = state.inventory.removals();
+            let changed = change(&mut state);
+            if state.inventory.removals() != removals {
+                // under the lock: whoever sees that it is gone sees the time as well
+                self.shared.note_removal();
+            }
+            changed
         };
         if !changed.is_empty() {
             // an error means that nobody listens
-            let _ = self.instance_changes.send(InstanceChange::Changed(changed));
+            let _ = self.shared.instance_changes.send(InstanceChange::Changed(changed));
         }
     }
 
@@ -130,9 +166,10 @@ impl Hypervisor {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             change(&mut state);
             state.status = status;
+            self.shared.note_removal();
         }
-        self.status_changes.send_modify(|generation| *generation += 1);
-        let _ = self.instance_changes.send(InstanceChange::Resync);
+        self.shared.status_changes.send_modify(|generation| *generation += 1);
+        let _ = self.shared.instance_changes.send(InstanceChange::Resync);
     }
 
     /// Notes why the hypervisor is still down.
@@ -144,29 +181,51 @@ impl Hypervisor {
     }
 
     /// Makes sure that the inventory is what libvirt has now: one call at most, shared by all who ask meanwhile.
+    ///
+    /// An earlier confirmation is good enough if it is young and began after the last removal anywhere.
     pub(crate) async fn confirm(&self) -> Result<(), Failure> {
         let now = Instant::now();
-        if self.state().confirmed.is_some_and(|at| now.duration_since(at) < CONFIRMED_FOR) {
+        let last_removal = self.shared.last_removal();
+        let is_fresh = |at: Instant| {
+            now.duration_since(at) < CONFIRMED_FOR && last_removal.is_none_or(|removal| at > removal)
+        };
+        if self.state().confirmed.is_some_and(is_fresh) {
             return Ok(());
         }
-        let timeout = CONFIRM_TIMEOUT.min(self.settings.call_timeout);
+        self.ask(CONFIRM_TIMEOUT, |answer| Command::Confirm(now, answer)).await
+    }
+
+    /// Asks libvirt for the domains of these nodes, whatever its list says. One job for all of them.
+    pub(crate) async fn probe(&self, nodes: Vec<Vec<Key>>) -> Result<Probed, Failure> {
+        let calls = u32::try_from(nodes.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
+        let timeout = CONFIRM_TIMEOUT.saturating_add(PROBE_TIMEOUT.saturating_mul(calls));
+        self.ask(timeout, |answer| Command::Probe(nodes, answer)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        timeout: Duration,
+        command: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Command,
+    ) -> Result<T, Failure> {
+        let timeout = timeout.min(self.settings.call_timeout);
         let silence = || {
             Failure::lost(
                 ErrorKind::Timeout,
                 format!("libvirt has not answered within {} s", timeout.as_secs()),
             )
         };
-        if self.silent.load(Ordering::Relaxed) {
+        let since = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.is_some_and(|since| since.elapsed() < self.settings.call_timeout) {
             return Err(silence());
         }
         let (answer, receiver) = oneshot::channel();
         let ended = || Failure::lost(ErrorKind::Unavailable, "the connection has ended");
-        self.commands.send(Command::Confirm(now, answer)).map_err(|_| ended())?;
+        self.commands.send(command(answer)).map_err(|_| ended())?;
         match tokio::time::timeout(timeout, receiver).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(ended()),
             Err(_) => {
-                self.silent.store(true, Ordering::Relaxed);
+                *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
                 Err(silence())
             }
         }
@@ -174,7 +233,7 @@ impl Hypervisor {
 
     /// Notes that libvirt has answered something.
     pub(crate) fn heard(&self) {
-        self.silent.store(false, Ordering::Relaxed);
+        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Why nothing can be said about domains of this hypervisor, `None` while it is live.

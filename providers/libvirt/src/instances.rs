@@ -18,7 +18,7 @@ use crate::{
     config::is_label_value,
     domain::{AgentChannel, Domain, Nic},
     hypervisor::{Hypervisor, State, Status},
-    provider_id::{DomainId, format_provider_id, parse_provider_id, parse_uuid, swapped},
+    provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id, parse_uuid, swapped},
 };
 
 /// When to ask again for a domain that has no address yet.
@@ -42,6 +42,32 @@ pub(crate) struct Host<'a> {
 struct Candidate<'a> {
     host: &'a Host<'a>,
     domain: &'a Domain,
+}
+
+/// Something by which libvirt can be asked for a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Uuid(Uuid),
+    Name(String),
+}
+
+/// Everything by which the domain of a node could be found; nothing where the node says nothing of use.
+pub(crate) fn keys(node: &NodeIdentity) -> Vec<Key> {
+    if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+        return match parse_provider_id(id) {
+            Ok(DomainId::Uuid(uuid)) => vec![Key::Uuid(uuid)],
+            Ok(DomainId::Name(name)) => vec![Key::Name(name)],
+            Err(_) => Vec::new(),
+        };
+    }
+    let machine_id = node.machine_id.as_deref().and_then(identifying_uuid);
+    let uuids = match firmware_uuid(node, machine_id) {
+        Some(uuid) if swapped(uuid) != uuid => vec![uuid, swapped(uuid)],
+        Some(uuid) => vec![uuid],
+        None => machine_id.into_iter().collect(),
+    };
+    let name = Some(&node.name).filter(|name| is_domain_name(name));
+    uuids.into_iter().map(Key::Uuid).chain(name.cloned().map(Key::Name)).collect()
 }
 
 /// What a look-up comes to.

@@ -8,6 +8,7 @@ use crate::{
     calls::Failure,
     config::Config,
     domain::{DomainState, NicSource},
+    hypervisor::Shared,
     inventory::Snapshot,
     mac::Mac,
 };
@@ -51,16 +52,12 @@ fn down() -> Status {
 fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
     let list: Vec<_> = (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu:///system'}}")).collect();
     let config = Arc::new(Config::parse(&format!("hypervisors: [{}]", list.join(",")), None).expect("valid"));
+    let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
     hosts
         .iter()
         .zip(&config.hypervisors)
         .map(|((status, domains), one)| {
-            let (hypervisor, _) = Hypervisor::new(
-                one.clone(),
-                Arc::clone(&config),
-                watch::channel(0).0,
-                broadcast::channel(1).0,
-            );
+            let (hypervisor, _) = Hypervisor::new(one.clone(), shared.clone());
             let snapshot = Snapshot {
                 domains: domains.iter().map(|spec| domain(*spec)).collect(),
                 ..Snapshot::default()
@@ -270,6 +267,38 @@ fn a_domain_whose_state_libvirt_cannot_tell_is_unknown() {
     let rules = AddressRules::default();
     let answer = View::new(&hypervisors, &rules).look_up(&by_id(1));
     assert!(matches!(answer, Answer::Settled(InstanceLookup::Unknown(_))));
+}
+
+#[test]
+fn everything_that_a_node_could_be_known_by() {
+    let (one, nine) = (uuid(1), uuid(9));
+    let name = || Key::Name("n".to_owned());
+    assert_eq!(keys(&by_id(1)), [Key::Uuid(one)]);
+    assert_eq!(keys(&by_name("n", Some(one))), [Key::Uuid(one), Key::Uuid(swapped(one)), name()]);
+    assert_eq!(keys(&without_firmware("n", nine)), [Key::Uuid(nine), name()]);
+    assert_eq!(keys(&by_name("a/b", None)), []);
+    let by_name_in_id = NodeIdentity { provider_id: Some("libvirt:///n".to_owned()), ..by_id(1) };
+    assert_eq!(keys(&by_name_in_id), [name()]);
+}
+
+#[tokio::test]
+async fn a_list_from_before_the_last_removal_anywhere_confirms_nothing() {
+    let hypervisors = cloud(&[(Status::Live, &[(1, "a", Running)]), (Status::Live, &[])]);
+    let confirm = || {
+        hypervisors[1].update(|state| {
+            state.confirmed = Some(std::time::Instant::now());
+            Vec::new()
+        });
+    };
+    confirm();
+    assert_eq!(hypervisors[1].confirm().await, Ok(()));
+    hypervisors[0].update(|state| state.inventory.update(uuid(1), None).into_iter().collect());
+    // nobody is there who could ask again
+    assert!(hypervisors[1].confirm().await.is_err());
+    confirm();
+    assert_eq!(hypervisors[1].confirm().await, Ok(()));
+    hypervisors[0].set_status(Status::Live, |_| ());
+    assert!(hypervisors[1].confirm().await.is_err());
 }
 
 #[test]

@@ -22,6 +22,8 @@ const LEASE_GRACE: i64 = 30;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) domains: Vec<Domain>,
+    /// Known domains that the list lacks and that libvirt does not say to be gone, and why.
+    pub(crate) unreadable: Vec<(Uuid, String)>,
     pub(crate) leases: NetworkLeases,
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct Inventory {
     agents: HashMap<Uuid, Vec<AgentInterface>>,
     /// Domains whose agent is there and has not been heard yet.
     unheard: HashSet<Uuid>,
+    /// How often something that was known may have been dropped.
+    removals: u64,
 }
 
 impl Inventory {
@@ -63,7 +67,10 @@ impl Inventory {
     /// Takes a listing over and says what is different from before.
     pub(crate) fn replace(&mut self, snapshot: Snapshot) -> Vec<InstanceRef> {
         let mut changed = Vec::new();
-        let listed: HashSet<Uuid> = snapshot.domains.iter().map(|domain| domain.uuid).collect();
+        self.removals += 1;
+        let unreadable = snapshot.unreadable.iter().map(|(uuid, _)| *uuid);
+        let listed: HashSet<Uuid> =
+            snapshot.domains.iter().map(|domain| domain.uuid).chain(unreadable).collect();
         let gone: Vec<Uuid> = self.domains.keys().filter(|uuid| !listed.contains(uuid)).copied().collect();
         for uuid in gone {
             changed.extend(self.update(uuid, None));
@@ -71,10 +78,24 @@ impl Inventory {
         for domain in snapshot.domains {
             changed.extend(self.update(domain.uuid, Some(domain)));
         }
+        for (uuid, why) in snapshot.unreadable {
+            changed.extend(self.set_unreadable(uuid, why));
+        }
         // networks that were not listed again are gone, and their leases with them
         self.network_leases.clear();
         merge(&mut changed, self.set_leases(snapshot.leases));
         changed
+    }
+
+    /// How often something that was known may have been dropped so far.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// Notes that a domain that is known cannot be read: it is not gone, but nothing can be said about it.
+    pub(crate) fn set_unreadable(&mut self, uuid: Uuid, why: String) -> Option<InstanceRef> {
+        let known = self.domains.get(&uuid)?;
+        self.update(uuid, Some(Domain { state: Err(why), ..known.clone() }))
     }
 
     /// Takes over what was found when one domain was read again, `None` where it does not exist any more.
@@ -106,6 +127,7 @@ impl Inventory {
                 self.domains.insert(uuid, domain);
             }
             None => {
+                self.removals += 1;
                 self.agents.remove(&uuid);
                 self.unheard.remove(&uuid);
             }

@@ -36,7 +36,7 @@ fn names(changed: &[InstanceRef]) -> Vec<&str> {
 
 fn listed(domains: Vec<Domain>, leases: NetworkLeases) -> Inventory {
     let mut inventory = Inventory::default();
-    inventory.replace(Snapshot { domains, leases });
+    inventory.replace(Snapshot { domains, leases, ..Snapshot::default() });
     inventory
 }
 
@@ -48,12 +48,14 @@ fn a_listing_says_what_is_different() {
     let changed = inventory.replace(Snapshot {
         domains: vec![domain(1, "a", Running), domain(3, "c", Running)],
         leases: leases(&[(1, "10.0.0.1", None)]),
+        ..Snapshot::default()
     });
     assert_eq!(names(&changed), ["a", "b", "c"]);
     assert!(inventory.by_name("b").is_none() && inventory.by_name("c").is_some());
     let again = inventory.replace(Snapshot {
         domains: vec![domain(1, "a", Running), domain(3, "c", Running)],
         leases: leases(&[(1, "10.0.0.1", Some(99))]),
+        ..Snapshot::default()
     });
     assert_eq!(again, [], "a renewed lease is no change");
 }
@@ -104,7 +106,11 @@ fn nothing_is_told_before_the_agent_was_heard() {
     assert_eq!(inventory.set_agent(Uuid::from_u128(1), None), None);
     assert_eq!(texts(&inventory).len(), 2);
     // listed again after a reconnect: it stays too
-    inventory.replace(Snapshot { domains: vec![with_agent], leases: leases(&[(1, "10.0.0.1", None)]) });
+    inventory.replace(Snapshot {
+        domains: vec![with_agent],
+        leases: leases(&[(1, "10.0.0.1", None)]),
+        ..Snapshot::default()
+    });
     assert_eq!(texts(&inventory).len(), 2);
 }
 
@@ -137,4 +143,19 @@ fn differences_to_a_list_of_names() {
     let mut differences = inventory.differences(&list(&[(1, "x"), (3, "c")]));
     differences.sort_unstable();
     assert_eq!(differences, [1, 2, 3].map(Uuid::from_u128));
+}
+
+#[test]
+fn a_known_domain_that_cannot_be_read_stays() {
+    let mut inventory = listed(vec![domain(1, "a", Running), domain(2, "b", Running)], leases(&[]));
+    let uuid = Uuid::from_u128(1);
+    let changed = inventory.replace(Snapshot {
+        domains: vec![domain(2, "b", Running)],
+        unreadable: vec![(uuid, "access denied".to_owned())],
+        ..Snapshot::default()
+    });
+    assert_eq!(names(&changed), ["a"]);
+    let known = inventory.by_name("a").expect("not gone");
+    assert_eq!(known.state, Err("access denied".to_owned()));
+    assert_eq!(inventory.set_unreadable(Uuid::from_u128(9), "x".to_owned()), None, "not known");
 }

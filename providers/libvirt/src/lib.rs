@@ -11,7 +11,7 @@
 //! - A call that blocks, blocks a thread of its own. After a deadline the thread is left behind and the hypervisor
 //!   counts as unreachable; the others go on.
 //! - [`Absent`](cloudprovider::InstanceLookup::Absent) is said only while every hypervisor is connected, follows
-//!   events, and has confirmed its list in the last two seconds. One unreachable hypervisor makes it `Unknown`.
+//!   events, has confirmed its list, and denies having the very domain when asked for it. One unreachable hypervisor makes it `Unknown`.
 //! - A Node is matched by its provider ID; without one by its system UUID, then its name.
 //!
 //! The provider ID is `libvirt:///<domain uuid>`, see [`format_provider_id`].

@@ -1,7 +1,7 @@
 //! The provider.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     NAME,
+    calls::Failure,
     config::Config,
     connection,
-    hypervisor::{Command, Hypervisor, HypervisorHandle},
-    instances::{Answer, View},
+    hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
+    instances::{Answer, View, keys},
     provider_id::parse_provider_id,
 };
 
@@ -61,17 +62,11 @@ impl LibvirtProvider {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
+        let shared = Shared::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
         let (hypervisors, receivers) = config
             .hypervisors
             .iter()
-            .map(|hypervisor| {
-                Hypervisor::new(
-                    hypervisor.clone(),
-                    Arc::clone(&config),
-                    status_changes.clone(),
-                    instance_changes.clone(),
-                )
-            })
+            .map(|hypervisor| Hypervisor::new(hypervisor.clone(), shared.clone()))
             .unzip();
         Self {
             config,
@@ -136,22 +131,67 @@ impl LibvirtProvider {
         }
     }
 
-    /// Lets every hypervisor confirm its inventory; the error tells of those that did not.
-    async fn confirm(&self) -> Result<()> {
-        let results = join_all(self.hypervisors.iter().map(|hypervisor| hypervisor.confirm())).await;
+    /// Settles what no inventory has: absent only where every hypervisor confirms its list and then, asked for the
+    /// very domain, says that there is none. A list may lack what libvirt does not let us see.
+    async fn settle_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) {
+        let confirmed = join_all(self.hypervisors.iter().map(|one| one.confirm())).await;
+        let nowhere = self.still_nowhere(nodes, answers);
+        let doubts = confirmed.into_iter().map(Result::err);
+        if let Some(error) = self.doubt(doubts) {
+            for i in nowhere {
+                answers[i] = Answer::Settled(Error::new(error.kind(), error.to_string()).into());
+            }
+            return;
+        }
+        if nowhere.is_empty() {
+            return;
+        }
+        let wanted: Vec<_> = nowhere.iter().map(|i| keys(nodes[*i])).collect();
+        let probed = join_all(self.hypervisors.iter().map(|one| one.probe(wanted.clone()))).await;
+        // a hypervisor may have been lost meanwhile, or have told of the domain
+        let left = self.still_nowhere(nodes, answers);
+        for (k, i) in nowhere.into_iter().enumerate().filter(|(_, i)| left.contains(i)) {
+            let doubts = probed.iter().map(|result| match result {
+                Ok(probed) => probed.doubts.get(k).cloned().flatten(),
+                Err(failure) => Some(failure.clone()),
+            });
+            answers[i] = Answer::Settled(match self.doubt(doubts) {
+                Some(error) => error.into(),
+                None => InstanceLookup::Absent,
+            });
+        }
+    }
+
+    /// Looks again for what was nowhere, and says what still is.
+    fn still_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) -> BTreeSet<usize> {
+        let view = self.view();
+        let mut nowhere = BTreeSet::new();
+        for (i, (node, answer)) in nodes.iter().zip(answers).enumerate() {
+            if matches!(answer, Answer::Nowhere) {
+                *answer = view.look_up(node);
+                if matches!(answer, Answer::Nowhere) {
+                    nowhere.insert(i);
+                }
+            }
+        }
+        nowhere
+    }
+
+    /// Why some hypervisors cannot say that a domain is not there, each in libvirt's words.
+    fn doubt(&self, doubts: impl Iterator<Item = Option<Failure>>) -> Option<Error> {
         let mut words = Vec::new();
         let mut kind = ErrorKind::Unavailable;
-        for (hypervisor, result) in self.hypervisors.iter().zip(results) {
-            if let Err(failure) = result {
+        for (hypervisor, failure) in self.hypervisors.iter().zip(doubts) {
+            if let Some(failure) = failure {
                 kind = failure.kind;
                 words.push(format!("hypervisor {:?}: {}", hypervisor.name(), failure.message));
             }
         }
-        if words.is_empty() {
-            return Ok(());
-        }
-        let message = format!("cannot confirm that there is no domain for this node: {}", words.join("; "));
-        Err(Error::new(kind, message))
+        (!words.is_empty()).then(|| {
+            let message =
+                format!("cannot confirm that there is no domain for this node: {}", words.join("; "));
+            Error::new(kind, message)
+        })
     }
 }
 
@@ -207,26 +247,15 @@ impl Instances for LibvirtProvider {
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
         let mut answers = self.answers(nodes).await;
-        let confirmed = if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
-            let confirmed = self.confirm().await;
-            // what was missed is in the inventory now
-            let view = self.view();
-            for (node, answer) in nodes.iter().zip(&mut answers) {
-                if matches!(answer, Answer::Nowhere) {
-                    *answer = view.look_up(node);
-                }
-            }
-            confirmed
-        } else {
-            Ok(())
-        };
+        if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
+            self.settle_nowhere(nodes, &mut answers).await;
+        }
         answers
             .into_iter()
-            .map(|answer| match (answer, &confirmed) {
-                (Answer::Settled(lookup), _) => lookup,
-                (Answer::Starting(error), _) => error.into(),
-                (Answer::Nowhere, Ok(())) => InstanceLookup::Absent,
-                (Answer::Nowhere, Err(error)) => Error::new(error.kind(), error.to_string()).into(),
+            .map(|answer| match answer {
+                Answer::Settled(lookup) => lookup,
+                Answer::Starting(error) => error.into(),
+                Answer::Nowhere => Error::new(ErrorKind::Internal, "a look-up was left unsettled").into(),
             })
             .collect()
     }

@@ -60,7 +60,7 @@ pub(crate) fn swapped(uuid: Uuid) -> Uuid {
 }
 
 /// libvirt's rule for names: not empty, no slash, no line break.
-fn is_domain_name(text: &str) -> bool {
+pub(crate) fn is_domain_name(text: &str) -> bool {
     !text.is_empty() && !text.contains('/') && !text.contains(char::is_control)
 }
 

@@ -14,11 +14,30 @@ use crate::{
     addresses::{AgentInterface, Lease},
     calls::{Calls, Failure, Operation},
     config::{Auth, Credential, HypervisorConfig, Keepalive},
-    domain::{AgentChannel, Domain, DomainState},
+    domain::{Domain, DomainState},
+    instances::Key,
     inventory::{NetworkLeases, Snapshot},
     sys::{self, AddressSource, Credentials, EventSink, Registration},
     uri,
 };
+
+/// What came of reading domains again.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    /// As they are now, `None` where libvirt says that there is no such domain.
+    pub(crate) domains: Vec<(Uuid, Option<Domain>)>,
+    /// Those about which libvirt says neither, and why.
+    pub(crate) failed: Vec<(Uuid, String)>,
+}
+
+/// What came of asking for domains that are in no list.
+#[derive(Debug, Default)]
+pub(crate) struct Probed {
+    /// For each node why it cannot be said that it has no domain here; `None` where there is none.
+    pub(crate) doubts: Vec<Option<Failure>>,
+    /// Domains that are there after all.
+    pub(crate) found: Vec<Uuid>,
+}
 
 /// An open connection.
 pub(crate) struct Session {
@@ -92,8 +111,9 @@ impl Session {
 
     /// Lists everything. Of N domains on M networks that are in use this takes 3 + N + M calls; where the driver
     /// cannot tell all states at once 2 + 2 N + M; where it has no leases of whole networks one more for each
-    /// running domain.
-    pub(crate) fn list(&mut self) -> Result<Snapshot, Failure> {
+    /// running domain. Each of the `known` domains that the list lacks costs one more, or three where it is there
+    /// nevertheless: libvirt leaves out what we may not see, and says nothing about it.
+    pub(crate) fn list(&mut self, known: &[Uuid]) -> Result<Snapshot, Failure> {
         let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
         let mut states = self.all_states()?;
         let mut domains = Vec::with_capacity(handles.len());
@@ -106,6 +126,10 @@ impl Session {
             }
             domains.push(domain);
         }
+        let listed: HashSet<Uuid> = domains.iter().map(|domain| domain.uuid).collect();
+        let missing: Vec<Uuid> = known.iter().filter(|uuid| !listed.contains(uuid)).copied().collect();
+        let Read { domains: found, failed: unreadable } = self.reread(&missing)?;
+        domains.extend(found.into_iter().filter_map(|(_, domain)| domain));
         let networks: HashSet<String> = domains
             .iter()
             .filter(|domain| domain.is_running())
@@ -117,7 +141,7 @@ impl Session {
         if !self.has_network_leases {
             leases.extend(self.leases_by_domain(&running)?);
         }
-        Ok(Snapshot { domains, leases })
+        Ok(Snapshot { domains, unreadable, leases })
     }
 
     fn all_states(&mut self) -> Result<HashMap<Uuid, (i32, i32)>, Failure> {
@@ -129,8 +153,9 @@ impl Session {
                 Ok(states.into_iter().map(|(uuid, state, reason)| (uuid, (state, reason))).collect())
             }
             Err(failure) if failure.lost => Err(failure),
-            Err(_) => {
-                self.has_domain_states = false;
+            Err(failure) => {
+                // anything else may go better next time
+                self.has_domain_states = !failure.is_unsupported();
                 Ok(HashMap::new())
             }
         }
@@ -160,36 +185,53 @@ impl Session {
             Err(failure) => failure.message,
         };
         let (Ok(uuid), Ok(name)) = (handle.uuid(), handle.name()) else { return Ok(None) };
-        Ok(Some(Domain {
-            uuid,
-            name,
-            vcpus: 0,
-            memory_mib: 0,
-            nics: Vec::new(),
-            agent: AgentChannel::None,
-            metadata: None,
-            state: Err(problem),
-        }))
+        Ok(Some(Domain::unreadable(uuid, name, problem)))
     }
 
     /// Reads these domains again, with three calls each.
-    pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Vec<(Uuid, Option<Domain>)>, Failure> {
-        let mut read = Vec::with_capacity(uuids.len());
+    pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Read, Failure> {
+        let mut read = Read::default();
         for uuid in uuids {
             let handle = self.call(Operation::LookupDomain, || self.connect.lookup_domain_by_uuid(*uuid));
             let domain = match handle {
                 Ok(handle) => self.read(&handle, None)?,
                 Err(failure) if failure.is_no_domain() => None,
                 Err(failure) if failure.lost => return Err(failure),
-                // what is known stays until somebody can tell more
                 Err(failure) => {
                     tracing::debug!(domain = %uuid, reason = failure.message, "cannot read the domain");
+                    read.failed.push((*uuid, failure.message));
                     continue;
                 }
             };
-            read.push((*uuid, domain));
+            read.domains.push((*uuid, domain));
         }
         Ok(read)
+    }
+
+    /// Asks for each node by everything that it could be known by, with one call each. Only libvirt's own "no such
+    /// domain" counts.
+    pub(crate) fn probe(&mut self, nodes: &[Vec<Key>]) -> Result<Probed, Failure> {
+        let mut probed = Probed::default();
+        for keys in nodes {
+            let mut doubt = None;
+            for key in keys {
+                let found = self.call(Operation::LookupDomain, || match key {
+                    Key::Uuid(uuid) => self.connect.lookup_domain_by_uuid(*uuid),
+                    Key::Name(name) => self.connect.lookup_domain_by_name(name),
+                });
+                match found {
+                    Ok(handle) => {
+                        probed.found.extend(handle.uuid());
+                        doubt = Some(Failure::unlisted(&handle.name().unwrap_or_default()));
+                    }
+                    Err(failure) if failure.is_no_domain() => {}
+                    Err(failure) if failure.lost => return Err(failure),
+                    Err(failure) => doubt = Some(failure),
+                }
+            }
+            probed.doubts.push(doubt);
+        }
+        Ok(probed)
     }
 
     /// UUIDs and names of all domains, with one call.
@@ -349,3 +391,7 @@ fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, 
         }
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -23,11 +23,14 @@ fn addresses_do_not_leak() {
         assert!(interfaces[0].mac.is_some() && interfaces[0].ips.len() == 1);
     };
     (0..100).for_each(|_| read());
-    let before = allocated();
-    (0..20_000).for_each(|_| read());
-    // the safe layer loses 80 bytes with each call, 1.6 MB here; other tests allocate at the same time
-    let grown = allocated().saturating_sub(before);
-    assert!(grown < 600_000, "{grown} bytes more");
+    let grown = || {
+        let before = allocated();
+        (0..10_000).for_each(|_| read());
+        allocated().saturating_sub(before)
+    };
+    // the safe layer loses 80 bytes with each call, 800 kB here; other tests allocate at the same time
+    let least = (0..5).map(|_| grown()).min().unwrap_or_default();
+    assert!(least < 300_000, "{least} bytes more");
 }
 
 #[test]

@@ -117,7 +117,7 @@ async fn a_thousand_nodes_cost_one_listing_per_hypervisor() {
 }
 
 #[tokio::test]
-async fn absent_is_confirmed_with_one_call_per_hypervisor() {
+async fn absent_takes_a_confirmed_list_and_a_question_for_each_node() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)], vec![domain(2, "b", OFF)]]).await;
     cloud.live().await;
     tokio::time::sleep(std::time::Duration::from_millis(2100)).await;
@@ -126,7 +126,9 @@ async fn absent_is_confirmed_with_one_call_per_hypervisor() {
     let gone: Vec<_> = gone.iter().collect();
     let answers = cloud.provider.lookup(&gone).await;
     assert!(answers.iter().all(|answer| matches!(answer, InstanceLookup::Absent)));
-    assert_eq!(cloud.total_calls() - before, 2);
+    let questions = 2 * 50;
+    assert_eq!(cloud.total_calls() - before, 2 + questions);
+    assert_eq!(cloud.calls()["lookup_domain"], questions);
     cloud.provider.lookup(&gone).await;
-    assert_eq!(cloud.total_calls() - before, 2, "confirmed a moment ago");
+    assert_eq!(cloud.total_calls() - before, 2 + 2 * questions, "the lists were confirmed a moment ago");
 }
