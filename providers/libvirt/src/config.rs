@@ -125,10 +125,7 @@ fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
     match serde_saphyr::from_str_with_options::<Value>(text, options) {
         Ok(value) => Some(value),
         Err(error) => {
-            let what = match error.without_snippet() {
-                serde_saphyr::Error::DuplicateMappingKey { .. } => "the same key stands twice",
-                _ => "not valid YAML",
-            };
+            let what = yaml_fault(&error);
             let place = error.location().map_or(String::new(), |place| {
                 format!(" (line {}, column {})", place.line(), place.column())
             });
@@ -138,17 +135,51 @@ fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
     }
 }
 
+/// What is wrong with the text, in fixed words.
+fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
+    if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
+        return "the same key stands twice";
+    }
+    let words = error.without_snippet().to_string();
+    let has = |part: &str| words.contains(part);
+    if has("tabs disallowed") || has("found a tab") {
+        "not valid YAML: a tab; indent with spaces"
+    } else if has("unknown anchor") {
+        "not valid YAML: an alias (*) of an anchor that does not exist; put the text in quotes"
+    } else if has("unclosed bracket") {
+        "not valid YAML: a bracket is not closed"
+    } else if has("misplaced bracket") {
+        "not valid YAML: a bracket closes nothing"
+    } else if has("quoted scalar") {
+        "not valid YAML: a quoted text is not closed or holds an unknown escape"
+    } else if has("mapping values are not allowed") {
+        "not valid YAML: a colon where no key can be; check the indentation, or put the text in quotes"
+    } else if has("expected ':'") {
+        "not valid YAML: a key needs a colon and a space behind it"
+    } else if has("expected '-'") {
+        "not valid YAML: a list and a mapping are mixed; check the indentation"
+    } else if has("unexpected character") {
+        "not valid YAML: a text must not begin with this character; put it in quotes"
+    } else if has("multiple YAML documents") {
+        "holds more than one YAML document"
+    } else {
+        "not valid YAML"
+    }
+}
+
 fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Config> {
     let mut fields = Fields::new("", value, problems)?;
     let seconds = Duration::from_secs;
     let mut hypervisors = Vec::new();
     let mut names = HashMap::new();
+    let mut uris = HashMap::new();
     let had_problems = problems.0.len();
     match fields.list("hypervisors", problems) {
         Some(list) if !list.is_empty() => {
             for (path, value) in list {
                 if let Some(hypervisor) = read_hypervisor(&path, value, base, problems) {
                     check_name(&path, &hypervisor.name, &mut names, problems);
+                    check_uri(&path, &hypervisor.uri, &mut uris, problems);
                     hypervisors.push(hypervisor);
                 }
             }
@@ -184,6 +215,17 @@ fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, probl
     }
 }
 
+/// One libvirtd under two names would have every domain twice.
+fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems: &mut Problems) {
+    if uri.is_empty() {
+        return;
+    }
+    match uris.get(uri) {
+        Some(first) => problems.add(format!("{path}.uri"), format!("is the uri of {first} already")),
+        None => drop(uris.insert(uri.to_owned(), path.to_owned())),
+    }
+}
+
 /// A hypervisor with empty fields where something is wrong, so that the checks across hypervisors still work.
 fn read_hypervisor(
     path: &str,
@@ -204,7 +246,7 @@ fn read_hypervisor(
         if pkipath.is_some() && uri::has_parameter(uri, "pkipath") {
             problems.add(fields.path("pkipath"), "stands in the uri too; give it once");
         }
-        if pkipath.is_some() && !uri.contains("+tls://") && !uri.contains("qemu://") {
+        if pkipath.is_some() && !uri::is_tls(uri) {
             problems.add(
                 fields.path("pkipath"),
                 "has an effect on TLS only; write the uri as qemu+tls://host/system",

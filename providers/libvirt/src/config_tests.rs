@@ -108,7 +108,7 @@ refreshIntervall: 5m
 
 #[test]
 fn positions_stay_right_behind_a_nameless_hypervisor() {
-    let text = "hypervisors: [{uri: 'qemu:///a'}, {name: x, uri: 'qemu:///a'}, {name: x, uri: 'qemu:///a'}]";
+    let text = "hypervisors: [{uri: 'qemu:///a'}, {name: x, uri: 'qemu:///b'}, {name: x, uri: 'qemu:///c'}]";
     let found = problems(text);
     assert!(found.iter().any(|(key, _)| key == "hypervisors[2].name"), "{found:#?}");
 }
@@ -133,6 +133,51 @@ fn syntax_errors_tell_the_place_and_nothing_else() {
 }
 
 #[test]
+fn syntax_errors_say_what_is_wrong() {
+    for (text, what) in [
+        ("a:\n\tb: 1\n", "not valid YAML: a tab; indent with spaces (line 2, column 2)"),
+        ("a: {b: c\n", "not valid YAML: a bracket is not closed (line 1, column 4)"),
+        (
+            "a: *x\n",
+            "not valid YAML: an alias (*) of an anchor that does not exist; put the text in quotes \
+             (line 1, column 4)",
+        ),
+        ("a: b\na: c\n", "the same key stands twice (line 2, column 1)"),
+        ("a: b\n---\na: c\n", "holds more than one YAML document (line 3, column 1)"),
+    ] {
+        assert_eq!(problems(text)[0].1, what, "{text:?}");
+    }
+}
+
+#[test]
+fn a_key_at_the_wrong_level_is_told_where_it_belongs() {
+    let text = "hypervisors:\n- {name: a, uri: 'qemu:///system', keepalive: {}, passwordFile: p}\nzone: z\n";
+    let found = problems(text);
+    let message = |key: &str| found.iter().find(|(k, _)| k == key).map(|(_, m)| m.as_str());
+    assert_eq!(message("hypervisors[0].keepalive"), Some("unknown key; it belongs at the top level"));
+    assert_eq!(
+        message("hypervisors[0].passwordFile"),
+        Some("unknown key; it belongs under auth of a hypervisor")
+    );
+    assert_eq!(message("zone"), Some("unknown key; it belongs under an element of hypervisors"));
+}
+
+#[test]
+fn connections_that_cannot_be_meant() {
+    for (text, key) in [
+        ("[{name: a, uri: 'qemu:///system'}, {name: b, uri: 'qemu:///system'}]", "hypervisors[1].uri"),
+        ("[{name: a, uri: 'qemu:///system', pkipath: /p}]", "hypervisors[0].pkipath"),
+        ("[{name: a, uri: 'qemu+ssh://h/system', pkipath: /p}]", "hypervisors[0].pkipath"),
+        ("[{name: a, uri: 'qemu+tls:///system'}]", "hypervisors[0].uri"),
+        ("[{name: a, uri: 'qemu+tls://h:99999/system'}]", "hypervisors[0].uri"),
+    ] {
+        let found = problems(&format!("hypervisors: {text}"));
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert_eq!(found[0].0, key, "{text}");
+    }
+}
+
+#[test]
 fn an_empty_configuration_says_what_is_needed() {
     for text in ["", "{}", "hypervisors:", "hypervisors: []"] {
         assert_eq!(problems(text)[0].0, "hypervisors", "{text:?}");
@@ -145,6 +190,11 @@ fn no_secret_in_any_message() {
     for text in [
         "hypervisors: [{name: a, uri: 'qemu:///system', auth: {password: [hunter2], username: x}}]",
         "hypervisors: [{name: a, uri: 'qemu:///system', auth: hunter2}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {username: ccm, password:hunter2}}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {username: ccm, password hunter2}}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {username: ccm, password-hunter2}}]",
+        "hypervisors: [{name: a, uri: 'qemu:///system', auth: {username: ccm, passwordhunter2: }}]",
+        "hypervisors:\n- name: a\n  uri: qemu:///system\n  auth:\n    username: ccm\n    password=hunter2:\n",
         "hypervisors: [{name: a, uri: 'qemu+tls://u:hunter2@h/x', auth: {password: hunter2, passwordFile: p}}]",
         "hypervisors: [{name: a, uri: 'qemu:///system', auth: {password: \"hunter2\\n\", username: x}}]",
     ] {

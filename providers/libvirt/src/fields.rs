@@ -164,7 +164,7 @@ impl Fields {
         }
     }
 
-    /// Reports every key that nobody took, with the nearest known one.
+    /// Reports every key that nobody took, with the nearest known one or the place where it belongs.
     pub(crate) fn finish(self, problems: &mut Problems) {
         for key in self.values.keys() {
             let nearest = self
@@ -173,13 +173,43 @@ impl Fields {
                 .map(|known| (strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase()), known))
                 .min()
                 .filter(|(distance, known)| *distance <= known.len().div_ceil(3));
-            let hint = match nearest {
-                Some((_, known)) => format!("did you mean {known:?}?"),
-                None => format!("known here: {}", self.known.join(", ")),
+            let elsewhere = HOMES.iter().find(|(_, keys)| keys.contains(&key.as_str()));
+            let hint = match (nearest, elsewhere) {
+                (_, Some((home, _))) => format!("it belongs {home}"),
+                (Some((_, known)), _) => format!("did you mean {known:?}?"),
+                (None, None) => format!("known here: {}", self.known.join(", ")),
             };
-            problems.add(self.path(key), format!("unknown key; {hint}"));
+            if is_plain(key) && (nearest.is_some() || elsewhere.is_some() || !holds_a_value(key)) {
+                problems.add(self.path(key), format!("unknown key; {hint}"));
+            } else {
+                let known = self.known.join(", ");
+                problems.add(
+                    self.path.clone(),
+                    format!("has an unknown key, not shown since it may hold a value; write \"key: value\"; known here: {known}"),
+                );
+            }
         }
     }
+}
+
+/// Where each key of the configuration belongs.
+const HOMES: [(&str, &[&str]); 5] = [
+    ("at the top level", &["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval"]),
+    ("under an element of hypervisors", &["name", "uri", "region", "zone", "auth", "pkipath"]),
+    ("under auth of a hypervisor", &["username", "usernameFile", "password", "passwordFile"]),
+    ("under addresses", &["internal", "external", "exclude", "families"]),
+    ("under keepalive", &["interval", "count"]),
+];
+
+/// Whether `key` has no more than the characters and the length of a key.
+fn is_plain(key: &str) -> bool {
+    key.len() <= 40 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// Whether `key` may be a key with its value stuck to it, as in `password-x` or `passwordx`.
+fn holds_a_value(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["pass", "pwd", "user", "auth", "secret", "token", "key"].iter().any(|word| key.contains(word))
 }
 
 /// What a value is, in words that never hold the value itself.

@@ -50,7 +50,8 @@ fn down() -> Status {
 
 /// Hypervisors `h0`, `h1`, ... in these states, with these domains seen last.
 fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
-    let list: Vec<_> = (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu:///system'}}")).collect();
+    let list: Vec<_> =
+        (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu+tls://h{i}/system'}}")).collect();
     let config = Arc::new(Config::parse(&format!("hypervisors: [{}]", list.join(",")), None).expect("valid"));
     let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
     hosts

@@ -67,6 +67,8 @@ impl Session {
                 if let Some(credentials) = &credentials {
                     failure.message = failure.message.replace(credentials.password.expose_secret(), "***");
                 }
+                // libvirt likes to quote the URI
+                failure.message = failure.message.replace(&uri, &uri::redacted(&uri));
                 failure.lost = true;
                 failure
             },

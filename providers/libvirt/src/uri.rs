@@ -5,6 +5,30 @@ use std::fmt::Write as _;
 /// Transports that libvirt knows.
 const TRANSPORTS: [&str; 7] = ["ext", "libssh", "libssh2", "ssh", "tcp", "tls", "unix"];
 
+/// Those that lead to another machine, so that they need its name.
+const REMOTE_TRANSPORTS: [&str; 5] = ["libssh", "libssh2", "ssh", "tcp", "tls"];
+
+/// Parameters that libvirt knows. No other is let through: what it is for nobody can tell, and it may be a password.
+const PARAMETERS: [&str; 17] = [
+    "authfile",
+    "command",
+    "keyfile",
+    "known_hosts",
+    "known_hosts_verify",
+    "mode",
+    "name",
+    "netcat",
+    "no_sanity",
+    "no_tty",
+    "no_verify",
+    "pkipath",
+    "proxy",
+    "socket",
+    "sshauth",
+    "tls_priority",
+    "transport",
+];
+
 /// Why `uri` cannot be used; the words never repeat the URI.
 pub(crate) fn faults(uri: &str) -> Vec<String> {
     let mut faults = Vec::new();
@@ -27,26 +51,81 @@ pub(crate) fn faults(uri: &str) -> Vec<String> {
     {
         faults.push(format!("has an unknown transport after \"+\"; known: {}", TRANSPORTS.join(", ")));
     }
+    // a password may hold a slash or a question mark that nobody escaped, so all up to the last @ is looked at
+    if rest.rsplit_once('@').is_some_and(|(user, _)| decoded(user).contains(':')) {
+        faults.push("must not hold a password before \"@\"; use auth.passwordFile".to_owned());
+        return faults;
+    }
+    if uri.contains('#') {
+        faults.push("must not hold \"#\"; libvirt knows no fragments".to_owned());
+    }
     let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if parameters(query).any(|(key, _)| !PARAMETERS.contains(&key.as_str())) {
+        faults.push(format!(
+            "has a parameter that libvirt does not know; known: {}. Passwords belong into auth.passwordFile",
+            PARAMETERS.join(", ")
+        ));
+    }
     let (authority, path) = location.split_once('/').unwrap_or((location, ""));
-    if authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
-        faults.push("must not hold a password; use auth.passwordFile".to_owned());
-    }
-    if parameters(query).any(|(key, _)| is_secret(key)) {
-        faults.push("must not hold a password parameter; use auth.passwordFile".to_owned());
-    }
-    if path.is_empty() && authority.is_empty() {
+    let (host, port) = host_and_port(authority);
+    if host.is_empty() && transport.is_some_and(|transport| REMOTE_TRANSPORTS.contains(&transport)) {
+        faults.push("has no host; write it as qemu+tls://host/system".to_owned());
+    } else if path.is_empty() && authority.is_empty() {
         faults.push("has neither host nor path; write it as qemu:///system".to_owned());
+    }
+    if port.is_some_and(|port| !port.parse().is_ok_and(|port: u16| port > 0)) {
+        faults.push("has a port that is not a number from 1 to 65535".to_owned());
     }
     faults
 }
 
-/// The parameters after the `?`.
-pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
-    query
-        .split(['&', ';'])
-        .filter(|part| !part.is_empty())
-        .map(|part| part.split_once('=').unwrap_or((part, "")))
+/// The host of `user@host:port` or `user@[v6]:port`, and the port where there is one.
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let name_ends = host.rfind(']').map_or(0, |end| end + 1);
+    match host[name_ends..].find(':') {
+        Some(colon) => (&host[..name_ends + colon], Some(&host[name_ends + colon + 1..])),
+        None => (host, None),
+    }
+}
+
+/// Whether the URI leads over TLS to another machine.
+pub(crate) fn is_tls(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once("://") else { return false };
+    match scheme.split_once('+') {
+        Some((_, transport)) => transport == "tls",
+        // without a transport a host means TLS
+        None => !rest.starts_with(['/', '?']) && !rest.is_empty(),
+    }
+}
+
+/// The parameters after the `?`, decoded.
+fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    query.split(['&', ';']).filter(|part| !part.is_empty()).map(|part| {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        (decoded(key), decoded(value))
+    })
+}
+
+/// `text` with its `%xx` resolved.
+fn decoded(text: &str) -> String {
+    let hex = |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(byte) = bytes.get(i) {
+        match (byte, hex(bytes.get(i + 1)), hex(bytes.get(i + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(high << 4 | low);
+                i += 3;
+            }
+            _ => {
+                decoded.push(*byte);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 /// Whether the URI has the parameter `key`.
@@ -72,31 +151,17 @@ pub(crate) fn with_parameter(uri: &str, key: &str, value: &str) -> String {
     format!("{uri}{separator}{key}={encoded}")
 }
 
-/// The URI as it may be shown: without whatever looks like a secret.
+/// The URI as it may be shown: one that may hold a secret is not shown at all, but for its scheme.
 pub(crate) fn redacted(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return "***".to_owned() };
-    let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = match location.split_once('/') {
-        Some((authority, path)) => (authority, format!("/{path}")),
-        None => (location, String::new()),
-    };
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split_once(':').map_or(user.to_owned(), |(user, _)| format!("{user}:***"));
-            format!("{user}@{host}")
+    if faults(uri).is_empty() {
+        return uri.to_owned();
+    }
+    match uri.split_once("://") {
+        Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+            format!("{scheme}://***")
         }
-        None => authority.to_owned(),
-    };
-    let query: Vec<_> = parameters(query)
-        .map(|(key, value)| if is_secret(key) { format!("{key}=***") } else { format!("{key}={value}") })
-        .collect();
-    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-    format!("{scheme}://{authority}{path}{query}")
-}
-
-fn is_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    ["pass", "secret", "token"].iter().any(|word| key.contains(word))
+        _ => "***".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +177,8 @@ mod tests {
             "qemu+unix:///system?socket=/run/x",
             "test:///default",
             "xen://host",
+            "qemu+tls://kvm1:16514/system?pkipath=/p",
+            "qemu+ssh://ccm%40example.org@kvm1/system",
         ] {
             assert_eq!(faults(uri), Vec::<String>::new(), "{uri}");
             assert_eq!(redacted(uri), uri);
@@ -130,11 +197,37 @@ mod tests {
             "qemu:// h/system",
             "qemu+tls://root:hunter2@h/system",
             "qemu+tls://h/system?password=hunter2",
+            "qemu+tls://h/system?pwd=hunter2",
+            "qemu+tls://h/system?p%61ssword=hunter2",
+            "qemu+tls://h/system?no_verify=1&hunter2",
+            "qemu+tls://h/system#password=hunter2",
+            "qemu+tls://root:hun/hunter2@h/system",
+            "qemu+tls://root:hun?hunter2@h/system",
+            "qemu+tls://root:hun#hunter2@h/system",
+            "qemu+tls://root%3Ahunter2@h/system",
+            "qemu+tls://root%3ahunter2@h/system",
+            "qemu+tls://root:hunter2@x@h/system",
+            "qemu+tls:///system",
+            "qemu+ssh://root@/system",
+            "qemu+tls://:16514/system",
+            "qemu+tls://h:0/system",
+            "qemu+tls://h:99999/system",
+            "qemu+tls://[fd00::1]:x/system",
         ] {
             let faults = faults(uri);
             assert!(!faults.is_empty(), "{uri}");
             assert!(!faults.concat().contains("hunter2"));
             assert!(!redacted(uri).contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn where_tls_is_spoken() {
+        for uri in ["qemu+tls://h/system", "qemu://h/system"] {
+            assert!(is_tls(uri), "{uri}");
+        }
+        for uri in ["qemu:///system", "qemu+ssh://h/system", "qemu+unix:///system", "qemu", "qemu://"] {
+            assert!(!is_tls(uri), "{uri}");
         }
     }
 
