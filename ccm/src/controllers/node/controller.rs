@@ -313,8 +313,10 @@ impl NodeController {
                         None => state.forget_report(),
                     }
                 }
-                self.end_work(&name);
+                // The time first: our own condition on the Node must not cut the wait short.
+                self.queue.done(&name);
                 self.queue.add_after(&name, retry_in);
+                self.end_work(&name);
             }
         }
     }
