@@ -10,6 +10,9 @@ use ipnet::IpNet;
 
 use crate::{domain::Nic, mac::Mac};
 
+/// With more addresses of one NIC and family than this, the rest is left out: a guest may report any number.
+const MOST_ADDRESSES: usize = 32;
+
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -81,8 +84,15 @@ pub(crate) struct Lease {
     pub(crate) expires: Option<i64>,
 }
 
-/// Leases by the MAC address that holds them.
-pub(crate) type Leases = HashMap<Mac, Vec<Lease>>;
+/// Leases by the network that gave them and the MAC address that holds them: networks apart from each other may well
+/// have the same MAC twice.
+pub(crate) type Leases = HashMap<String, HashMap<Mac, Vec<Lease>>>;
+
+/// The leases of a NIC: those of its own network, and none where it is on no network of libvirt's.
+pub(crate) fn leases_of<'a>(nic: &Nic, leases: &'a Leases) -> &'a [Lease] {
+    let Some(network) = nic.network() else { return &[] };
+    leases.get(network).and_then(|of_network| of_network.get(&nic.mac)).map_or(&[], Vec::as_slice)
+}
 
 /// An interface as the guest agent reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +117,7 @@ pub(crate) fn select(
     let mut selected = Vec::new();
     for nic in nics {
         for family in &rules.families {
-            for ip in nic_addresses(nic.mac, *family, leases, agent, now) {
+            for ip in nic_addresses(nic, *family, leases, agent, now) {
                 if let Some(address) = rules.classify(ip)
                     && !selected.contains(&address)
                 {
@@ -120,17 +130,15 @@ pub(crate) fn select(
 }
 
 fn nic_addresses(
-    mac: Mac,
+    nic: &Nic,
     family: Family,
     leases: &Leases,
     agent: &[AgentInterface],
     now: i64,
 ) -> BTreeSet<IpAddr> {
     // a MAC can hold several leases after its client ID changed: the one that lives longest is in use
-    let lease = leases
-        .get(&mac)
-        .into_iter()
-        .flatten()
+    let lease = leases_of(nic, leases)
+        .iter()
         .filter(|lease| Family::of(lease.ip) == family && is_usable(lease.ip))
         .filter(|lease| lease.expires.is_none_or(|expires| expires > now))
         .max_by_key(|lease| (lease.expires.unwrap_or(i64::MAX), std::cmp::Reverse(lease.ip)));
@@ -139,9 +147,12 @@ fn nic_addresses(
     }
     agent
         .iter()
-        .filter(|interface| interface.mac == Some(mac))
+        .filter(|interface| interface.mac == Some(nic.mac))
         .flat_map(|interface| interface.ips.iter().copied())
         .filter(|ip| Family::of(*ip) == family && is_usable(*ip))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .take(MOST_ADDRESSES)
         .collect()
 }
 
@@ -188,6 +199,8 @@ mod tests {
         let mut leases = Leases::new();
         for (last, ip, expires) in list {
             leases
+                .entry("default".to_owned())
+                .or_default()
                 .entry(mac(*last))
                 .or_default()
                 .push(Lease { ip: ip.parse().expect("valid"), expires: *expires });
@@ -268,6 +281,25 @@ mod tests {
         let agent = agent(&[(1, &["10.0.0.1", "10.9.0.1", "192.0.2.1", "172.16.0.1"])]);
         let got = select(&[nic(1)], &Leases::new(), &agent, &rules, NOW);
         assert_eq!(texts(&got), ["InternalIP 10.0.0.1", "ExternalIP 192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_lease_counts_on_its_own_network_only() {
+        let leases = leases(&[(1, "10.0.0.5", None)]);
+        let on = |source| Nic { mac: mac(1), source };
+        for source in [NicSource::Network("other".into()), NicSource::Other] {
+            assert_eq!(select(&[on(source)], &leases, &[], &AddressRules::default(), NOW), []);
+        }
+        let got = select(&[nic(1)], &leases, &[], &AddressRules::default(), NOW);
+        assert_eq!(texts(&got), ["InternalIP 10.0.0.5"]);
+    }
+
+    #[test]
+    fn a_nic_has_only_so_many_addresses() {
+        let ips = (0..1000).map(|n| IpAddr::from([10, 0, (n / 250) as u8, (n % 250) as u8])).collect();
+        let many = [AgentInterface { mac: Some(mac(1)), ips }];
+        let got = select(&[nic(1)], &Leases::new(), &many, &AddressRules::default(), NOW);
+        assert_eq!(got.len(), MOST_ADDRESSES);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use cloudprovider::{Error, ErrorKind};
-use virt::error::{Error as VirtError, ErrorDomain, ErrorNumber};
+use virt::error::{Error as VirtError, ErrorNumber};
 
 /// The operations that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,10 +146,9 @@ impl Failure {
             Some(NoSupport) => ErrorKind::Unsupported,
             _ => ErrorKind::Unavailable,
         };
-        // the number of a lost connection is a general one; where the error comes from tells it apart
-        let lost = matches!(Result::from(error.domain()), Ok(ErrorDomain::Rpc | ErrorDomain::Remote))
-            && !matches!(code, Some(NoDomain | NoSupport));
-        Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost, code }
+        // neither the number nor the origin tells a lost connection: libvirt's RPC layer also complains about answers
+        // that it does not like. Whoever has the connection asks it.
+        Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost: false, code }
     }
 
     /// A domain that libvirt has although its list does not say so.
@@ -177,5 +176,20 @@ impl Failure {
             }
             _ => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virt::error::ErrorDomain;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_rpc_layer_alone_loses_no_connection() {
+        let uri = "qemu+unix:///system?socket=/nowhere/at/all";
+        let error = crate::sys::open(uri, None).expect_err("nobody listens");
+        assert_eq!(Result::from(error.domain()), Ok(ErrorDomain::Rpc));
+        assert!(!Failure::from_virt(Operation::AgentAddresses, &error).lost);
     }
 }

@@ -41,6 +41,16 @@ pub(crate) struct Nic {
     pub(crate) source: NicSource,
 }
 
+impl Nic {
+    /// The network of libvirt's that it is on.
+    pub(crate) fn network(&self) -> Option<&str> {
+        match &self.source {
+            NicSource::Network(name) => Some(name),
+            NicSource::Other => None,
+        }
+    }
+}
+
 /// What a NIC is plugged into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NicSource {

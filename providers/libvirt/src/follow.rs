@@ -106,11 +106,7 @@ impl Actor {
                     }
                 }
                 Some(command) = self.commands.recv() => connected.take(command),
-                Some(answer) = connected.agent_answers.recv() => {
-                    if let Err(failure) = self.take_agent_answer(&mut connected, answer) {
-                        break failure;
-                    }
-                }
+                Some(answer) = connected.agent_answers.recv() => self.take_agent_answer(&mut connected, answer),
                 () = sleep_until(wake) => {}
             }
             if let Err(failure) = self.work(&mut connected).await {
@@ -366,11 +362,11 @@ impl Actor {
         Ok(connected.agent_lanes.len() - 1)
     }
 
-    fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) -> Result<(), Failure> {
+    fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
         connected.agent_lanes[answer.lane].asked = None;
         let heard = match answer.answer {
             Ok(interfaces) => Some(interfaces),
-            Err(failure) if failure.lost => return Err(failure),
+            // a guest can make its agent say anything; whether the connection lives is for others to find out
             Err(failure) => {
                 tracing::debug!(
                     hypervisor = self.name(),
@@ -384,7 +380,6 @@ impl Actor {
         self.hypervisor.update(|state| -> Vec<InstanceRef> {
             state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
         });
-        Ok(())
     }
 }
 

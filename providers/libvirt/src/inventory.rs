@@ -1,7 +1,7 @@
 //! What is known of one hypervisor's domains, in memory. Pure state, no libvirt.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     net::IpAddr,
 };
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     addresses::{self, AddressRules, AgentInterface, Family, Lease, Leases},
-    domain::{AgentChannel, Domain},
+    domain::{AgentChannel, Domain, Nic},
     mac::Mac,
     provider_id::format_provider_id,
 };
@@ -27,7 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) leases: NetworkLeases,
 }
 
-/// Leases by the network that gave them.
+/// Leases by the network that gave them, or by the UUID of their domain with a slash before it, which no name of a
+/// network holds.
 pub(crate) type NetworkLeases = HashMap<String, Vec<(Mac, Lease)>>;
 
 /// The domains of a hypervisor and their addresses.
@@ -37,7 +38,7 @@ pub(crate) struct Inventory {
     /// libvirt keeps names unique within a hypervisor.
     names: HashMap<String, Uuid>,
     network_leases: NetworkLeases,
-    /// `network_leases` by MAC.
+    /// `network_leases` by network and MAC.
     leases: Leases,
     /// What the guest agents said last.
     agents: HashMap<Uuid, Vec<AgentInterface>>,
@@ -139,29 +140,25 @@ impl Inventory {
     pub(crate) fn set_leases(&mut self, leases: NetworkLeases) -> Vec<InstanceRef> {
         self.network_leases.extend(leases);
         let mut by_mac = Leases::new();
-        for (mac, lease) in self.network_leases.values().flatten() {
-            by_mac.entry(*mac).or_default().push(*lease);
+        for (source, leases) in &self.network_leases {
+            let domain = source.strip_prefix('/').and_then(|uuid| self.domains.get(&uuid.parse().ok()?));
+            for (mac, lease) in leases {
+                let network = match domain {
+                    Some(domain) => domain.nics.iter().find(|nic| nic.mac == *mac).and_then(Nic::network),
+                    None => Some(source.as_str()),
+                };
+                if let Some(network) = network {
+                    let of_network = by_mac.entry(network.to_owned()).or_default();
+                    of_network.entry(*mac).or_default().push(*lease);
+                }
+            }
         }
         let old = std::mem::replace(&mut self.leases, by_mac);
-        let ips = |leases: &Leases, mac: &Mac| -> Vec<IpAddr> {
-            let mut ips: Vec<_> = leases.get(mac).into_iter().flatten().map(|lease| lease.ip).collect();
-            ips.sort_unstable();
-            ips
+        let ips = |nic: &Nic, leases: &Leases| -> BTreeSet<IpAddr> {
+            addresses::leases_of(nic, leases).iter().map(|lease| lease.ip).collect()
         };
-        let differs: HashSet<Mac> = old
-            .keys()
-            .chain(self.leases.keys())
-            .filter(|mac| ips(&old, mac) != ips(&self.leases, mac))
-            .copied()
-            .collect();
-        if differs.is_empty() {
-            return Vec::new();
-        }
-        self.domains
-            .values()
-            .filter(|domain| domain.nics.iter().any(|nic| differs.contains(&nic.mac)))
-            .map(reference)
-            .collect()
+        let differs = |nic: &Nic| ips(nic, &old) != ips(nic, &self.leases);
+        self.domains.values().filter(|domain| domain.nics.iter().any(differs)).map(reference).collect()
     }
 
     /// Takes over what the guest agent of a domain said; `None` where it said nothing useful, in which case the last
@@ -235,7 +232,7 @@ impl Inventory {
             .values()
             .filter(|domain| domain.is_running())
             .flat_map(|domain| &domain.nics)
-            .filter_map(|nic| self.leases.get(&nic.mac))
+            .map(|nic| addresses::leases_of(nic, &self.leases))
             .filter_map(|leases| leases.iter().filter_map(|lease| lease.expires).max())
             .filter(|end| *end > after)
             .min()
