@@ -3,9 +3,10 @@
 //! The actor itself is a task that never blocks. Calls run on a [`Lane`]; one that does not come back in time is
 //! abandoned with its thread, and the next connection gets a new one.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use cloudprovider::ErrorKind;
+use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -30,12 +31,13 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lived this long starts the pauses over.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
-/// With this many threads still waiting for the answers of earlier connections, there is no new try ...
+/// With this many threads still waiting for the answers of earlier connections, tries become rare: nothing ever ends a
+/// wait for a host that has vanished from the network, and each try may cost one more thread.
 const MANY_THREADS: usize = 4;
-/// ... but one after this time, since nothing ever ends a wait for a host that has vanished from the network ...
+/// The first pause between rare tries; doubled each time ...
 const RARE: Duration = Duration::from_secs(300);
-/// ... up to this many threads.
-const MOST_THREADS: usize = 16;
+/// ... up to this.
+const RAREST: Duration = Duration::from_secs(86_400);
 /// How often a deadline is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -45,21 +47,56 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<Command>,
     stop: CancellationToken,
 ) {
-    let mut actor = Actor { hypervisor, commands, threads: ThreadCount::default(), last_try: Instant::now() };
+    let mut actor = Actor { hypervisor, commands, abandoned: ThreadCount::default(), rare: Rare::default() };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = actor.keep_connected() => {}
+        () = restarting(&mut actor) => {}
     }
     let failure = Failure::lost(ErrorKind::Unavailable, "the provider has stopped");
     actor.hypervisor.set_status(Status::Down { since: Timestamp::now(), failure }, |_| ());
+}
+
+/// Keeps the connection, whatever happens: a panic must not leave an inventory behind that looks live.
+async fn restarting(actor: &mut Actor) {
+    loop {
+        if AssertUnwindSafe(actor.keep_connected()).catch_unwind().await.is_err() {
+            actor.note_down(Failure::lost(
+                ErrorKind::Internal,
+                "the provider has a fault: a panic was caught",
+            ));
+            actor.pause(FIRST_PAUSE).await;
+        }
+    }
+}
+
+/// When there may be a try although many threads still wait for the answers of earlier ones.
+#[derive(Debug, Default)]
+struct Rare {
+    /// When the last try began, and how long after it there may be another one.
+    last: Option<(Instant, Duration)>,
+}
+
+impl Rare {
+    /// Whether there may be a try now, while so many threads wait; if so, it is taken as begun.
+    fn may_try(&mut self, waiting: usize, now: Instant) -> bool {
+        let pause = match self.last {
+            _ if waiting < MANY_THREADS => RARE,
+            Some((last, pause)) if now < last + pause => return false,
+            Some((_, pause)) => (pause * 2).min(RAREST),
+            None => RARE,
+        };
+        self.last = Some((now, pause));
+        true
+    }
 }
 
 /// The one who keeps the connection.
 pub(crate) struct Actor {
     pub(crate) hypervisor: Arc<Hypervisor>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
-    pub(crate) threads: ThreadCount,
-    last_try: Instant,
+    /// Threads of earlier connections that were not answered in time.
+    pub(crate) abandoned: ThreadCount,
+    rare: Rare,
 }
 
 impl Actor {
@@ -112,14 +149,14 @@ impl Actor {
     /// ends the wait: somebody is there again.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
-        let mut waiting = self.threads.get();
+        let mut waiting = self.abandoned.get();
         while Instant::now() < until {
             tokio::select! {
                 () = sleep(FIRST_PAUSE.min(until - Instant::now())) => {
-                    if self.threads.get() < waiting {
+                    if self.abandoned.get() < waiting {
                         return;
                     }
-                    waiting = self.threads.get();
+                    waiting = self.abandoned.get();
                 }
                 Some(command) = self.commands.recv() => self.refuse(command),
             }
@@ -144,11 +181,9 @@ impl Actor {
 
     /// Connects and lists.
     async fn connect(&mut self) -> Result<Connected, Failure> {
-        let waiting = self.threads.get();
-        if waiting >= MOST_THREADS || (waiting >= MANY_THREADS && self.last_try.elapsed() < RARE) {
+        if !self.rare.may_try(self.abandoned.get(), Instant::now()) {
             return Err(self.no_answer());
         }
-        self.last_try = Instant::now();
         let config = self.hypervisor.config.clone();
         let keepalive = self.hypervisor.settings.keepalive;
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
@@ -160,7 +195,7 @@ impl Actor {
         let cannot = |error: std::io::Error| {
             Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
         };
-        let lane = Lane::spawn(format!("libvirt-{}", self.name()), &self.threads, || None).map_err(cannot)?;
+        let lane = Lane::spawn(format!("libvirt-{}", self.name()), || None).map_err(cannot)?;
         let began = std::time::Instant::now();
         let of_session = calls.clone();
         let known: Vec<_> = self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
@@ -168,7 +203,15 @@ impl Actor {
             let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
             session.list(&known)
         });
-        let snapshot = self.in_time(answer, &calls.progress).await?;
+        let snapshot = match self.in_time(answer, &calls.progress).await {
+            Ok(snapshot) => snapshot,
+            Err(failure) => {
+                if failure.kind == ErrorKind::Timeout {
+                    lane.abandon(&self.abandoned);
+                }
+                return Err(failure);
+            }
+        };
 
         let domains = snapshot.domains.len();
         self.hypervisor.set_status(Status::Live, |state| {
@@ -222,3 +265,7 @@ impl Actor {
         Failure::lost(ErrorKind::Timeout, format!("libvirt has not answered within {limit} s"))
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

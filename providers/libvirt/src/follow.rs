@@ -101,7 +101,7 @@ impl Actor {
                     }
                     while let Ok(event) = connected.events.try_recv() {
                         if let Err(failure) = connected.note(event) {
-                            return Self::give_up(connected, failure);
+                            return self.give_up(connected, failure);
                         }
                     }
                 }
@@ -113,16 +113,19 @@ impl Actor {
                 break failure;
             }
         };
-        Self::give_up(connected, failure)
+        self.give_up(connected, failure)
     }
 
     /// Tells everybody who waits that the connection is gone.
-    fn give_up(connected: Connected, failure: Failure) -> Failure {
+    fn give_up(&self, connected: Connected, failure: Failure) -> Failure {
         for (_, answer) in connected.waiting {
             let _ = answer.send(Err(failure.clone()));
         }
         for (_, answer) in connected.probes {
             let _ = answer.send(Err(failure.clone()));
+        }
+        if failure.kind == ErrorKind::Timeout {
+            connected.lane.abandon(&self.abandoned);
         }
         failure
     }
@@ -348,12 +351,11 @@ impl Actor {
 
     async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
         let name = format!("libvirt-{}-agent", self.name());
-        let threads = self.threads.clone();
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
         let lane = self
             .on_lane(connected, move |session| {
                 let connect = session.connect();
-                Lane::spawn(name, &threads, move || AgentSession { connect, calls }).map_err(|error| {
+                Lane::spawn(name, move || AgentSession { connect, calls }).map_err(|error| {
                     Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
                 })
             })

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -20,9 +20,11 @@ type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 /// state is dropped on that thread as well, since closing a connection blocks too.
 pub(crate) struct Lane<S> {
     sender: mpsc::Sender<Job<S>>,
+    /// Held by the thread as well; filled when the lane is abandoned, and gone when the thread has ended.
+    abandoned: Arc<OnceLock<Entered>>,
 }
 
-/// How many threads there are, the abandoned ones included.
+/// How many abandoned threads still wait for an answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadCount(Arc<AtomicUsize>);
 
@@ -37,6 +39,7 @@ impl ThreadCount {
     }
 }
 
+#[derive(Debug)]
 struct Entered(ThreadCount);
 
 impl Drop for Entered {
@@ -47,21 +50,24 @@ impl Drop for Entered {
 
 impl<S: 'static> Lane<S> {
     /// Starts a thread of this name, which makes its own state.
-    pub(crate) fn spawn(
-        name: String,
-        count: &ThreadCount,
-        state: impl FnOnce() -> S + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn spawn(name: String, state: impl FnOnce() -> S + Send + 'static) -> io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<S>>();
-        let entered = count.enter();
+        let abandoned = Arc::<OnceLock<Entered>>::default();
+        let of_thread = Arc::clone(&abandoned);
         thread::Builder::new().name(name).spawn(move || {
-            let _entered = entered;
+            let _of_thread = of_thread;
             let mut state = state();
             while let Ok(job) = jobs.recv() {
                 job(&mut state);
             }
         })?;
-        Ok(Self { sender })
+        Ok(Self { sender, abandoned })
+    }
+
+    /// Gives the lane up because a call on it does not come back; its thread is counted until it does.
+    pub(crate) fn abandon(self, count: &ThreadCount) {
+        // nobody else fills it
+        let _ = self.abandoned.set(count.enter());
     }
 
     /// Runs `job` on the thread. The answer never comes where the thread has died of a panic.
@@ -77,5 +83,33 @@ impl<S: 'static> Lane<S> {
         // a thread that has died drops the job, and with it the answer's sender
         let _ = self.sender.send(job);
         receiver
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_abandoned_threads_are_counted_and_only_while_they_wait() {
+        let count = ThreadCount::default();
+        let (release, wait) = mpsc::channel::<()>();
+        let hanging = Lane::spawn("hanging".to_owned(), || ()).expect("a thread");
+        let ended = Lane::spawn("ended".to_owned(), || ()).expect("a thread");
+        drop(hanging.run(move |()| wait.recv()));
+        drop(ended);
+        assert_eq!(count.get(), 0);
+        hanging.abandon(&count);
+        assert_eq!(count.get(), 1);
+        drop(release);
+        for _ in 0..500 {
+            if count.get() == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the thread has come back and still counts");
     }
 }

@@ -1,0 +1,68 @@
+//! Tests of the actor without a libvirtd.
+
+use std::{
+    os::unix::net::UnixListener,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::sync::{broadcast, watch};
+
+use super::*;
+use crate::{config::Config, hypervisor::Shared};
+
+#[test]
+fn tries_become_rare_and_never_end() {
+    let mut rare = Rare::default();
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert!(rare.may_try(0, at(0)) && rare.may_try(3, at(1)), "few threads wait");
+    assert!(!rare.may_try(MANY_THREADS, at(300)));
+    assert!(rare.may_try(MANY_THREADS, at(301)));
+    assert!(!rare.may_try(MANY_THREADS, at(900)));
+    assert!(rare.may_try(50, at(901)), "however many there are");
+    let (mut now, mut tries) = (901, Vec::new());
+    while tries.len() < 10 {
+        now += 60;
+        if rare.may_try(50, at(now)) {
+            tries.push(now);
+        }
+    }
+    let last = tries.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
+    assert!((86_400..86_400 + 60).contains(&last), "{tries:?}");
+    assert!(rare.may_try(0, at(now + 1)), "a thread has come back");
+}
+
+/// An actor for a socket in `dir`, and who asks it.
+fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
+    let text = format!("hypervisors: [{{name: h, uri: 'qemu+unix:///system?socket={}'}}]", socket.display());
+    let config = Arc::new(Config::parse(&text, None).expect("valid"));
+    let shared = Shared::new(Arc::clone(&config), watch::channel(0).0, broadcast::channel(1).0);
+    let (hypervisor, commands) = Hypervisor::new(config.hypervisors[0].clone(), shared);
+    let actor = Actor {
+        hypervisor: Arc::clone(&hypervisor),
+        commands,
+        abandoned: ThreadCount::default(),
+        rare: Rare::default(),
+    };
+    (actor, hypervisor)
+}
+
+#[tokio::test]
+async fn the_thread_of_a_refused_connection_does_not_end_the_pause() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("s");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            drop(stream);
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (mut actor, _hypervisor) = actor(&socket);
+    // pauses of at least 0.8 and 1.6 s lie between the first three tries
+    assert!(tokio::time::timeout(Duration::from_millis(2300), actor.keep_connected()).await.is_err());
+    let tries = count.load(Ordering::Relaxed);
+    assert!((1..=2).contains(&tries), "{tries} tries");
+}
