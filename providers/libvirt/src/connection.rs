@@ -214,6 +214,7 @@ impl Actor {
         };
 
         let domains = snapshot.domains.len();
+        let ran = self.hypervisor.running();
         self.hypervisor.set_status(Status::Live, |state| {
             // the controllers look at everything again anyway, so what is different need not be told
             state.inventory.replace(snapshot);
@@ -231,6 +232,7 @@ impl Actor {
         let refresh = self.hypervisor.settings.refresh_interval;
         let mut connected = Connected::new(lane, calls, events, agents, refresh);
         connected.note_unreadable(self.hypervisor.state().inventory.domains());
+        self.note_listed(&mut connected, &ran);
         self.ask_agents(&mut connected).await?;
         Ok(connected)
     }

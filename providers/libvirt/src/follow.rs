@@ -2,29 +2,29 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
-use cloudprovider::{ErrorKind, InstanceRef};
-use jiff::Timestamp;
+use cloudprovider::ErrorKind;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until},
 };
 use uuid::Uuid;
-use virt::connect::Connect;
+
+#[path = "look.rs"]
+mod look;
 
 use crate::{
-    addresses::AgentInterface,
+    agents::Agents,
     calls::{Calls, Failure},
     connection::Actor,
     domain::{AgentChannel, Domain},
     hypervisor::Command,
     instances::Key,
-    inventory::{Inventory, NetworkLeases},
+    inventory::Inventory,
     lane::Lane,
-    session::{Probed, Read, Session, ask_agent},
+    session::{Probed, Read, Session},
     sys::Event,
 };
 
@@ -32,61 +32,48 @@ use crate::{
 const COLLECT: Duration = Duration::from_millis(30);
 /// With more changed domains than this, one listing is cheaper than reading each.
 const MANY: usize = 200;
+/// Listings because of many events are at least this far apart, and ten times as far as one takes.
+const LEAST_LISTING_PAUSE: Duration = Duration::from_secs(1);
 /// When a domain that could not be read is read again; doubled each time up to [`PATIENT`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// How long a domain without an address is asked about every second.
-const EAGER: Duration = Duration::from_secs(60);
-/// How long after its start a domain may get addresses of a second family.
-const SETTLED_AFTER: Duration = Duration::from_secs(120);
 /// The longest pause between two looks for addresses.
 const PATIENT: Duration = Duration::from_secs(60);
 /// How often it is checked whether a lease ends.
 const LEASE_CHECK: Duration = Duration::from_secs(10);
-/// Threads per connection that ask guest agents, each of which may take its time.
-const AGENT_LANES: usize = 2;
 
-/// State of the thread that asks guest agents.
-struct AgentSession {
-    connect: Connect,
-    calls: Calls,
+/// How long there is no further listing after one that took so long.
+fn pause_after_listing(took: Duration) -> Duration {
+    (took * 10).max(LEAST_LISTING_PAUSE)
 }
+
+/// What to ask for each node, and who waits for it.
+type Probe = (Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>);
 
 /// A connection that is followed.
 pub(crate) struct Connected {
     lane: Lane<Option<Session>>,
     calls: Calls,
     events: mpsc::UnboundedReceiver<Event>,
-    agent_lanes: Vec<AgentLane>,
-    agent_answers: mpsc::UnboundedReceiver<AgentAnswer>,
-    agent_sender: mpsc::UnboundedSender<AgentAnswer>,
-    agent_queue: VecDeque<Uuid>,
+    pub(crate) agents: Agents,
     dirty: HashSet<Uuid>,
     /// Of these, whose guest agent came or went.
     agent_news: HashSet<Uuid>,
     dirty_since: Option<Instant>,
     waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
-    probes: Vec<(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>)>,
+    probes: Vec<Probe>,
     /// Domains that could not be read, when to try again, and after what pause.
     retries: HashMap<Uuid, (Instant, Duration)>,
     next_refresh: Instant,
+    /// Before this there is no listing because of many events: listings must not be all that libvirt does.
+    next_listing: Instant,
+    /// More domains have changed than are read one by one; the next listing finds them all.
+    is_stormy: bool,
     next_look: Instant,
     next_lease_check: Instant,
     /// Since when each domain has been without any address.
     without_address: HashMap<Uuid, Instant>,
-    /// When each domain started, or its guest agent came: further addresses may follow the first one.
+    /// When each domain started or was first seen running, or its guest agent came: further addresses may follow the first one.
     settling: HashMap<Uuid, Instant>,
-}
-
-struct AgentLane {
-    lane: Lane<AgentSession>,
-    /// Who is being asked, and since when.
-    asked: Option<(Uuid, Instant)>,
-}
-
-struct AgentAnswer {
-    lane: usize,
-    uuid: Uuid,
-    answer: Result<Vec<AgentInterface>, Failure>,
 }
 
 impl Actor {
@@ -106,7 +93,7 @@ impl Actor {
                     }
                 }
                 Some(command) = self.commands.recv() => connected.take(command),
-                Some(answer) = connected.agent_answers.recv() => self.take_agent_answer(&mut connected, answer),
+                Some(answer) = connected.agents.answers.recv() => self.take_agent_answer(&mut connected, answer),
                 () = sleep_until(wake) => {}
             }
             if let Err(failure) = self.work(&mut connected).await {
@@ -134,10 +121,11 @@ impl Actor {
     async fn work(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let now = Instant::now();
         connected.retry_failed(now);
-        if connected.dirty.len() > MANY {
+        connected.is_stormy |= connected.dirty.len() > MANY;
+        if connected.is_stormy {
             connected.dirty.clear();
             connected.dirty_since = None;
-            connected.next_refresh = now;
+            connected.next_refresh = connected.next_refresh.min(connected.next_listing);
         }
         if connected.dirty_since.is_some_and(|since| since + COLLECT <= now) {
             connected.dirty_since = None;
@@ -168,7 +156,7 @@ impl Actor {
         self.ask_agents(connected).await
     }
 
-    async fn on_lane<T: Send + 'static>(
+    pub(crate) async fn on_lane<T: Send + 'static>(
         &self,
         connected: &Connected,
         job: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
@@ -239,149 +227,22 @@ impl Actor {
         let known: Vec<Uuid> =
             self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
         let snapshot = self.on_lane(connected, move |session| session.list(&known)).await?;
+        let ran = self.hypervisor.running();
         self.hypervisor.update(|state| {
             state.confirmed = Some(began);
             state.inventory.replace(snapshot)
         });
+        connected.is_stormy = false;
+        connected.next_listing = Instant::now() + pause_after_listing(began.elapsed());
+        self.note_listed(connected, &ran);
         {
             let state = self.hypervisor.state();
-            connected.agent_queue = state.inventory.with_agent().collect();
+            connected.agents.queue = state.inventory.with_agent().collect();
             connected.note_unreadable(state.inventory.domains());
         }
         connected.next_refresh = Instant::now() + self.hypervisor.settings.refresh_interval;
         connected.next_look = Instant::now();
         Ok(())
-    }
-
-    /// Asks for leases where a running domain has no address yet, or where a lease ends: neither brings an event.
-    async fn look_for_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
-        let now = Instant::now();
-        let mut networks = HashSet::new();
-        let mut domains = Vec::new();
-        let mut agents = Vec::new();
-        {
-            let state = self.hypervisor.state();
-            let seconds = Timestamp::now().as_second();
-            let rules = &self.hypervisor.settings.addresses;
-            let missing = state.inventory.without_address(rules, seconds);
-            let uuids: HashSet<Uuid> = missing.iter().map(|domain| domain.uuid).collect();
-            connected.without_address.retain(|uuid, _| uuids.contains(uuid));
-            for uuid in &uuids {
-                connected.without_address.entry(*uuid).or_insert(now);
-            }
-            connected.settling.retain(|_, since| now.duration_since(*since) < SETTLED_AFTER);
-            let settling = connected
-                .settling
-                .keys()
-                .filter(|uuid| !uuids.contains(*uuid))
-                .filter_map(|uuid| state.inventory.by_uuid(*uuid))
-                .filter(|domain| domain.is_running() && domain.has_address_source())
-                .filter(|domain| state.inventory.lacks_family(domain, rules, seconds));
-            for domain in missing.into_iter().chain(settling) {
-                networks.extend(domain.networks().map(str::to_owned));
-                domains.push(domain.uuid);
-                if domain.agent == AgentChannel::Connected {
-                    agents.push(domain.uuid);
-                }
-            }
-            if connected.next_lease_check <= now
-                && state.inventory.next_lease_end(seconds - 60).is_some_and(|end| end <= seconds + 5)
-            {
-                networks.extend(state.inventory.networks_in_use());
-            }
-        }
-        if connected.next_lease_check <= now {
-            connected.next_lease_check = now + LEASE_CHECK;
-        }
-        connected.next_look = now + connected.look_pause(now);
-        for uuid in agents {
-            if !connected.agent_queue.contains(&uuid) {
-                connected.agent_queue.push_back(uuid);
-            }
-        }
-        if networks.is_empty() && domains.is_empty() {
-            return Ok(());
-        }
-        let leases: NetworkLeases =
-            self.on_lane(connected, move |session| session.leases(&networks, &domains)).await?;
-        self.hypervisor.update(|state| state.inventory.set_leases(leases));
-        Ok(())
-    }
-
-    /// Gives the next domains to the threads that ask guest agents.
-    pub(crate) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
-        let limit = self.hypervisor.settings.call_timeout;
-        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
-        let hanging: Vec<Uuid> = connected
-            .agent_lanes
-            .iter()
-            .filter_map(|lane| lane.asked.filter(|(_, since)| since.elapsed() > limit))
-            .map(|(uuid, _)| uuid)
-            .collect();
-        if !hanging.is_empty() {
-            let mut unheard = hanging;
-            if unheard.len() == AGENT_LANES {
-                // nobody is left to ask the others; the next refresh tries again
-                unheard.extend(connected.agent_queue.drain(..));
-            }
-            self.hypervisor.update(|state| {
-                unheard.into_iter().filter_map(|uuid| state.inventory.set_agent(uuid, None)).collect()
-            });
-        }
-        while !connected.agent_queue.is_empty() {
-            let idle = connected.agent_lanes.iter().position(|lane| lane.asked.is_none());
-            let i = match idle {
-                Some(i) => i,
-                None if connected.agent_lanes.len() < AGENT_LANES => self.add_agent_lane(connected).await?,
-                None => break,
-            };
-            let Some(uuid) = connected.agent_queue.pop_front() else { break };
-            if connected.agent_lanes.iter().any(|lane| lane.asked.is_some_and(|(asked, _)| asked == uuid)) {
-                continue;
-            }
-            let sender = connected.agent_sender.clone();
-            connected.agent_lanes[i].asked = Some((uuid, Instant::now()));
-            drop(connected.agent_lanes[i].lane.run(move |session: &mut AgentSession| {
-                let answer = ask_agent(&session.connect, &session.calls, uuid);
-                let _ = sender.send(AgentAnswer { lane: i, uuid, answer });
-            }));
-        }
-        Ok(())
-    }
-
-    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
-        let name = format!("libvirt-{}-agent", self.name());
-        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
-        let lane = self
-            .on_lane(connected, move |session| {
-                let connect = session.connect();
-                Lane::spawn(name, move || AgentSession { connect, calls }).map_err(|error| {
-                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
-                })
-            })
-            .await?;
-        connected.agent_lanes.push(AgentLane { lane, asked: None });
-        Ok(connected.agent_lanes.len() - 1)
-    }
-
-    fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
-        connected.agent_lanes[answer.lane].asked = None;
-        let heard = match answer.answer {
-            Ok(interfaces) => Some(interfaces),
-            // a guest can make its agent say anything; whether the connection lives is for others to find out
-            Err(failure) => {
-                tracing::debug!(
-                    hypervisor = self.name(),
-                    domain = %answer.uuid,
-                    reason = failure.message,
-                    "no answer from the guest agent"
-                );
-                None
-            }
-        };
-        self.hypervisor.update(|state| -> Vec<InstanceRef> {
-            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
-        });
     }
 }
 
@@ -394,16 +255,12 @@ impl Connected {
         agents: VecDeque<Uuid>,
         refresh: Duration,
     ) -> Self {
-        let (agent_sender, agent_answers) = mpsc::unbounded_channel();
         let now = Instant::now();
         Self {
             lane,
             calls,
             events,
-            agent_lanes: Vec::new(),
-            agent_answers,
-            agent_sender,
-            agent_queue: agents,
+            agents: Agents::new(agents),
             dirty: HashSet::new(),
             agent_news: HashSet::new(),
             dirty_since: None,
@@ -411,6 +268,8 @@ impl Connected {
             probes: Vec::new(),
             retries: HashMap::new(),
             next_refresh: now + refresh,
+            next_listing: now,
+            is_stormy: false,
             next_look: now,
             next_lease_check: now + LEASE_CHECK,
             without_address: HashMap::new(),
@@ -457,7 +316,7 @@ impl Connected {
         if let Some(since) = self.dirty_since {
             wake = wake.min(since + COLLECT);
         }
-        if self.agent_lanes.iter().any(|lane| lane.asked.is_some()) {
+        if self.agents.is_asking() {
             wake = wake.min(Instant::now() + Duration::from_secs(1));
         }
         wake
@@ -481,7 +340,7 @@ impl Connected {
             };
             let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
             if is_agent_here {
-                self.agent_queue.push_back(*uuid);
+                self.agents.ask_again(*uuid);
             }
             if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
                 self.settling.insert(*uuid, now);
@@ -516,16 +375,15 @@ impl Connected {
             }
         }
     }
+}
 
-    /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
-    /// tenth of the time it has been without; a quarter of the time since the start while a second family may come.
-    fn look_pause(&self, now: Instant) -> Duration {
-        let youngest =
-            |times: &HashMap<Uuid, Instant>| times.values().map(|at| now.duration_since(*at)).min();
-        let second = Duration::from_secs(1);
-        let without = youngest(&self.without_address)
-            .map(|age| if age < EAGER { second } else { (age / 10).min(PATIENT) });
-        let settling = youngest(&self.settling).map(|age| (age / 4).max(second));
-        without.into_iter().chain(settling).min().unwrap_or(PATIENT)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_leave_libvirt_time_for_others() {
+        assert_eq!(pause_after_listing(Duration::from_millis(10)), Duration::from_secs(1));
+        assert_eq!(pause_after_listing(Duration::from_secs(3)), Duration::from_secs(30));
     }
 }

@@ -1,6 +1,7 @@
 //! What look-ups see of a hypervisor: its inventory and whether that is live.
 
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::{Duration, Instant},
@@ -9,6 +10,7 @@ use std::{
 use cloudprovider::{Error, ErrorKind, Result};
 use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use uuid::Uuid;
 use virt::connect::Connect;
 
 use crate::{
@@ -170,6 +172,12 @@ impl Hypervisor {
         }
         self.shared.status_changes.send_modify(|generation| *generation += 1);
         let _ = self.shared.instance_changes.send(InstanceChange::Resync);
+    }
+
+    /// The domains that run as far as is known.
+    pub(crate) fn running(&self) -> HashSet<Uuid> {
+        let state = self.state();
+        state.inventory.domains().filter(|domain| domain.is_running()).map(|domain| domain.uuid).collect()
     }
 
     /// Notes why the hypervisor is still down.

@@ -332,11 +332,16 @@ impl<'a> View<'a> {
             let words = format!("domain {} has no address yet: it is {power}", found.describe());
             return Some(Error::in_progress(ADDRESS_RETRY, words));
         }
+        if found.host.state.inventory.awaits_agent(found.domain.uuid) {
+            // leases may be there, and are not told before it has been heard
+            let words = format!("domain {} has no address yet: guest agent being asked", found.describe());
+            return Some(Error::in_progress(ADDRESS_RETRY, words));
+        }
         let macs: Vec<_> = found
             .domain
             .nics
             .iter()
-            .filter(|nic| matches!(nic.source, crate::domain::NicSource::Network(_)))
+            .filter(|nic| nic.network().is_some())
             .map(|nic: &Nic| nic.mac.to_string())
             .collect();
         let lease = if macs.is_empty() {
@@ -347,9 +352,6 @@ impl<'a> View<'a> {
         let agent = match found.domain.agent {
             AgentChannel::None => "no channel for a guest agent",
             AgentChannel::Disconnected => "guest agent not connected",
-            AgentChannel::Connected if found.host.state.inventory.awaits_agent(found.domain.uuid) => {
-                "guest agent being asked"
-            }
             AgentChannel::Connected => "guest agent knows none",
         };
         Some(Error::in_progress(

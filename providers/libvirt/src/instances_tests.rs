@@ -271,6 +271,23 @@ fn a_domain_whose_state_libvirt_cannot_tell_is_unknown() {
 }
 
 #[test]
+fn while_the_guest_agent_is_asked_nothing_is_said_about_leases() {
+    let hypervisors = cloud(&[(Status::Live, &[])]);
+    hypervisors[0].update(|state| {
+        let asked = Domain { agent: AgentChannel::Connected, ..domain((1, "a", Running)) };
+        state.inventory.update(uuid(1), Some(asked)).into_iter().collect()
+    });
+    let why = || match View::new(&hypervisors, &AddressRules::default()).look_up(&by_id(1)) {
+        Answer::Settled(InstanceLookup::Present(instance)) => instance.incomplete.map(|why| why.to_string()),
+        _ => panic!("present"),
+    };
+    let asked = "domain \"a\" on hypervisor \"h0\" has no address yet: guest agent being asked";
+    assert_eq!(why().as_deref(), Some(asked));
+    hypervisors[0].update(|state| state.inventory.set_agent(uuid(1), None).into_iter().collect());
+    assert!(why().is_some_and(|why| why.ends_with("guest agent knows none")));
+}
+
+#[test]
 fn everything_that_a_node_could_be_known_by() {
     let (one, nine) = (uuid(1), uuid(9));
     let name = || Key::Name("n".to_owned());

@@ -30,6 +30,7 @@
 //! ```
 
 mod addresses;
+mod agents;
 mod calls;
 mod clusters;
 mod config;

@@ -60,29 +60,7 @@ impl Session {
         sink: &EventSink,
     ) -> Result<Self, Failure> {
         sys::initialize().map_err(|words| Failure::lost(ErrorKind::Internal, words))?;
-        let uri = connection_uri(config)?;
-        let credentials = config.auth.as_ref().map(read_credentials).transpose()?;
-        let connect = calls.call(Operation::Connect, || sys::open(&uri, credentials.as_ref())).map_err(
-            |mut failure| {
-                if let Some(credentials) = &credentials {
-                    failure.message = failure.message.replace(credentials.password.expose_secret(), "***");
-                }
-                // libvirt likes to quote the URI
-                failure.message = failure.message.replace(&uri, &uri::redacted(&uri));
-                failure.lost = true;
-                failure
-            },
-        )?;
-        let interval = i32::try_from(keepalive.interval.as_secs()).unwrap_or(i32::MAX);
-        let is_remote =
-            match calls.call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count)) {
-                Ok(()) => true,
-                Err(failure) if failure.is_unsupported() => false,
-                Err(failure) => {
-                    tracing::warn!(hypervisor = config.name, reason = failure.message, "no keepalive");
-                    true
-                }
-            };
+        let (connect, is_remote) = open_connection(config, keepalive, &calls)?;
         let registration =
             calls.call(Operation::RegisterEvents, || Registration::register(&connect, sink, is_remote))?;
         Ok(Self {
@@ -335,6 +313,37 @@ impl Drop for Session {
             registration.deregister(&self.connect);
         }
     }
+}
+
+/// Opens a connection with keepalive, and says whether it is one to a daemon.
+pub(crate) fn open_connection(
+    config: &HypervisorConfig,
+    keepalive: Keepalive,
+    calls: &Calls,
+) -> Result<(Connect, bool), Failure> {
+    let uri = connection_uri(config)?;
+    let credentials = config.auth.as_ref().map(read_credentials).transpose()?;
+    let connect =
+        calls.call(Operation::Connect, || sys::open(&uri, credentials.as_ref())).map_err(|mut failure| {
+            if let Some(credentials) = &credentials {
+                failure.message = failure.message.replace(credentials.password.expose_secret(), "***");
+            }
+            // libvirt likes to quote the URI
+            failure.message = failure.message.replace(&uri, &uri::redacted(&uri));
+            failure.lost = true;
+            failure
+        })?;
+    let interval = i32::try_from(keepalive.interval.as_secs()).unwrap_or(i32::MAX);
+    let is_remote =
+        match calls.call(Operation::SetKeepalive, || connect.set_keep_alive(interval, keepalive.count)) {
+            Ok(()) => true,
+            Err(failure) if failure.is_unsupported() => false,
+            Err(failure) => {
+                tracing::warn!(hypervisor = config.name, reason = failure.message, "no keepalive");
+                true
+            }
+        };
+    Ok((connect, is_remote))
 }
 
 /// Asks the guest agent of a domain for its addresses, with two calls. The agent may take its time.

@@ -1,0 +1,264 @@
+//! Asking guest agents, which are in the hands of the guests: some answer late, some never.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use cloudprovider::{ErrorKind, InstanceRef};
+use tokio::{sync::mpsc, time::Instant};
+use uuid::Uuid;
+use virt::connect::Connect;
+
+use crate::{
+    addresses::AgentInterface,
+    calls::{Calls, Failure},
+    config::{HypervisorConfig, Keepalive},
+    connection::Actor,
+    follow::Connected,
+    lane::{Lane, ThreadCount},
+    session::{ask_agent, open_connection},
+};
+
+/// Threads that ask at the same time.
+const LANES: usize = 2;
+/// Threads altogether, those included that wait for an agent which hangs.
+const MOST_THREADS: usize = 8;
+/// How long an agent that hangs is left alone, unless it comes anew.
+const LEFT_ALONE: Duration = Duration::from_secs(300);
+
+/// State of a thread that asks.
+struct AgentSession {
+    connect: Option<Connect>,
+    config: HypervisorConfig,
+    keepalive: Keepalive,
+    calls: Calls,
+}
+
+impl AgentSession {
+    fn ask(&mut self, uuid: Uuid) -> Result<Vec<AgentInterface>, Failure> {
+        let connect = match &self.connect {
+            Some(connect) => connect,
+            None => self.connect.insert(open_connection(&self.config, self.keepalive, &self.calls)?.0),
+        };
+        let answer = ask_agent(connect, &self.calls, uuid);
+        if connect.is_alive() == Ok(false) {
+            self.connect = None;
+        }
+        answer
+    }
+}
+
+struct AgentLane {
+    number: u64,
+    lane: Lane<AgentSession>,
+    /// Who is being asked, and since when.
+    asked: Option<(Uuid, Instant)>,
+}
+
+/// What one agent said.
+pub(crate) struct AgentAnswer {
+    lane: u64,
+    uuid: Uuid,
+    answer: Result<Vec<AgentInterface>, Failure>,
+}
+
+/// The agents of one connection.
+pub(crate) struct Agents {
+    /// Whom to ask next.
+    pub(crate) queue: VecDeque<Uuid>,
+    pub(crate) answers: mpsc::UnboundedReceiver<AgentAnswer>,
+    sender: mpsc::UnboundedSender<AgentAnswer>,
+    lanes: Vec<AgentLane>,
+    next_number: u64,
+    /// Threads that wait for an agent which hangs.
+    abandoned: ThreadCount,
+    /// Domains whose agent did not answer in time, and since when it is left alone.
+    hanging: HashMap<Uuid, Instant>,
+}
+
+impl Agents {
+    pub(crate) fn new(queue: VecDeque<Uuid>) -> Self {
+        let (sender, answers) = mpsc::unbounded_channel();
+        Self {
+            queue,
+            answers,
+            sender,
+            lanes: Vec::new(),
+            next_number: 0,
+            abandoned: ThreadCount::default(),
+            hanging: HashMap::new(),
+        }
+    }
+
+    /// Asks an agent that has come anew.
+    pub(crate) fn ask_again(&mut self, uuid: Uuid) {
+        self.hanging.remove(&uuid);
+        self.queue.push_back(uuid);
+    }
+
+    pub(crate) fn is_asking(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.asked.is_some())
+    }
+
+    /// Gives up the threads that wait for an answer longer than `limit`, and says whose.
+    fn give_up_hanging(&mut self, limit: Duration) -> Vec<Uuid> {
+        let now = Instant::now();
+        self.hanging.retain(|_, since| now.duration_since(*since) < LEFT_ALONE);
+        let mut given_up = Vec::new();
+        let is_hanging =
+            |lane: &mut AgentLane| lane.asked.is_some_and(|(_, since)| now.duration_since(since) > limit);
+        for lane in self.lanes.extract_if(.., is_hanging) {
+            given_up.extend(lane.asked.map(|(uuid, _)| uuid));
+            lane.lane.abandon(&self.abandoned);
+        }
+        self.hanging.extend(given_up.iter().map(|uuid| (*uuid, now)));
+        given_up
+    }
+
+    fn is_left_alone(&self, uuid: Uuid) -> bool {
+        self.hanging.contains_key(&uuid)
+            || self.lanes.iter().any(|lane| lane.asked.is_some_and(|(asked, _)| asked == uuid))
+    }
+
+    fn may_add_lane(&self) -> bool {
+        self.lanes.len() < LANES && self.lanes.len() + self.abandoned.get() < MOST_THREADS
+    }
+}
+
+impl Actor {
+    /// Gives the next domains to the threads that ask guest agents.
+    pub(crate) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
+        let mut unheard = connected.agents.give_up_hanging(self.hypervisor.settings.call_timeout);
+        while let Some(uuid) = connected.agents.queue.front().copied() {
+            if connected.agents.is_left_alone(uuid) {
+                connected.agents.queue.pop_front();
+                // what is known from elsewhere need not wait for it
+                unheard.extend(Some(uuid).filter(|uuid| connected.agents.hanging.contains_key(uuid)));
+                continue;
+            }
+            let agents = &connected.agents;
+            let i = match agents.lanes.iter().position(|lane| lane.asked.is_none()) {
+                Some(i) => i,
+                None if agents.may_add_lane() => self.add_agent_lane(connected).await?,
+                None => break,
+            };
+            let agents = &mut connected.agents;
+            agents.queue.pop_front();
+            let sender = agents.sender.clone();
+            let lane = &mut agents.lanes[i];
+            let number = lane.number;
+            lane.asked = Some((uuid, Instant::now()));
+            drop(lane.lane.run(move |session: &mut AgentSession| {
+                let answer = session.ask(uuid);
+                let _ = sender.send(AgentAnswer { lane: number, uuid, answer });
+            }));
+        }
+        if connected.agents.lanes.is_empty() {
+            // nobody is left to ask the others; the next refresh tries again
+            unheard.extend(connected.agents.queue.drain(..));
+        }
+        if !unheard.is_empty() {
+            self.hypervisor.update(|state| {
+                unheard.into_iter().filter_map(|uuid| state.inventory.set_agent(uuid, None)).collect()
+            });
+        }
+        Ok(())
+    }
+
+    /// The first threads use the connection that is there. Those that take the place of one that hangs get a connection
+    /// of their own: libvirtd takes few requests of one client at a time, and the hanging ones are among them.
+    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
+        let name = format!("libvirt-{}-agent", self.name());
+        let config = self.hypervisor.config.clone();
+        let keepalive = self.hypervisor.settings.keepalive;
+        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
+        let number = connected.agents.next_number;
+        let is_first = number < LANES as u64;
+        let lane = self
+            .on_lane(connected, move |session| {
+                let connect = is_first.then(|| session.connect());
+                let state = move || AgentSession { connect, config, keepalive, calls };
+                Lane::spawn(name, state).map_err(|error| {
+                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
+                })
+            })
+            .await?;
+        connected.agents.next_number += 1;
+        connected.agents.lanes.push(AgentLane { number, lane, asked: None });
+        Ok(connected.agents.lanes.len() - 1)
+    }
+
+    pub(crate) fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
+        let agents = &mut connected.agents;
+        match agents.lanes.iter_mut().find(|lane| lane.number == answer.lane) {
+            Some(lane) => lane.asked = None,
+            // late, but it has come
+            None => drop(agents.hanging.remove(&answer.uuid)),
+        }
+        let heard = match answer.answer {
+            Ok(interfaces) => Some(interfaces),
+            // a guest can make its agent say anything; whether the connection lives is for others to find out
+            Err(failure) => {
+                tracing::debug!(
+                    hypervisor = self.name(),
+                    domain = %answer.uuid,
+                    reason = failure.message,
+                    "no answer from the guest agent"
+                );
+                None
+            }
+        };
+        self.hypervisor.update(|state| -> Vec<InstanceRef> {
+            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as blocking;
+
+    use super::*;
+
+    fn hang(agents: &mut Agents, uuid: Uuid, wait: blocking::Receiver<()>) {
+        let config = crate::Config::parse("hypervisors: [{name: a, uri: 'test:///default'}]", None);
+        let config = config.expect("valid");
+        let (keepalive, config) = (config.keepalive, config.hypervisors[0].clone());
+        let state = move || AgentSession { connect: None, config, keepalive, calls: Calls::default() };
+        let lane = Lane::spawn("hanging".to_owned(), state).expect("a thread");
+        drop(lane.run(move |_| wait.recv()));
+        let asked = Some((uuid, Instant::now()));
+        agents.lanes.push(AgentLane { number: agents.next_number, lane, asked });
+        agents.next_number += 1;
+    }
+
+    #[tokio::test]
+    async fn agents_that_hang_are_replaced_up_to_a_limit() {
+        let mut agents = Agents::new(VecDeque::new());
+        let mut releases = Vec::new();
+        for n in 0..MOST_THREADS as u128 {
+            assert!(agents.may_add_lane(), "{n}");
+            let (release, wait) = blocking::channel();
+            releases.push(release);
+            hang(&mut agents, Uuid::from_u128(n), wait);
+            assert!(agents.give_up_hanging(Duration::from_secs(10)).is_empty(), "not yet");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            assert_eq!(agents.give_up_hanging(Duration::ZERO), [Uuid::from_u128(n)]);
+            assert!(agents.is_left_alone(Uuid::from_u128(n)) && !agents.is_left_alone(Uuid::max()));
+        }
+        assert!(!agents.may_add_lane());
+        agents.ask_again(Uuid::from_u128(0));
+        assert!(!agents.is_left_alone(Uuid::from_u128(0)), "it has come anew");
+        drop(releases);
+        for _ in 0..500 {
+            if agents.abandoned.get() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("threads that have come back still count");
+    }
+}
