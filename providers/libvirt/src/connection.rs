@@ -59,13 +59,8 @@ pub(crate) async fn run(
 /// Keeps the connection, whatever happens: a panic must not leave an inventory behind that looks live.
 async fn restarting(actor: &mut Actor) {
     loop {
-        if AssertUnwindSafe(actor.keep_connected()).catch_unwind().await.is_err() {
-            actor.note_down(Failure::lost(
-                ErrorKind::Internal,
-                "the provider has a fault: a panic was caught",
-            ));
-            actor.pause(FIRST_PAUSE).await;
-        }
+        let ended = AssertUnwindSafe(actor.keep_connected()).catch_unwind().await;
+        actor.take_end(ended).await;
     }
 }
 
@@ -100,6 +95,14 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
+    async fn take_end(&mut self, ended: std::thread::Result<()>) {
+        if ended.is_err() {
+            tracing::error!(hypervisor = self.name(), "a panic of the actor; it starts again");
+            self.note_down(Failure::lost(ErrorKind::Internal, "a fault of the provider: its actor panicked"));
+        }
+        self.pause(FIRST_PAUSE).await;
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.hypervisor.name()
     }

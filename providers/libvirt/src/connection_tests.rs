@@ -66,3 +66,14 @@ async fn the_thread_of_a_refused_connection_does_not_end_the_pause() {
     let tries = count.load(Ordering::Relaxed);
     assert!((1..=2).contains(&tries), "{tries} tries");
 }
+
+#[tokio::test]
+async fn a_panic_leaves_nothing_live() {
+    let (mut actor, hypervisor) = actor(std::path::Path::new("/nowhere/at/all"));
+    hypervisor.set_status(Status::Live, |_| ());
+    let ended = AssertUnwindSafe(async { panic!("a fault") }).catch_unwind().await;
+    actor.take_end(ended).await;
+    let state = hypervisor.state();
+    let Status::Down { failure, .. } = &state.status else { panic!("live") };
+    assert_eq!(failure.message, "a fault of the provider: its actor panicked");
+}

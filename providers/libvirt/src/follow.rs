@@ -381,6 +381,32 @@ impl Connected {
 mod tests {
     use super::*;
 
+    fn connected() -> Connected {
+        let lane = Lane::spawn("test".to_owned(), || None).expect("a thread");
+        let (_, events) = mpsc::unbounded_channel();
+        Connected::new(lane, Calls::default(), events, VecDeque::new(), Duration::from_secs(300))
+    }
+
+    #[test]
+    fn a_domain_that_cannot_be_read_is_read_again_after_a_doubling_pause() {
+        let mut connected = connected();
+        let uuid = Uuid::from_u128(1);
+        let broken = Domain::unreadable(uuid, "a".to_owned(), "denied".to_owned());
+        let mut now = Instant::now();
+        connected.note_unreadable([broken].iter());
+        for pause in [1, 2, 4] {
+            connected.retry_failed(now);
+            assert!(connected.dirty.is_empty(), "not yet");
+            now += Duration::from_secs(pause) + Duration::from_millis(100);
+            connected.retry_failed(now);
+            assert!(connected.dirty.remove(&uuid), "after {pause} s");
+            connected.try_later(uuid, now);
+        }
+        let read = Read { domains: vec![(uuid, None)], ..Read::default() };
+        connected.note_read(&read, &Inventory::default());
+        assert!(connected.retries.is_empty(), "it is known now");
+    }
+
     #[test]
     fn listings_leave_libvirt_time_for_others() {
         assert_eq!(pause_after_listing(Duration::from_millis(10)), Duration::from_secs(1));
