@@ -235,7 +235,8 @@ impl Actor {
         let refresh = self.hypervisor.settings.refresh_interval;
         let mut connected = Connected::new(lane, calls, events, agents, refresh);
         connected.note_unreadable(self.hypervisor.state().inventory.domains());
-        self.note_listed(&mut connected, &ran);
+        let rules = &self.hypervisor.settings.addresses;
+        connected.note_listed(&self.hypervisor.state().inventory, rules, &ran);
         self.ask_agents(&mut connected).await?;
         Ok(connected)
     }

@@ -234,7 +234,8 @@ impl Actor {
         });
         connected.is_stormy = false;
         connected.next_listing = Instant::now() + pause_after_listing(began.elapsed());
-        self.note_listed(connected, &ran);
+        let rules = &self.hypervisor.settings.addresses;
+        connected.note_listed(&self.hypervisor.state().inventory, rules, &ran);
         {
             let state = self.hypervisor.state();
             connected.agents.queue = state.inventory.with_agent().collect();
@@ -379,7 +380,10 @@ impl Connected {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider::PowerState;
+
     use super::*;
+    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot};
 
     fn connected() -> Connected {
         let lane = Lane::spawn("test".to_owned(), || None).expect("a thread");
@@ -405,6 +409,26 @@ mod tests {
         let read = Read { domains: vec![(uuid, None)], ..Read::default() };
         connected.note_read(&read, &Inventory::default());
         assert!(connected.retries.is_empty(), "it is known now");
+    }
+
+    #[test]
+    fn what_is_first_seen_running_may_get_a_second_family() {
+        let domain = |n: u128, power| Domain {
+            state: Ok(DomainState { power }),
+            ..Domain::unreadable(Uuid::from_u128(n), format!("d{n}"), String::new())
+        };
+        let domains =
+            vec![domain(1, PowerState::Running), domain(2, PowerState::Running), domain(3, PowerState::Off)];
+        let mut inventory = Inventory::default();
+        inventory.replace(Snapshot { domains, ..Snapshot::default() });
+        let mut connected = connected();
+        let ran = HashSet::from([Uuid::from_u128(2)]);
+        connected.note_listed(&inventory, &AddressRules::default(), &ran);
+        assert_eq!(connected.settling.keys().collect::<Vec<_>>(), [&Uuid::from_u128(1)]);
+        let none = AddressRules { families: Vec::new(), ..AddressRules::default() };
+        connected.settling.clear();
+        connected.note_listed(&inventory, &none, &HashSet::new());
+        assert!(connected.settling.is_empty(), "nothing is wanted");
     }
 
     #[test]

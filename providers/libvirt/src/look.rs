@@ -10,7 +10,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Connected, LEASE_CHECK, PATIENT};
-use crate::{calls::Failure, connection::Actor, domain::AgentChannel, inventory::NetworkLeases};
+use crate::{
+    addresses::AddressRules,
+    calls::Failure,
+    connection::Actor,
+    domain::AgentChannel,
+    inventory::{Inventory, NetworkLeases},
+};
 
 /// How long a domain without an address is asked about every second.
 const EAGER: Duration = Duration::from_secs(60);
@@ -72,26 +78,24 @@ impl Actor {
         self.hypervisor.update(|state| state.inventory.set_leases(leases));
         Ok(())
     }
-
-    /// Notes which domains were found running that were not known to run, and lack a family that is wanted: they may
-    /// have started a moment ago.
-    pub(crate) fn note_listed(&self, connected: &mut Connected, ran: &HashSet<Uuid>) {
-        let now = Instant::now();
-        let seconds = Timestamp::now().as_second();
-        let rules = &self.hypervisor.settings.addresses;
-        let state = self.hypervisor.state();
-        let started = state.inventory.domains().filter(|domain| {
-            domain.is_running()
-                && !ran.contains(&domain.uuid)
-                && state.inventory.lacks_family(domain, rules, seconds)
-        });
-        for domain in started {
-            connected.settling.entry(domain.uuid).or_insert(now);
-        }
-    }
 }
 
 impl Connected {
+    /// Notes which domains were found running that were not known to run, and lack a family that is wanted: they may
+    /// have started a moment ago.
+    pub(crate) fn note_listed(&mut self, inventory: &Inventory, rules: &AddressRules, ran: &HashSet<Uuid>) {
+        let now = Instant::now();
+        let seconds = Timestamp::now().as_second();
+        let started = inventory.domains().filter(|domain| {
+            domain.is_running()
+                && !ran.contains(&domain.uuid)
+                && inventory.lacks_family(domain, rules, seconds)
+        });
+        for domain in started {
+            self.settling.entry(domain.uuid).or_insert(now);
+        }
+    }
+
     /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
     /// tenth of the time it has been without; a quarter of the time since the start while a second family may come.
     pub(super) fn look_pause(&self, now: Instant) -> Duration {
