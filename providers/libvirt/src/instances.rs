@@ -94,9 +94,11 @@ impl<'a> View<'a> {
     /// Looks one node up.
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
-            // one that does not run may be what a migration left behind
-            Ok(Some(found)) => match self.unlisted().filter(|_| !found.domain.is_running()) {
-                Some(error) => self.starting_or_settled(error),
+            // One that does not run may be what a migration left behind, so a hypervisor that is still starting is
+            // heard first. One that is away is not waited for: the machines of the others must not depend on it, and
+            // the shutdown taint, which is all that "off" leads to, goes as it came.
+            Ok(Some(found)) => match self.starting().filter(|_| !found.domain.is_running()) {
+                Some(error) => Answer::Starting(error),
                 None => Answer::Settled(self.instance(found, node)),
             },
             Ok(None) => match self.all_trouble() {
