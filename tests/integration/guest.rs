@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::{
     api,
     daemon::{DaemonProcess, binary},
+    hypervisors::{name, test_driver_file},
     support::*,
     trial::{Outcome, runtime, trial},
 };
@@ -24,14 +25,18 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)]
 }
 
-/// A configuration file with the one hypervisor.
+/// A configuration file with two hypervisors: the real one, and one of libvirt's test driver.
 pub(crate) fn write_config(folder: &Path, libvirtd: &Libvirtd) -> anyhow::Result<String> {
-    let path = folder.join("cloud.yaml");
+    let (path, domains) = (folder.join("cloud.yaml"), folder.join("kvm2.xml"));
+    fs::write(&domains, test_driver_file(50..51)?)?;
     fs::write(
         &path,
         format!(
-            "hypervisors:\n- name: kvm1\n  uri: {}\n  region: lab\n  zone: rack-a\nkeepalive: {{interval: 1s, count: 2}}\n",
-            libvirtd.uri()
+            "hypervisors:\n- {{name: kvm1, uri: '{}', region: lab, zone: rack-a}}\n\
+             - {{name: kvm2, uri: 'test://{}', region: lab, zone: rack-b}}\n\
+             keepalive: {{interval: 1s, count: 2}}\n",
+            libvirtd.uri(),
+            domains.display()
         ),
     )?;
     Ok(path.display().to_string())
@@ -62,6 +67,7 @@ fn from_power_on_to_deletion() -> Outcome {
         boots(&client, &guest).await.context("a guest boots")?;
         stops_and_starts(&client, &guest).await.context("the guest stops and starts")?;
         outage(&client, &libvirtd).await.context("libvirtd is away")?;
+        freeze(&client, &libvirtd).await.context("libvirtd is frozen")?;
         is_undefined(&client, &guest).await.context("the domain is undefined")
     });
     outcome.with_context(|| format!("the daemon's log: {}", daemon.log()))?;
@@ -135,6 +141,26 @@ async fn outage(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
         condition(node, "CloudProviderInitialized").is_some_and(|(_, reason, _)| reason == "InstanceNotFound")
     };
     node_becomes(client, "worker-2", Duration::from_secs(60), "has no instance", absent).await?;
+    Ok(())
+}
+
+/// A libvirtd that answers nothing delays nobody but its own machines.
+async fn freeze(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
+    libvirtd.freeze()?;
+    kubelet::register(client, &kubelet::node(&name(50), &uuid(50))).await?;
+    let limit = Duration::from_secs(10);
+    let done =
+        node_becomes(client, &name(50), limit, "initialized by the other hypervisor", is_initialized).await?;
+    ensure!(label(&done, "topology.kubernetes.io/zone") == Some("rack-b"));
+    let doubt =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("Unknown");
+    node_becomes(client, "worker-1", SOON, "says that kvm1 does not answer", doubt).await?;
+    node_stays(client, "worker-1", Duration::from_secs(5)).await?;
+    libvirtd.thaw()?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(client, "worker-1", Duration::from_secs(60), "recovers without a restart", recovered)
+        .await?;
     Ok(())
 }
 
