@@ -83,6 +83,17 @@ fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
     }
 }
 
+/// The same configuration for a client that the API server's audit log shows as `part` of this program.
+///
+/// # Errors
+/// A `part` that cannot stand in a header.
+pub fn with_user_agent(config: &Config, part: &str) -> anyhow::Result<Config> {
+    let agent = format!("cloud-controller-manager/{} {part}", env!("CARGO_PKG_VERSION"));
+    let mut config = config.clone();
+    config.headers.push((http::header::USER_AGENT, agent.parse()?));
+    Ok(config)
+}
+
 /// A client; `limit` is the average rate a second and the burst, `None` for no limit.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
 use kube::Client;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     api_client,
@@ -15,8 +15,9 @@ use crate::{
         node::{NodeController, NodeControllerOptions},
         node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
-    events::event_recorder,
+    events::{EventRecorder, event_recorder},
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    leader_election::{Elector, identity},
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
 };
@@ -40,22 +41,29 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
     registry.create(&flags.cloud_provider, &input).map_err(|error| anyhow!("{}", error.report()))
 }
 
-/// Runs the daemon until `stop` is cancelled.
+/// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
 ///
 /// # Errors
 /// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
-/// start, a part that ended by itself.
+/// start, a part that ended by itself, and [`Lost`](crate::leader_election::Lost) as the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let provider = create_provider(flags, registry)?;
     let config = api_client::config(flags.kubeconfig.as_deref(), &flags.master).await?;
     let url = without_credentials(&config.cluster_url);
+    // Renewals must not queue behind other requests: a client of their own, with connections of its own, unthrottled.
+    let election_client = api_client::client(api_client::with_user_agent(&config, "leader-election")?, None)?;
     let client = api_client::client(config, flags.request_limit())?;
     match stop.run_until_cancelled(api_client::wait_for_api_server(&client, &url)).await {
         None => return Ok(()),
         Some(reached) => reached?,
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
-    run_controllers(flags, client, provider, Metrics::new()?, stop).await
+    let metrics = Metrics::new()?;
+    if flags.leader_election.enabled {
+        run_elected(flags, client, election_client, provider, metrics, stop).await
+    } else {
+        run_controllers(flags, client, provider, metrics, stop).await
+    }
 }
 
 /// A URL for logs and messages: a password may stand before the host.
@@ -65,7 +73,8 @@ fn without_credentials(url: &http::Uri) -> String {
     format!("{}://{host}{port}", url.scheme_str().unwrap_or("https"))
 }
 
-/// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled.
+/// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled. Holds no
+/// election: nobody else may run them.
 ///
 /// # Errors
 /// A provider that cannot start, or a part that ended by itself.
@@ -76,37 +85,154 @@ pub async fn run_controllers(
     metrics: Metrics,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    // Parts stop in this order, each when its token is cancelled: controllers, then what they work with.
-    let stop_support = CancellationToken::new();
-    let _support_ends_with_us = stop_support.clone().drop_guard();
+    let Some(mut base) = Base::start(flags, client, provider, metrics, &stop).await? else { return Ok(()) };
+    let work = base.work(flags, &stop).await;
+    base.end().await;
+    work.outcome
+}
 
-    let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
-    match stop.run_until_cancelled(starting).await {
-        None => return Ok(()),
-        Some(started) => started.map_err(|error| {
-            anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
-        })?,
-    }
-    let cloud = Cloud::new(provider, metrics.clone());
-    let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
-    let nodes = NodeStore::new();
-    let writer = NodeWriter::new(client.clone());
-
-    let mut support = JoinSet::new();
-    support.spawn(watch_nodes(client.clone(), nodes.clone(), stop_support.clone()));
-    support.spawn(event_writer.run(stop_support.clone()));
-
-    let mut controllers = JoinSet::new();
-    if !cloud.has_instances() {
-        tracing::warn!("the cloud provider does not support instances: the node controllers do not start");
+/// As [`run_controllers`], but the controllers run only while we lead, whatever `--leader-elect` says. Until then
+/// everything that they need runs: the watch has its Nodes and the provider its instances.
+///
+/// # Errors
+/// As [`run_controllers`]; and [`Lost`](crate::leader_election::Lost), upon which the process has to end.
+pub async fn run_elected(
+    flags: &Flags,
+    client: Client,
+    election_client: Client,
+    provider: Arc<dyn CloudProvider>,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let options = flags.leader_election.options(identity()?);
+    let Some(mut base) = Base::start(flags, client, provider, metrics, &stop).await? else { return Ok(()) };
+    let elector = Elector::new(election_client, options, &base.events, base.metrics.clone());
+    let acquired = tokio::select! {
+        acquired = elector.acquire(&stop) => acquired,
+        Some(_) = base.support.join_next() => return Err(ended_by_itself()),
+    };
+    let Some(mut leadership) = acquired else {
+        base.end().await;
+        return Ok(());
+    };
+    let work = tokio::select! {
+        biased;
+        // The controllers end with the other branch, in the middle of what they do: it is not ours to do any more.
+        lost = leadership.renew() => {
+            base.end().await;
+            return Err(lost.into());
+        }
+        work = base.work(flags, &stop) => work,
+    };
+    if work.all_ended {
+        leadership.release().await;
     } else {
+        tracing::warn!(
+            "the lease is not given back: a write may be on its way; others wait until it expires"
+        );
+    }
+    base.end().await;
+    work.outcome
+}
+
+/// What the controllers work with. It runs on a standby too.
+struct Base {
+    client: Client,
+    cloud: Cloud,
+    nodes: NodeStore,
+    events: EventRecorder,
+    metrics: Metrics,
+    support: JoinSet<()>,
+    /// Parts stop in this order, each when its token is cancelled: controllers, then what they work with.
+    stop_support: CancellationToken,
+    _support_ends_with_us: DropGuard,
+}
+
+/// How the controllers ended.
+struct Work {
+    outcome: anyhow::Result<()>,
+    /// Whether all of them came to their end, with nothing under way.
+    all_ended: bool,
+}
+
+impl Base {
+    /// Starts it. `None`: `stop` was cancelled first.
+    async fn start(
+        flags: &Flags,
+        client: Client,
+        provider: Arc<dyn CloudProvider>,
+        metrics: Metrics,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Option<Self>> {
+        let stop_support = CancellationToken::new();
+        let support_ends_with_us = stop_support.clone().drop_guard();
+        let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
+        match stop.run_until_cancelled(starting).await {
+            None => return Ok(None),
+            Some(started) => started.map_err(|error| {
+                anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
+            })?,
+        }
+        let cloud = Cloud::new(provider, metrics.clone());
+        let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
+        let nodes = NodeStore::new();
+        let mut support = JoinSet::new();
+        support.spawn(watch_nodes(client.clone(), nodes.clone(), stop_support.clone()));
+        support.spawn(event_writer.run(stop_support.clone()));
+        Ok(Some(Self {
+            client,
+            cloud,
+            nodes,
+            events,
+            metrics,
+            support,
+            stop_support,
+            _support_ends_with_us: support_ends_with_us,
+        }))
+    }
+
+    /// Runs the controllers until `stop` is cancelled, and lets them finish what is under way. Dropping the future ends
+    /// them at once.
+    async fn work(&mut self, flags: &Flags, stop: &CancellationToken) -> Work {
+        let stop = stop.child_token();
+        let mut controllers = self.controllers(flags, &stop);
+        let ended_early = tokio::select! {
+            () = stop.cancelled() => false,
+            Some(_) = controllers.join_next() => !stop.is_cancelled(),
+            Some(_) = self.support.join_next() => !stop.is_cancelled(),
+        };
+        stop.cancel();
+        let drained = async { while controllers.join_next().await.is_some() {} };
+        let all_ended = tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_ok();
+        if !all_ended {
+            tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
+        }
+        // Only a panic ends a part by itself: better a restart than a daemon that does half of its work.
+        let outcome = if ended_early { Err(ended_by_itself()) } else { Ok(()) };
+        Work { outcome, all_ended }
+    }
+
+    fn controllers(&self, flags: &Flags, stop: &CancellationToken) -> JoinSet<()> {
+        let mut controllers = JoinSet::new();
+        if !self.cloud.has_instances() {
+            tracing::warn!(
+                "the cloud provider does not support instances: the node controllers do not start"
+            );
+            return controllers;
+        }
         if flags.enables(NODE_CONTROLLER) {
             let options = NodeControllerOptions {
                 concurrent_syncs: usize::try_from(flags.concurrent_node_syncs).unwrap_or(1),
                 status_update_frequency: flags.node_status_update_frequency,
             };
-            let controller =
-                NodeController::new(nodes.clone(), cloud.clone(), writer, &events, metrics.clone(), options);
+            let controller = NodeController::new(
+                self.nodes.clone(),
+                self.cloud.clone(),
+                NodeWriter::new(self.client.clone()),
+                &self.events,
+                self.metrics.clone(),
+                options,
+            );
             controllers.spawn(controller.run(stop.clone()));
             tracing::info!(controller = NODE_CONTROLLER, "started");
         }
@@ -120,29 +246,30 @@ pub async fn run_controllers(
                     percent: flags.node_deletion_breaker_percent,
                 },
             };
-            let controller = NodeLifecycleController::new(nodes, cloud, client, &events, metrics, options);
+            let controller = NodeLifecycleController::new(
+                self.nodes.clone(),
+                self.cloud.clone(),
+                self.client.clone(),
+                &self.events,
+                self.metrics.clone(),
+                options,
+            );
             controllers.spawn(controller.run(stop.clone()));
             tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
         }
+        controllers
     }
 
-    let ended_early = tokio::select! {
-        () = stop.cancelled() => false,
-        Some(_) = controllers.join_next() => !stop.is_cancelled(),
-        Some(_) = support.join_next() => !stop.is_cancelled(),
-    };
-    // Only a panic ends a part by itself: better a restart than a daemon that does half of its work.
-    if ended_early {
-        return Err(anyhow!("a part of the daemon ended by itself"));
+    /// Stops the rest; what it still has to say it may say for a moment.
+    async fn end(mut self) {
+        self.stop_support.cancel();
+        while self.support.join_next().await.is_some() {}
+        tracing::info!("stopped");
     }
-    let drained = async { while controllers.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
-        tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
-    }
-    stop_support.cancel();
-    while support.join_next().await.is_some() {}
-    tracing::info!("stopped");
-    Ok(())
+}
+
+fn ended_by_itself() -> anyhow::Error {
+    anyhow!("a part of the daemon ended by itself")
 }
 
 #[cfg(test)]

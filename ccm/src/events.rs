@@ -1,4 +1,4 @@
-//! Events on Nodes (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
+//! Events on Nodes and Leases (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -88,15 +88,20 @@ impl EventObject {
         }
     }
 
-    /// The Lease of the daemon, on which upstream reports what concerns the daemon as a whole.
-    pub fn daemon() -> Self {
+    /// A Lease.
+    pub fn lease(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             api_version: "coordination.k8s.io/v1",
             kind: "Lease",
-            namespace: "kube-system".to_owned(),
-            name: "cloud-controller-manager".to_owned(),
-            uid: String::new(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
         }
+    }
+
+    /// The Lease of the daemon, on which upstream reports what concerns the daemon as a whole.
+    pub fn daemon() -> Self {
+        Self::lease("kube-system", "cloud-controller-manager", "")
     }
 }
 

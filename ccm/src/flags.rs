@@ -1,9 +1,13 @@
 //! The command line: upstream's flags with upstream's defaults, where the daemon has the part that they concern.
 
+mod leader_election;
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::Parser;
 use cloudprovider::parse_duration;
+
+pub use leader_election::LeaderElectionFlags;
 
 /// The controllers: canonical name and the alias of before 1.28.
 const CONTROLLERS: [(&str, &str); 4] = [
@@ -91,6 +95,10 @@ pub struct Flags {
     #[arg(long, default_value_t = 20, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub node_deletion_breaker_percent: u8,
 
+    /// The leader election.
+    #[command(flatten)]
+    pub leader_election: LeaderElectionFlags,
+
     /// Verbosity of the log: 0 to 3 is what an operator needs, 4 and 5 add debugging, 6 and more everything.
     #[arg(short, long = "v", default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
     pub v: i32,
@@ -146,6 +154,7 @@ impl Flags {
                 faults.push(format!("\"{bare}\" is not in the list of known controllers"));
             }
         }
+        faults.extend(self.leader_election.faults());
         faults
     }
 
@@ -188,6 +197,15 @@ impl Flags {
 
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a duration such as 5s, 1m30s or 500ms".to_owned())
+}
+
+/// A boolean in one of the spellings that Go's flags accept.
+fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
 }
 
 #[cfg(test)]

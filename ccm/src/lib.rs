@@ -7,6 +7,8 @@
 //!                                └── Cloud ──> provider (any panic, delay or wrong answer ends here)
 //! ```
 //!
+//! Of several daemons one leads ([`leader_election`]), and only that one runs controllers.
+//!
 //! Each controller is a folder in [`controllers`]: what to do is decided by pure functions (Node, answer of the
 //! cloud, what was seen before -> what to write), apart from the loop that acts on it.
 
@@ -18,6 +20,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod events;
 pub mod flags;
+pub mod leader_election;
 pub mod metrics;
 pub mod nodes;
 pub mod work_queue;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ccm::{daemon, flags};
+use ccm::{daemon, flags, leader_election::Lost};
 use cloudprovider::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -10,6 +10,8 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 /// Upstream's exit code for a bad command line.
 const BAD_FLAGS: u8 = 1;
+/// Upstream's exit code for a leader that has to stop.
+const LOST: u8 = 1;
 /// Upstream's exit code for what stops the daemon from working.
 const FATAL: u8 = 255;
 
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
     start_log(flags.v);
     if let Err(error) = run(&flags) {
         tracing::error!("{error:#}");
-        return ExitCode::from(FATAL);
+        return ExitCode::from(if error.is::<Lost>() { LOST } else { FATAL });
     }
     ExitCode::SUCCESS
 }

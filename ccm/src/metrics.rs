@@ -13,6 +13,10 @@ pub struct Metrics {
     pub taint_removal_delay: Histogram,
     /// Upstream: seconds from a Node's creation to the end of its first sync.
     pub initial_node_sync_delay: Histogram,
+    /// Upstream: 1 while this process leads on the Lease `name`, 0 while it does not.
+    pub leader_election_master_status: IntGaugeVec,
+    /// Upstream: renewals of the Lease `name` that had to read it first.
+    pub leader_election_slowpath: IntCounterVec,
     /// Calls of the provider by `operation` and `result`.
     pub provider_calls: IntCounterVec,
     /// Seconds that a call of the provider takes, by `operation`.
@@ -82,6 +86,16 @@ impl Metrics {
             initial_node_sync_delay: histogram(
                 "node_controller_initial_node_sync_delay_seconds",
                 "Number of seconds after node creation when NodeController finished the initial synchronization of a single node.",
+            )?,
+            leader_election_master_status: gauges(
+                "leader_election_master_status",
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                &["name"],
+            )?,
+            leader_election_slowpath: counters(
+                "leader_election_slowpath_total",
+                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                &["name"],
             )?,
             provider_calls: counters(
                 "cloud_controller_manager_provider_calls_total",

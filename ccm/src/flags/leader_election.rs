@@ -1,0 +1,180 @@
+//! The flags of the leader election.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use super::{duration, go_bool};
+use crate::leader_election::LeaderElectionOptions;
+
+/// client-go's: a standby may wait for up to this many retry periods more.
+const JITTER: f64 = 1.2;
+
+/// `--leader-elect` and what belongs to it.
+#[derive(Clone, Debug, Args)]
+pub struct LeaderElectionFlags {
+    /// Of several replicas only the one that holds the lease works, the others stand by. 'false' is for one replica
+    /// that nothing else runs beside.
+    #[arg(
+        long = "leader-elect",
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = go_bool,
+        value_name = "BOOL"
+    )]
+    pub enabled: bool,
+
+    /// How long a standby waits after the last renewal that it saw before it takes over. A new leader comes this long
+    /// after a crash at the earliest.
+    #[arg(long = "leader-elect-lease-duration", default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    pub lease_duration: Duration,
+
+    /// How long the leader tries to renew before it gives up and ends. Must be less than the lease duration.
+    #[arg(long = "leader-elect-renew-deadline", default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub renew_deadline: Duration,
+
+    /// Pause between tries to acquire or renew.
+    #[arg(long = "leader-elect-retry-period", default_value = "2s", value_parser = duration, value_name = "DURATION")]
+    pub retry_period: Duration,
+
+    /// The kind of object that the election is held on. 'leases' is the only one.
+    #[arg(long = "leader-elect-resource-lock", default_value = "leases", value_name = "TYPE")]
+    pub resource_lock: String,
+
+    /// Name of the lease.
+    #[arg(
+        long = "leader-elect-resource-name",
+        default_value = "cloud-controller-manager",
+        value_name = "NAME"
+    )]
+    pub resource_name: String,
+
+    /// Namespace of the lease.
+    #[arg(long = "leader-elect-resource-namespace", default_value = "kube-system", value_name = "NAMESPACE")]
+    pub resource_namespace: String,
+}
+
+impl LeaderElectionFlags {
+    /// Everything that is wrong, as upstream: nothing is where no election is wanted.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if !self.enabled {
+            return faults;
+        }
+        for (flag, duration) in [
+            ("--leader-elect-lease-duration", self.lease_duration),
+            ("--leader-elect-renew-deadline", self.renew_deadline),
+            ("--leader-elect-retry-period", self.retry_period),
+        ] {
+            if duration.is_zero() {
+                faults.push(format!("{flag} must be greater than 0"));
+            }
+        }
+        if self.lease_duration <= self.renew_deadline {
+            faults.push(
+                "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline".to_owned(),
+            );
+        }
+        if self.renew_deadline.as_secs_f64() <= self.retry_period.as_secs_f64() * JITTER {
+            faults.push(format!(
+                "--leader-elect-renew-deadline must be greater than {JITTER} times --leader-elect-retry-period"
+            ));
+        }
+        if self.resource_lock != "leases" {
+            faults.push(format!(
+                "--leader-elect-resource-lock must be \"leases\", but is \"{}\"",
+                self.resource_lock
+            ));
+        }
+        for (flag, value) in [
+            ("--leader-elect-resource-name", &self.resource_name),
+            ("--leader-elect-resource-namespace", &self.resource_namespace),
+        ] {
+            if value.is_empty() {
+                faults.push(format!("{flag} cannot be empty"));
+            }
+        }
+        faults
+    }
+
+    /// What a candidate with this identity needs to know.
+    pub fn options(&self, identity: String) -> LeaderElectionOptions {
+        LeaderElectionOptions {
+            identity,
+            namespace: self.resource_namespace.clone(),
+            name: self.resource_name.clone(),
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::flags::{Flags, parse};
+
+    fn flags(args: &[&str]) -> Flags {
+        let all = ["ccm", "--cloud-provider=x"].iter().chain(args);
+        parse(all.map(|arg| (*arg).to_owned())).expect("a good command line")
+    }
+
+    #[test]
+    fn upstreams_defaults() {
+        let flags = flags(&[]);
+        assert!(flags.leader_election.enabled && flags.faults().is_empty());
+        let options = flags.leader_election.options("me".into());
+        assert_eq!(
+            (options.namespace.as_str(), options.name.as_str()),
+            ("kube-system", "cloud-controller-manager")
+        );
+        let seconds = [options.lease_duration, options.renew_deadline, options.retry_period];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [15, 10, 2]);
+    }
+
+    #[test]
+    fn booleans_as_in_go() {
+        for (argument, expected) in [
+            ("--leader-elect", true),
+            ("--leader_elect=true", true),
+            ("--leader-elect=T", true),
+            ("--leader-elect=false", false),
+            ("--leader-elect=0", false),
+        ] {
+            assert_eq!(
+                flags(&["--leader-elect=false", "--leader-elect", argument]).leader_election.enabled,
+                expected
+            );
+        }
+        // A value is never taken from the next argument, which upstream refuses too.
+        for wrong in [vec!["--leader-elect", "false"], vec!["--leader-elect=yes"], vec!["--leader-elect="]] {
+            let all = ["ccm"].iter().chain(&wrong).map(|arg| (*arg).to_owned());
+            assert!(parse(all).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn all_faults_at_once() {
+        let wrong = [
+            "--leader-elect-lease-duration=10s",
+            "--leader-elect-retry-period=9s",
+            "--leader-elect-resource-lock=endpoints",
+            "--leader-elect-resource-name=",
+        ];
+        assert_eq!(
+            flags(&wrong).faults(),
+            [
+                "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline",
+                "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period",
+                "--leader-elect-resource-lock must be \"leases\", but is \"endpoints\"",
+                "--leader-elect-resource-name cannot be empty",
+            ]
+        );
+        let without: Vec<&str> = wrong.into_iter().chain(["--leader-elect=false"]).collect();
+        assert!(flags(&without).faults().is_empty());
+        assert_eq!(flags(&["--leader-elect-retry-period=0s"]).faults().len(), 1);
+    }
+}
