@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|guest|all]...
+#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -155,6 +155,14 @@ containerd() {
         "$here/containerd/go.mod" "$here/containerd/go.sum")" make_containerd
 }
 
+make_leader() {
+    go_build leader "" "$1" .
+}
+
+leader() {
+    once "$(folder_for leader "leader" "$here"/leader/*)" make_leader
+}
+
 make_guest() {
     "$here/guest/make.sh" "$1" "$2"
 }
@@ -166,18 +174,19 @@ guest() {
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | guest) "$peer" ;;
+    kubernetes | kubelet | containerd | leader | guest) "$peer" ;;
     all)
         kubernetes
         kubelet
         containerd
+        leader
         guest
         ;;
     -h | --help)
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd guest all"
+        say "no peer $peer; known: kubernetes kubelet containerd leader guest all"
         exit 2
         ;;
     esac

@@ -48,7 +48,8 @@ pub(crate) struct Api {
     pub(crate) daemon_client: Client,
     pub(crate) requests: RequestCounts,
     pub(crate) sandbox: Option<Sandbox>,
-    _control_plane: Option<Borrowed>,
+    /// The real one, where it is that.
+    pub(crate) control_plane: Option<Borrowed>,
 }
 
 impl Api {
@@ -60,7 +61,7 @@ impl Api {
                 let daemon_client =
                     ClientBuilder::new(sandbox.service(), "default").with_layer(&requests).build();
                 let client = sandbox.client();
-                Ok(Self { client, daemon_client, requests, sandbox: Some(sandbox), _control_plane: None })
+                Ok(Self { client, daemon_client, requests, sandbox: Some(sandbox), control_plane: None })
             }
             Target::ApiServer => {
                 let control_plane = Borrowed::control_plane()?;
@@ -74,7 +75,7 @@ impl Api {
                     daemon_client,
                     requests,
                     sandbox: None,
-                    _control_plane: Some(control_plane),
+                    control_plane: Some(control_plane),
                 })
             }
         }
@@ -92,6 +93,12 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
     kube::Api::<Lease>::namespaced(client.clone(), "kube-node-lease")
         .delete_collection(&delete, &all)
         .await?;
+    // What a killed daemon held would be left alone for a while.
+    let election = kube::Api::<Lease>::namespaced(client.clone(), "kube-system");
+    match election.delete("cloud-controller-manager", &delete).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        outcome => outcome.map(drop)?,
+    }
     for namespace in ["default", "kube-system"] {
         kube::Api::<Event>::namespaced(client.clone(), namespace).delete_collection(&delete, &all).await?;
     }
@@ -133,7 +140,7 @@ impl RequestCounts {
             [.., "nodes", _, "status"] => "nodes/status",
             [.., "nodes"] | [.., "nodes", _] => "nodes",
             [.., "events"] | [.., "events", _] => "events",
-            [.., "leases", _] => "leases",
+            [.., "leases"] | [.., "leases", _] => "leases",
             _ => path,
         };
         *self.lock().entry(format!("{method} {resource}")).or_default() += 1;

@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use ccm::{daemon::run_controllers, flags, metrics::Metrics};
+use ccm::{
+    daemon::{run_controllers, run_elected},
+    flags::{self, Flags},
+    metrics::Metrics,
+};
 use cloudprovider::CloudProvider;
 use kube::Client;
 use test_env::{Process, Signal};
@@ -29,8 +33,7 @@ impl InProcess {
         provider: Arc<dyn CloudProvider>,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
-        let all = ["cloud-controller-manager", "--cloud-provider=test"].iter().chain(arguments);
-        let flags = flags::parse(all.map(|argument| (*argument).to_owned()))?;
+        let flags = parse(arguments)?;
         let (stop, metrics) = (CancellationToken::new(), Metrics::new()?);
         let task = {
             let (client, stop, metrics) = (client.clone(), stop.clone(), metrics.clone());
@@ -39,11 +42,49 @@ impl InProcess {
         Ok(Self { metrics, stop, task })
     }
 
+    /// Starts one of several that elect a leader.
+    pub(crate) fn start_elected(
+        client: &Client,
+        provider: Arc<dyn CloudProvider>,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let flags = parse(arguments)?;
+        let (stop, metrics) = (CancellationToken::new(), Metrics::new()?);
+        let task = {
+            let (client, stop, metrics) = (client.clone(), stop.clone(), metrics.clone());
+            let election = client.clone();
+            tokio::spawn(async move { run_elected(&flags, client, election, provider, metrics, stop).await })
+        };
+        Ok(Self { metrics, stop, task })
+    }
+
+    /// Whether it says that it leads.
+    pub(crate) fn leads(&self) -> bool {
+        let gauge = &self.metrics.leader_election_master_status;
+        gauge.with_label_values(&["cloud-controller-manager"]).get() == 1
+    }
+
+    /// Waits for an end that nobody asked for.
+    pub(crate) async fn ended(self) -> anyhow::Result<()> {
+        self.task.await?
+    }
+
+    /// Ends it as SIGKILL does.
+    pub(crate) async fn crash(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
     /// Stops it as SIGTERM does, and waits.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.task.await?
     }
+}
+
+fn parse(arguments: &[&str]) -> anyhow::Result<Flags> {
+    let all = ["cloud-controller-manager", "--cloud-provider=test"].iter().chain(arguments);
+    Ok(flags::parse(all.map(|argument| (*argument).to_owned()))?)
 }
 
 /// The binary, built as cargo builds it.
@@ -94,6 +135,11 @@ impl DaemonProcess {
     /// What it logged so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for an end that nobody asked for, and gives its exit code.
+    pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<Option<i32>> {
+        Ok(self.process.wait(limit)?.code())
     }
 
     /// Stops it as Kubernetes does, and expects it to end well.

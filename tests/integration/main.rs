@@ -24,6 +24,7 @@ mod guest;
 mod hypervisors;
 mod kubectl;
 mod kubelet;
+mod leader_election;
 mod node;
 mod node_lifecycle;
 mod outage;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         guest::trials(),
         scale::trials(),
         outage::trials(),
+        leader_election::trials(),
         node::trials(),
         node_lifecycle::trials(),
         faults::trials(),

@@ -1,0 +1,364 @@
+//! Two daemons, one leader: who leads, who takes over, and when.
+
+mod go;
+mod never_two;
+mod process;
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use ccm::{
+    events::event_recorder,
+    leader_election::{Elector, LeaderElectionOptions, Leadership, Lost, Record},
+    metrics::Metrics,
+};
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client,
+    api::{ObjectMeta, PostParams},
+};
+use libtest_mimic::Trial;
+use sandbox::{Action, Fault, Matcher, kubelet};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    fake_cloud::{FakeCloud, Machine},
+    support::*,
+    trial::{on, on_both},
+};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "cloud-controller-manager";
+
+/// Short terms, so that a crash costs a test on the real API server no minute.
+const SHORT: [&str; 3] = [
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let scenarios = [
+        on_both("leader_election::one_of_two_leads_and_hands_over_within_a_second", |api| {
+            hand_over(api).boxed_local()
+        }),
+        on_both("leader_election::after_a_crash_the_lease_has_to_expire", |api| crash(api).boxed_local()),
+        on_both("leader_election::a_leader_whose_lease_is_taken_ends", |api| taken(api).boxed_local()),
+        on_both("leader_election::the_wall_clock_of_a_rival_does_not_matter", |api| {
+            skewed(api).boxed_local()
+        }),
+        on_both("leader_election::a_deleted_lease_is_made_again", |api| deleted(api).boxed_local()),
+        vec![on(Target::Sandbox, "leader_election::a_short_outage_is_survived_a_long_one_is_not", |api| {
+            outage(api).boxed_local()
+        })],
+        vec![on(
+            Target::Sandbox,
+            "leader_election::work_under_way_ends_before_the_lease_is_given_back",
+            |api| slow_work(api).boxed_local(),
+        )],
+        vec![on(Target::Sandbox, "leader_election::a_lost_answer_is_found_out", |api| {
+            lost_answers(api).boxed_local()
+        })],
+    ];
+    scenarios
+        .into_iter()
+        .flatten()
+        .chain(never_two::trials())
+        .chain(process::trials())
+        .chain(go::trials())
+        .collect()
+}
+
+fn leases(client: &Client) -> kube::Api<Lease> {
+    kube::Api::namespaced(client.clone(), NAMESPACE)
+}
+
+async fn record(client: &Client) -> anyhow::Result<Record> {
+    Ok(Record::read(leases(client).get(NAME).await?.spec.as_ref()))
+}
+
+fn options(identity: &str) -> LeaderElectionOptions {
+    LeaderElectionOptions {
+        identity: identity.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        name: NAME.to_owned(),
+        lease_duration: Duration::from_secs(4),
+        renew_deadline: Duration::from_secs(3),
+        retry_period: Duration::from_millis(500),
+    }
+}
+
+/// A candidate without a daemon around it.
+fn elector(client: &Client, options: LeaderElectionOptions) -> anyhow::Result<Elector> {
+    let metrics = Metrics::new()?;
+    // Nobody writes the events: the recorder drops them.
+    let (events, _) = event_recorder(client.clone(), metrics.clone());
+    Ok(Elector::new(client.clone(), options, &events, metrics))
+}
+
+async fn lead(client: &Client, identity: &str) -> anyhow::Result<Leadership> {
+    let never = CancellationToken::new();
+    let acquired =
+        timeout(Duration::from_secs(30), elector(client, options(identity))?.acquire(&never)).await;
+    acquired.context("not acquired in time")?.context("stopped")
+}
+
+/// Writes the Lease as a rival with this wall clock does, whoever holds it.
+async fn write(client: &Client, record: &Record) -> anyhow::Result<()> {
+    let api = leases(client);
+    let (spec, params) = (Some(record.write()), PostParams::default());
+    match api.get_opt(NAME).await? {
+        Some(lease) => api.replace(NAME, &params, &Lease { spec, ..lease }).await?,
+        None => {
+            let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+            api.create(&params, &Lease { metadata, spec }).await?
+        }
+    };
+    Ok(())
+}
+
+fn rivals(renewed: Timestamp) -> Record {
+    Record {
+        holder: "rival".to_owned(),
+        duration_seconds: 4,
+        acquired: Some(renewed),
+        renewed: Some(renewed),
+        transitions: 7,
+    }
+}
+
+async fn leads(daemon: &InProcess, limit: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + limit;
+    while !daemon.leads() {
+        ensure!(Instant::now() < deadline, "does not lead within {limit:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+async fn initialized(api: &Api, number: usize) -> anyhow::Result<()> {
+    let name = format!("n{number}");
+    kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
+    node_becomes(&api.client, &name, Duration::from_secs(20), "initialized", is_initialized).await?;
+    Ok(())
+}
+
+/// Between the last renewal and the take-over lies a whole term. For real time: a paused clock does not move the wall's.
+fn expired(left: &Record, taken: &Record) -> anyhow::Result<()> {
+    let (renewed, acquired) = (left.renewed.context("renewed")?, taken.acquired.context("acquired")?);
+    ensure!(left.holder != taken.holder && !left.holder.is_empty(), "{left:?} {taken:?}");
+    ensure!(acquired.duration_since(renewed).as_secs_f64() >= 4.0, "{left:?} {taken:?}");
+    Ok(())
+}
+
+async fn hand_over(api: &Api) -> anyhow::Result<()> {
+    let (cloud, idle) = (FakeCloud::new(), FakeCloud::new());
+    for number in 0..3 {
+        cloud.put(&uuid(number), Machine::running(number));
+        idle.put(&uuid(number), Machine::running(number));
+    }
+    let first = InProcess::start_elected(&api.client, cloud.provider(), &[])?;
+    leads(&first, Duration::from_secs(5)).await?;
+    let second = InProcess::start_elected(&api.daemon_client, idle.provider(), &[])?;
+    initialized(api, 0).await?;
+    sleep(Duration::from_secs(6)).await;
+    ensure!(first.leads() && !second.leads());
+    ensure!(idle.lookups() == 0 && api.requests.writes().is_empty(), "a standby only looks");
+    ensure!(api.requests.of("GET nodes") > 0, "and it watches already");
+
+    // As client-go writes it.
+    let held = record(&api.client).await?;
+    ensure!(held.holder.split_once('_').is_some_and(|(_, uuid)| uuid.len() == 36), "{held:?}");
+    ensure!(held.duration_seconds == 15 && held.transitions == 0, "{held:?}");
+    ensure!(held.renewed > held.acquired && held.acquired.is_some(), "{held:?}");
+    let became = event(&api.client, NAMESPACE, NAME, "LeaderElection").await?;
+    ensure!(became.message == Some(format!("{} became leader", held.holder)), "{:?}", became.message);
+    ensure!(became.source.and_then(|s| s.component).as_deref() == Some(NAME));
+    ensure!(became.involved_object.kind.as_deref() == Some("Lease") && became.involved_object.uid.is_some());
+
+    let start = Instant::now();
+    let stopped = tokio::spawn(first.stop());
+    leads(&second, Duration::from_secs(5)).await?;
+    let took = start.elapsed();
+    println!("hand-over after a clean stop took {took:?}");
+    // How busy the machine is decides in real time.
+    ensure!(api.sandbox.is_none() || took < Duration::from_secs(1), "hand-over took {took:?}");
+    stopped.await??;
+    initialized(api, 1).await?;
+    ensure!(idle.lookups() > 0, "the second one works now");
+    let taken = record(&api.client).await?;
+    ensure!(taken.transitions == 1 && taken.holder != held.holder, "{taken:?}");
+
+    second.stop().await?;
+    let released = record(&api.client).await?;
+    ensure!(released.holder.is_empty() && released.duration_seconds == 1, "{released:?}");
+    ensure!(released.transitions == 1 && released.renewed == released.acquired, "{released:?}");
+    Ok(())
+}
+
+async fn slow_work(api: &Api) -> anyhow::Result<()> {
+    let faults = api.sandbox.as_ref().context("the sandbox")?.faults();
+    let cloud = FakeCloud::new();
+    // A write that ends in time, and one that does not: then the lease is left to expire.
+    for (number, slow, expected) in [(0, 5, 4.8..5.2), (1, 60, 12.0..15.5)] {
+        cloud.put(&uuid(number), Machine::running(number));
+        let first = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
+        leads(&first, Duration::from_secs(10)).await?;
+        let idle = FakeCloud::new();
+        let second = InProcess::start_elected(&api.client, idle.provider(), &SHORT)?;
+        let patches = Matcher::any().verb("patch").resource("nodes").subresource("status");
+        let delay = Action::Delay(Duration::from_secs(slow));
+        faults.inject(Fault::new(patches, delay));
+        let node = kubelet::node(&format!("n{number}"), &uuid(number));
+        kubelet::register(&api.client, &node).await?;
+        sleep(Duration::from_millis(100)).await;
+        let start = Instant::now();
+        let stopping = tokio::spawn(first.stop());
+        leads(&second, Duration::from_secs(30)).await?;
+        let took = start.elapsed().as_secs_f64();
+        ensure!(expected.contains(&took), "{slow} s: handed over after {took}");
+        ensure!(is_initialized(&nodes(&api.client).get(&format!("n{number}")).await?) == (slow == 5));
+        faults.clear();
+        stopping.await??;
+        second.stop().await?;
+    }
+    Ok(())
+}
+
+async fn crash(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(0), Machine::running(0));
+    let first = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
+    leads(&first, Duration::from_secs(5)).await?;
+    let second = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
+    // In the middle of a term.
+    sleep(Duration::from_millis(2750)).await;
+    let start = Instant::now();
+    first.crash().await;
+    let left = record(&api.client).await?;
+    leads(&second, Duration::from_secs(20)).await?;
+    let took = start.elapsed();
+    println!("take-over after a crash took {took:?} with a lease of 4 s");
+    if api.sandbox.is_some() {
+        // The last renewal was up to a retry period before the crash; the standby saw it up to 2.2 of those later.
+        let expected = Duration::from_millis(3_450)..Duration::from_millis(5_200);
+        ensure!(expected.contains(&took), "took {took:?}");
+    } else {
+        expired(&left, &record(&api.client).await?)?;
+    }
+    initialized(api, 0).await?;
+    second.stop().await
+}
+
+async fn taken(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    let daemon = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
+    leads(&daemon, Duration::from_secs(5)).await?;
+    let metrics = daemon.metrics.clone();
+    write(&api.client, &rivals(Timestamp::now())).await?;
+    let error = timeout(Duration::from_secs(5), daemon.ended()).await?.expect_err("it has to end");
+    ensure!(error.is::<Lost>() && format!("{error:#}") == "leaderelection lost", "{error:#}");
+    ensure!(metrics.leader_election_master_status.with_label_values(&[NAME]).get() == 0);
+    ensure!(record(&api.client).await?.holder == "rival", "the rival's lease is left alone");
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> =
+        kube::Api::namespaced(api.client.clone(), NAMESPACE);
+    let all = events.list(&kube::api::ListParams::default()).await?.items;
+    let said = |end: &str| all.iter().any(|e| e.message.as_deref().is_some_and(|m| m.ends_with(end)));
+    ensure!(said(" became leader") && said(" stopped leading"));
+    Ok(())
+}
+
+async fn skewed(api: &Api) -> anyhow::Result<()> {
+    let hour = jiff::SignedDuration::from_hours(1);
+    for (identity, skew) in [("late", -hour), ("early", hour)] {
+        let wall = || Timestamp::now() + skew;
+        write(&api.client, &rivals(wall())).await?;
+        let candidate = elector(&api.client, options(identity))?;
+        let stop = CancellationToken::new();
+        let acquiring = tokio::spawn({
+            let stop = stop.clone();
+            async move { candidate.acquire(&stop).await.map(|leadership| (leadership, Instant::now())) }
+        });
+        // For more than a term the rival renews; then it is silent.
+        let mut renewed = Instant::now();
+        for _ in 0..6 {
+            sleep(Duration::from_secs(1)).await;
+            ensure!(!acquiring.is_finished(), "{identity}: took over from a rival that renews");
+            renewed = Instant::now();
+            write(&api.client, &rivals(wall())).await?;
+        }
+        let (leadership, since) = timeout(Duration::from_secs(10), acquiring).await??.context("stopped")?;
+        let waited = since - renewed;
+        ensure!(waited >= Duration::from_secs(4), "{identity}: took over after {waited:?}");
+        ensure!(record(&api.client).await?.transitions == 8);
+        leadership.release().await;
+    }
+    Ok(())
+}
+
+async fn deleted(api: &Api) -> anyhow::Result<()> {
+    let mut leadership = lead(&api.client, "a").await?;
+    leases(&api.client).delete(NAME, &kube::api::DeleteParams::default()).await?;
+    let lost = timeout(Duration::from_secs(3), leadership.renew()).await;
+    ensure!(lost.is_err(), "nobody else led");
+    let again = record(&api.client).await?;
+    ensure!(again.holder == "a" && again.transitions == 0, "{again:?}");
+    leadership.release().await;
+    Ok(())
+}
+
+async fn outage(api: &Api) -> anyhow::Result<()> {
+    let faults = api.sandbox.as_ref().context("the sandbox")?.faults();
+    // With upstream's default timing.
+    let options = LeaderElectionOptions {
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+        ..options("a")
+    };
+    let never = CancellationToken::new();
+    for action in [
+        Action::ServiceUnavailable,
+        Action::ResetConnection,
+        Action::TooManyRequests(1),
+        Action::Delay(Duration::from_secs(60)),
+    ] {
+        let candidate = elector(&api.client, options.clone())?;
+        let mut leadership = candidate.acquire(&never).await.context("stopped")?;
+        let out = || faults.inject(Fault::new(Matcher::any().resource("leases"), action.clone()));
+        out();
+        ensure!(timeout(Duration::from_secs(9), leadership.renew()).await.is_err(), "{action:?}: 9 s");
+        faults.clear();
+        ensure!(timeout(Duration::from_secs(60), leadership.renew()).await.is_err(), "{action:?}: healed");
+        out();
+        let start = Instant::now();
+        timeout(Duration::from_secs(60), leadership.renew()).await.context("it has to give up")?;
+        let took = start.elapsed().as_secs_f64();
+        ensure!((10.0..=12.1).contains(&took), "{action:?}: gave up after {took}");
+        faults.clear();
+        leadership.release().await;
+    }
+    Ok(())
+}
+
+async fn lost_answers(api: &Api) -> anyhow::Result<()> {
+    let faults = api.sandbox.as_ref().context("the sandbox")?.faults();
+    let lose = |verb: &str| {
+        faults
+            .inject(Fault::new(Matcher::any().resource("leases").verb(verb), Action::LoseResponse).times(1));
+    };
+    lose("create");
+    let mut leadership = lead(&api.client, "a").await?;
+    ensure!(record(&api.client).await?.transitions == 0, "our own lease is not taken over");
+    lose("update");
+    ensure!(timeout(Duration::from_secs(20), leadership.renew()).await.is_err());
+    lose("update");
+    leadership.release().await;
+    ensure!(record(&api.client).await?.holder.is_empty());
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The binary itself, and users that may do no more than they need.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use jiff::Timestamp;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{elector, options, record, rivals, write};
+use crate::{
+    api::{self, Api, Target},
+    daemon::{DaemonProcess, binary},
+    support::*,
+    trial::on,
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        on(
+            Target::ApiServer,
+            "leader_election::the_binary_releases_on_sigterm_and_ends_with_1_on_loss",
+            |api| exit_codes(api).boxed_local(),
+        ),
+        on(Target::ApiServer, "leader_election::few_permissions_are_enough", |api| {
+            permissions(api).boxed_local()
+        }),
+    ]
+}
+
+async fn exit_codes(api: &Api) -> anyhow::Result<()> {
+    binary()?;
+    let folder = TempDir::new()?;
+    let config = folder.path().join("cloud.yaml");
+    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let arguments = [
+        "--cloud-provider=libvirt".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        "--leader-elect".to_owned(),
+        "--leader-elect-retry-period=500ms".to_owned(),
+    ];
+    let held = || async { Ok(record(&api.client).await.ok().filter(|record| !record.holder.is_empty())) };
+    let limit = Duration::from_secs(20);
+
+    let first = DaemonProcess::start(&arguments, &folder.path().join("first"))?;
+    let by_first = eventually(limit, "the first one leads", held).await?;
+    let mut second = DaemonProcess::start(&arguments, &folder.path().join("second"))?;
+    eventually(limit, "the second one stands by", || async {
+        Ok(second.log().contains(&by_first.holder).then_some(()))
+    })
+    .await?;
+    let start = Instant::now();
+    let ending = tokio::task::spawn_blocking(move || first.terminate().map(|()| Instant::now()));
+    let by_second = eventually(limit, "the second one leads", || async {
+        Ok(held().await?.filter(|record| record.holder != by_first.holder))
+    })
+    .await?;
+    println!("hand-over between two processes took {:?} from SIGTERM on", start.elapsed());
+    ensure!(by_second.transitions == 1, "{by_second:?}");
+    ending.await??;
+
+    write(&api.client, &rivals(Timestamp::now())).await?;
+    let code = second.wait(limit)?;
+    ensure!(code == Some(1), "exit code {code:?}: {}", second.log());
+    ensure!(second.log().contains("leaderelection lost"), "{}", second.log());
+    Ok(())
+}
+
+async fn permissions(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let folder = TempDir::new()?;
+    for (user, rules) in [
+        (
+            "as-a-go-ccm",
+            "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}",
+        ),
+        (
+            "as-documented",
+            "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}\n\
+             - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
+             verbs: [get, update, watch]}",
+        ),
+    ] {
+        let file = folder.path().join(user);
+        fs::write(
+            &file,
+            format!(
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n\
+                 metadata: {{name: {user}, namespace: kube-system}}\nrules:\n{rules}\n---\n\
+                 apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
+                 metadata: {{name: {user}, namespace: kube-system}}\n\
+                 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {user}}}\n\
+                 subjects:\n- {{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}\n"
+            ),
+        )?;
+        control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
+        let client = api::client(&control_plane.kubeconfig_for(user, &[])?).await?;
+
+        // Roles take a moment to be known.
+        let first = super::lead(&client, "first").await?;
+        let second = elector(&client, options("second"))?;
+        let acquiring = tokio::spawn(async move { second.acquire(&CancellationToken::new()).await });
+        sleep(Duration::from_secs(1)).await;
+        let start = Instant::now();
+        first.release().await;
+        let second = acquiring.await?.context("stopped")?;
+        println!("hand-over with the permissions {user} took {:?}", start.elapsed());
+        ensure!(start.elapsed() < Duration::from_secs(4), "that is how long a crash takes");
+        second.release().await;
+    }
+    Ok(())
+}
