@@ -226,6 +226,12 @@ impl Inventory {
         !rules.families.iter().all(has)
     }
 
+    /// Whether the driver tells leases of single domains instead of whole networks: one call for each domain. Only
+    /// libvirt's test driver does, and what it tells does not change.
+    pub(crate) fn has_leases_by_domain(&self, domain: &Domain) -> bool {
+        self.network_leases.contains_key(&format!("/{}", domain.uuid))
+    }
+
     /// When the first lease of a running domain ends, in seconds since 1970, counting none before `after`.
     pub(crate) fn next_lease_end(&self, after: i64) -> Option<i64> {
         self.domains

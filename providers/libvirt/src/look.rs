@@ -89,6 +89,7 @@ impl Connected {
         let started = inventory.domains().filter(|domain| {
             domain.is_running()
                 && !ran.contains(&domain.uuid)
+                && !inventory.has_leases_by_domain(domain)
                 && inventory.lacks_family(domain, rules, seconds)
         });
         for domain in started {
