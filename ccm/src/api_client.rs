@@ -45,10 +45,8 @@ pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<C
         config.cluster_url = master.parse().with_context(|| format!("--master {master:?} is not a URL"))?;
     }
     if config.cluster_url.host().is_none() || config.cluster_url.scheme().is_none() {
-        bail!(
-            "{:?} is not the URL of an API server; expected https://host:port",
-            config.cluster_url.to_string()
-        );
+        let source = if master.is_empty() { "the kubeconfig's server" } else { "--master" };
+        bail!("{source} is not the URL of an API server; expected https://host:port");
     }
     Ok(config)
 }

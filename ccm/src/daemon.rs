@@ -38,7 +38,10 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
         }
         None => FactoryInput::default(),
     };
-    registry.create(&flags.cloud_provider, &input).map_err(|error| anyhow!("{}", error.report()))
+    registry.create(&flags.cloud_provider, &input).map_err(|error| {
+        let file = input.config_path.as_ref().map(|path| format!(" (--cloud-config {})", path.display()));
+        anyhow!("{}{}", error.report(), file.unwrap_or_default())
+    })
 }
 
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.

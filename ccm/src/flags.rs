@@ -57,7 +57,7 @@ pub struct Flags {
     pub master: String,
 
     /// Requests per second to the API server, on average. Without this flag and --kube-api-burst there is no
-    /// client-side limit. [upstream default: 20]
+    /// client-side limit; a negative number means none either. [upstream default: 20]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub kube_api_qps: Option<f64>,
 

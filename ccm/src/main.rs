@@ -92,7 +92,10 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
 
 fn start_log(verbosity: i32) {
     let filter = match verbosity {
-        ..=3 => "warn,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info",
+        // kube logs every failed request as an error; what matters of that is said by us, once.
+        ..=3 => {
+            "warn,kube_client=off,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info"
+        }
         4..=5 => {
             "info,ccm=debug,cloud_controller_manager=debug,cloudprovider=debug,cloudprovider_libvirt=debug"
         }

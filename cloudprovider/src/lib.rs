@@ -43,8 +43,8 @@
 //!     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
 //!         nodes
 //!             .iter()
-//!             .map(|node| match node.name.as_str() {
-//!                 "one" => Instance::new(ProviderId::new("one", "/1"), PowerState::Running).into(),
+//!             .map(|node| match node.provider_id.as_deref().unwrap_or(&node.name) {
+//!                 "one:///1" | "one" => Instance::new(ProviderId::new("one", "/1"), PowerState::Running).into(),
 //!                 _ => InstanceLookup::Absent,
 //!             })
 //!             .collect()

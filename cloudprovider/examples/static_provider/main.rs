@@ -46,6 +46,13 @@ impl StaticProvider {
                 }
             }
         }
+        if machines.is_empty() && problems.is_empty() {
+            // Without machines every Node would count as gone.
+            problems.push(ConfigProblem::new(
+                "",
+                "no machine is listed; expected lines of: name uuid address zone",
+            ));
+        }
         if problems.is_empty() {
             Ok(Arc::new(Self { machines }))
         } else {
@@ -56,9 +63,10 @@ impl StaticProvider {
     fn find(&self, node: &NodeIdentity) -> InstanceLookup {
         let machine = match &node.provider_id {
             Some(id) => match id.parse::<ProviderId>() {
-                Ok(id) if id.provider() == NAME => {
-                    self.machines.iter().find(|m| m.uuid == id.rest().trim_start_matches('/'))
-                }
+                Ok(id) if id.provider() == NAME => self
+                    .machines
+                    .iter()
+                    .find(|m| m.uuid.eq_ignore_ascii_case(id.rest().trim_start_matches('/'))),
                 _ => {
                     return Error::new(ErrorKind::InvalidInput, format!("{id:?} is not an ID of mine"))
                         .into();
