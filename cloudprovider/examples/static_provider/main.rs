@@ -11,6 +11,7 @@ use cloudprovider::{
 };
 
 const NAME: &str = "static";
+const FORMAT: &str = "expected: name uuid address zone";
 
 #[derive(Debug)]
 struct Machine {
@@ -38,20 +39,12 @@ impl StaticProvider {
                     address: address.into(),
                     zone: zone.into(),
                 }),
-                _ => {
-                    problems.push(ConfigProblem::new(
-                        format!("line {number}"),
-                        "expected: name uuid address zone",
-                    ));
-                }
+                _ => problems.push(ConfigProblem::new(format!("line {number}"), FORMAT)),
             }
         }
+        // Without machines every Node would count as gone.
         if machines.is_empty() && problems.is_empty() {
-            // Without machines every Node would count as gone.
-            problems.push(ConfigProblem::new(
-                "",
-                "no machine is listed; expected lines of: name uuid address zone",
-            ));
+            problems.push(ConfigProblem::new("", FORMAT));
         }
         if problems.is_empty() {
             Ok(Arc::new(Self { machines }))
