@@ -15,8 +15,10 @@ use crate::{
         node::{NodeController, NodeControllerOptions},
         node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
+    debug_state::DebugState,
     events::{EventRecorder, event_recorder},
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    health::HealthChecks,
     leader_election::{Elector, identity},
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
@@ -61,11 +63,51 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         Some(reached) => reached?,
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
-    let metrics = Metrics::new()?;
+    let parts = Parts { election_client, ..Parts::new(client, provider)? };
     if flags.leader_election.enabled {
-        run_elected(flags, client, election_client, provider, metrics, stop).await
+        Box::pin(run_elected(flags, parts, stop)).await
     } else {
-        run_controllers(flags, client, provider, metrics, stop).await
+        Box::pin(run_controllers(flags, parts, stop)).await
+    }
+}
+
+/// What the daemon is put together from: by [`run`] as the flags say, by a test as it likes.
+#[derive(Clone)]
+pub struct Parts {
+    /// For everything but the election.
+    pub client: Client,
+    /// For the election, whose renewals must not queue behind other requests.
+    pub election_client: Client,
+    /// The cloud; not started yet.
+    pub provider: Arc<dyn CloudProvider>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Where parts register their health checks.
+    pub health: HealthChecks,
+    /// Where parts say what they know.
+    pub debug_state: DebugState,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    /// One client for everything, and the rest new.
+    ///
+    /// # Errors
+    /// As [`Metrics::new`].
+    pub fn new(client: Client, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Self> {
+        Ok(Self {
+            election_client: client.clone(),
+            client,
+            provider,
+            metrics: Metrics::new()?,
+            health: HealthChecks::new(),
+            debug_state: DebugState::new(),
+        })
     }
 }
 
@@ -81,14 +123,8 @@ fn without_credentials(url: &http::Uri) -> String {
 ///
 /// # Errors
 /// A provider that cannot start, or a part that ended by itself.
-pub async fn run_controllers(
-    flags: &Flags,
-    client: Client,
-    provider: Arc<dyn CloudProvider>,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let Some(mut base) = Base::start(flags, client, provider, metrics, &stop).await? else { return Ok(()) };
+pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
+    let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
     let work = base.work(flags, &stop).await;
     base.end().await;
     work.outcome
@@ -99,17 +135,10 @@ pub async fn run_controllers(
 ///
 /// # Errors
 /// As [`run_controllers`]; and [`Lost`](crate::leader_election::Lost), upon which the process has to end.
-pub async fn run_elected(
-    flags: &Flags,
-    client: Client,
-    election_client: Client,
-    provider: Arc<dyn CloudProvider>,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
+pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let options = flags.leader_election.options(identity()?);
-    let Some(mut base) = Base::start(flags, client, provider, metrics, &stop).await? else { return Ok(()) };
-    let elector = Elector::new(election_client, options, &base.events, base.metrics.clone());
+    let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
+    let elector = Elector::new(parts.election_client, options, &base.events, base.metrics.clone());
     let acquired = tokio::select! {
         acquired = elector.acquire(&stop) => acquired,
         Some(_) = base.support.join_next() => return Err(ended_by_itself()),
@@ -160,13 +189,8 @@ struct Work {
 
 impl Base {
     /// Starts it. `None`: `stop` was cancelled first.
-    async fn start(
-        flags: &Flags,
-        client: Client,
-        provider: Arc<dyn CloudProvider>,
-        metrics: Metrics,
-        stop: &CancellationToken,
-    ) -> anyhow::Result<Option<Self>> {
+    async fn start(flags: &Flags, parts: &Parts, stop: &CancellationToken) -> anyhow::Result<Option<Self>> {
+        let Parts { client, provider, metrics, .. } = parts.clone();
         let stop_support = CancellationToken::new();
         let support_ends_with_us = stop_support.clone().drop_guard();
         let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));

@@ -33,6 +33,10 @@ pub struct Metrics {
     pub deleted_nodes: IntCounterVec,
     /// Events that were dropped, by `reason`.
     pub events_dropped: IntCounterVec,
+    /// Files read again after a change, by `file` and `result`.
+    pub config_reloads: IntCounterVec,
+    /// 1 while the newest version of the `file` is refused and an older one is in force.
+    pub config_reload_failed: IntGaugeVec,
 }
 
 /// Upstream's buckets of the two node delays, seconds.
@@ -126,6 +130,16 @@ impl Metrics {
                 "cloud_controller_manager_events_dropped_total",
                 "Events that were not written.",
                 &["reason"],
+            )?,
+            config_reloads: counters(
+                "cloud_controller_manager_config_reloads_total",
+                "Configuration, credentials and certificates that changed and were read again.",
+                &["file", "result"],
+            )?,
+            config_reload_failed: gauges(
+                "cloud_controller_manager_config_reload_failed",
+                "1 while the newest version of a file is refused and an older one is in force.",
+                &["file"],
             )?,
             provider_call_duration,
             deletion_breaker_open,

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use ccm::{
-    daemon::{run_controllers, run_elected},
+    daemon::{Parts, run_controllers, run_elected},
     flags::{self, Flags},
     metrics::Metrics,
 };
@@ -33,13 +33,7 @@ impl InProcess {
         provider: Arc<dyn CloudProvider>,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
-        let flags = parse(arguments)?;
-        let (stop, metrics) = (CancellationToken::new(), Metrics::new()?);
-        let task = {
-            let (client, stop, metrics) = (client.clone(), stop.clone(), metrics.clone());
-            tokio::spawn(async move { run_controllers(&flags, client, provider, metrics, stop).await })
-        };
-        Ok(Self { metrics, stop, task })
+        Self::run(client, provider, arguments, false)
     }
 
     /// Starts one of several that elect a leader.
@@ -48,13 +42,28 @@ impl InProcess {
         provider: Arc<dyn CloudProvider>,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
+        Self::run(client, provider, arguments, true)
+    }
+
+    fn run(
+        client: &Client,
+        provider: Arc<dyn CloudProvider>,
+        arguments: &[&str],
+        elect: bool,
+    ) -> anyhow::Result<Self> {
         let flags = parse(arguments)?;
-        let (stop, metrics) = (CancellationToken::new(), Metrics::new()?);
-        let task = {
-            let (client, stop, metrics) = (client.clone(), stop.clone(), metrics.clone());
-            let election = client.clone();
-            tokio::spawn(async move { run_elected(&flags, client, election, provider, metrics, stop).await })
-        };
+        let (stop, parts) = (CancellationToken::new(), Parts::new(client.clone(), provider)?);
+        let metrics = parts.metrics.clone();
+        let task = tokio::spawn({
+            let stop = stop.clone();
+            async move {
+                if elect {
+                    run_elected(&flags, parts, stop).await
+                } else {
+                    run_controllers(&flags, parts, stop).await
+                }
+            }
+        });
         Ok(Self { metrics, stop, task })
     }
 

@@ -1,0 +1,130 @@
+//! Files that may change while the daemon runs: configuration, credentials, certificates.
+//!
+//! Kubernetes replaces a mounted Secret or `ConfigMap` by swapping a symbolic link two folders above the file, editors
+//! rename, and scripts write in place. Looking at the content again and again sees all of that, on every file system;
+//! the files are few and small.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
+
+/// Pause between two looks.
+const POLL: Duration = Duration::from_secs(2);
+
+/// A content counts once two looks this far apart agree on it: whoever writes in place is not read half-way.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// What was in the files at one time: a digest for each that could be read.
+type Snapshot = BTreeMap<PathBuf, Option<[u8; 32]>>;
+
+/// Tells when the content of some files is another one.
+#[derive(Debug)]
+pub struct FileChanges {
+    seen: Snapshot,
+}
+
+impl FileChanges {
+    /// Begins with what is in `paths` now; a file that is not there yet may come.
+    pub async fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { seen: snapshot(paths.into_iter().collect()).await }
+    }
+
+    /// The files.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.seen.keys()
+    }
+
+    /// Waits until a file has another content than at the last call, appeared or vanished, and has settled. Never ends
+    /// without files. Cancel-safe.
+    pub async fn changed(&mut self) {
+        loop {
+            sleep(POLL).await;
+            let mut now = self.look().await;
+            if now == self.seen {
+                continue;
+            }
+            loop {
+                sleep(SETTLE).await;
+                let again = self.look().await;
+                if again == now {
+                    break;
+                }
+                now = again;
+            }
+            // Written and written back meanwhile: nothing happened.
+            if now != self.seen {
+                self.seen = now;
+                return;
+            }
+        }
+    }
+
+    async fn look(&self) -> Snapshot {
+        snapshot(self.seen.keys().cloned().collect()).await
+    }
+}
+
+async fn snapshot(paths: Vec<PathBuf>) -> Snapshot {
+    let read = move || {
+        let digest = |path: &PathBuf| Some(Sha256::digest(std::fs::read(path).ok()?).into());
+        paths.into_iter().map(|path| (path.clone(), digest(&path))).collect()
+    };
+    // A file system may hang.
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    /// How long a change may take to be noticed.
+    const SOON: Duration = Duration::from_secs(10);
+
+    async fn is_noticed(changes: &mut FileChanges) -> bool {
+        tokio::time::timeout(SOON, changes.changed()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_a_rename_and_a_removal_are_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config");
+        let mut changes = FileChanges::new([path.clone()]).await;
+        assert!(!is_noticed(&mut changes).await, "nothing happened");
+        fs::write(&path, "1").expect("written");
+        assert!(is_noticed(&mut changes).await, "it appeared");
+        fs::write(&path, "1").expect("written");
+        assert!(!is_noticed(&mut changes).await, "the same content");
+        let other = folder.path().join("other");
+        fs::write(&other, "2").expect("written");
+        fs::rename(&other, &path).expect("renamed");
+        assert!(is_noticed(&mut changes).await, "renamed over it");
+        fs::remove_file(&path).expect("removed");
+        assert!(is_noticed(&mut changes).await, "it vanished");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kubernetes_swaps_a_link_above_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (version, content) in [("..1", "old"), ("..2", "new")] {
+            fs::create_dir(folder.path().join(version)).expect("a folder");
+            fs::write(folder.path().join(version).join("config"), content).expect("written");
+        }
+        symlink("..1", folder.path().join("..data")).expect("a link");
+        symlink("..data/config", folder.path().join("config")).expect("a link");
+        let mut changes = FileChanges::new([folder.path().join("config")]).await;
+        symlink("..2", folder.path().join("..tmp")).expect("a link");
+        fs::rename(folder.path().join("..tmp"), folder.path().join("..data")).expect("swapped");
+        assert!(is_noticed(&mut changes).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_files_nothing_changes() {
+        assert!(!is_noticed(&mut FileChanges::new([]).await).await);
+        assert!(FileChanges::new([]).await.changed().now_or_never().is_none());
+    }
+}
