@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|guest|all]...
+#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -163,6 +163,18 @@ leader() {
     once "$(folder_for leader "leader" "$here"/leader/*)" make_leader
 }
 
+make_framework() {
+    local package=k8s.io/component-base/version version
+    version=$(version_of framework k8s.io/cloud-provider)
+    # The framework's module v0.X belongs to Kubernetes v1.X, by which it calls itself.
+    version=v1.${version#v0.}
+    go_build framework "-X $package.gitVersion=$version -X $package.gitMajor=1" "$1" .
+}
+
+framework() {
+    once "$(folder_for framework "framework" "$here"/framework/*)" make_framework
+}
+
 make_guest() {
     "$here/guest/make.sh" "$1" "$2"
 }
@@ -174,19 +186,20 @@ guest() {
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | leader | guest) "$peer" ;;
+    kubernetes | kubelet | containerd | leader | framework | guest) "$peer" ;;
     all)
         kubernetes
         kubelet
         containerd
         leader
+        framework
         guest
         ;;
     -h | --help)
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd leader guest all"
+        say "no peer $peer; known: kubernetes kubelet containerd leader framework guest all"
         exit 2
         ;;
     esac

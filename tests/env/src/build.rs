@@ -35,8 +35,8 @@ impl ControlPlanePrograms {
     }
 }
 
-/// The folder that holds the peer `name` (`kubernetes`, `kubelet`, `containerd`, `leader` or `guest`), built by
-/// `build.sh` when it is not in the cache. Its progress goes to standard error.
+/// The folder that holds the peer `name`, one that `build.sh` knows (`kubernetes`, `leader`, `guest`, ...), built by it
+/// when it is not in the cache. Its progress goes to standard error.
 pub fn built(name: &str) -> Result<PathBuf, StartError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
     let mut child = Command::new(&script)

@@ -1,5 +1,5 @@
-//! Builds, starts and stops the real peers that tests meet: a Kubernetes control plane, a kubelet, libvirtd
-//! and small virtual machines.
+//! Builds, starts and stops the real peers that tests meet: a Kubernetes control plane, a kubelet, a Go
+//! cloud-controller-manager, libvirtd and small virtual machines.
 //!
 //! Every peer lives in a folder of its own under the system's temporary folder, listens on loopback or in a
 //! network namespace of its own, and ends with the value that started it. When the test process dies without
@@ -15,6 +15,7 @@
 mod build;
 mod control_plane;
 mod error;
+mod framework;
 mod guest;
 mod keys;
 mod kubelet;
@@ -27,6 +28,7 @@ mod scratch;
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::StartError;
+pub use framework::FrameworkCcm;
 pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
