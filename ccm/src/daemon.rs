@@ -18,7 +18,8 @@ use crate::{
     debug_state::DebugState,
     events::{EventRecorder, event_recorder},
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
-    health::HealthChecks,
+    health::{Concerns, HealthChecks},
+    inspection::Inspection,
     leader_election::{Elector, identity},
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
@@ -139,6 +140,11 @@ pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -
     let options = flags.leader_election.options(identity()?);
     let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
     let elector = Elector::new(parts.election_client, options, &base.events, base.metrics.clone());
+    let status = elector.status();
+    parts.debug_state.share("leader-election", move || status.to_json());
+    let status = elector.status();
+    // Upstream's name.
+    parts.health.add("leaderElection", Concerns::Liveness, move || status.check());
     let acquired = tokio::select! {
         acquired = elector.acquire(&stop) => acquired,
         Some(_) = base.support.join_next() => return Err(ended_by_itself()),
@@ -174,6 +180,8 @@ struct Base {
     nodes: NodeStore,
     events: EventRecorder,
     metrics: Metrics,
+    health: HealthChecks,
+    debug_state: DebugState,
     support: JoinSet<()>,
     /// Parts stop in this order, each when its token is cancelled: controllers, then what they work with.
     stop_support: CancellationToken,
@@ -190,7 +198,7 @@ struct Work {
 impl Base {
     /// Starts it. `None`: `stop` was cancelled first.
     async fn start(flags: &Flags, parts: &Parts, stop: &CancellationToken) -> anyhow::Result<Option<Self>> {
-        let Parts { client, provider, metrics, .. } = parts.clone();
+        let Parts { client, provider, metrics, health, debug_state, .. } = parts.clone();
         let stop_support = CancellationToken::new();
         let support_ends_with_us = stop_support.clone().drop_guard();
         let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
@@ -212,6 +220,8 @@ impl Base {
             nodes,
             events,
             metrics,
+            health,
+            debug_state,
             support,
             stop_support,
             _support_ends_with_us: support_ends_with_us,
@@ -260,7 +270,8 @@ impl Base {
                 self.metrics.clone(),
                 options,
             );
-            controllers.spawn(controller.run(stop.clone()));
+            let inspection = Inspection::register(NODE_CONTROLLER, &self.health, &self.debug_state);
+            controllers.spawn(controller.run(stop.clone(), inspection));
             tracing::info!(controller = NODE_CONTROLLER, "started");
         }
         if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
@@ -281,7 +292,8 @@ impl Base {
                 self.metrics.clone(),
                 options,
             );
-            controllers.spawn(controller.run(stop.clone()));
+            let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &self.health, &self.debug_state);
+            controllers.spawn(controller.run(stop.clone(), inspection));
             tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
         }
         controllers

@@ -2,12 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 /// A part that is busy for longer than this is left out, with a note that says so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -17,7 +21,25 @@ pub type Question = oneshot::Sender<Value>;
 
 /// The parts that can be asked. Cloning shares them.
 #[derive(Clone, Debug, Default)]
-pub struct DebugState(Arc<Mutex<BTreeMap<&'static str, mpsc::Sender<Question>>>>);
+pub struct DebugState(Arc<Mutex<BTreeMap<&'static str, Part>>>);
+
+/// How a part is asked.
+#[derive(Clone)]
+enum Part {
+    /// Its loop answers.
+    Loop(mpsc::Sender<Question>),
+    /// What it knows can be read from outside.
+    Shared(Arc<dyn Fn() -> Value + Send + Sync>),
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loop(_) => "Loop",
+            Self::Shared(_) => "Shared",
+        })
+    }
+}
 
 impl DebugState {
     /// Nobody to ask yet.
@@ -28,26 +50,80 @@ impl DebugState {
     /// The questions to the part called `name`, for its loop to answer.
     pub fn questions(&self, name: &'static str) -> mpsc::Receiver<Question> {
         let (sender, receiver) = mpsc::channel(4);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, sender);
+        self.add(name, Part::Loop(sender));
         receiver
+    }
+
+    /// Adds a part whose state can be read at any time, without waiting. `read` gives no secret.
+    pub fn share(&self, name: &'static str, read: impl Fn() -> Value + Send + Sync + 'static) {
+        self.add(name, Part::Shared(Arc::new(read)));
+    }
+
+    fn add(&self, name: &'static str, part: Part) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, part);
     }
 
     /// Asks everybody: one key for each part.
     pub async fn ask(&self) -> Value {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let answers = parts.into_iter().map(|(name, part)| async move {
-            let ask = async {
-                let (question, answer) = oneshot::channel();
-                part.send(question).await.ok()?;
-                answer.await.ok()
-            };
-            let answer = match tokio::time::timeout(ANSWER_WITHIN, ask).await {
-                Ok(Some(answer)) => answer,
-                Ok(None) => json!({"error": "not running"}),
-                Err(_) => json!({"error": format!("busy for more than {ANSWER_WITHIN:?}")}),
+            let answer = match part {
+                Part::Loop(questions) => ask_loop(&questions).await,
+                Part::Shared(read) => read(),
             };
             (name.to_owned(), answer)
         });
         Value::Object(futures::future::join_all(answers).await.into_iter().collect())
+    }
+}
+
+async fn ask_loop(questions: &mpsc::Sender<Question>) -> Value {
+    let ask = async {
+        let (question, answer) = oneshot::channel();
+        questions.send(question).await.ok()?;
+        answer.await.ok()
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, ask).await {
+        Ok(Some(answer)) => answer,
+        Ok(None) => json!({"error": "not running"}),
+        Err(_) => json!({"error": format!("busy for more than {ANSWER_WITHIN:?}")}),
+    }
+}
+
+/// A monotonic time as seconds from now, with three digits; negative for what is past.
+pub fn seconds_from_now(time: Instant) -> f64 {
+    let now = Instant::now();
+    let seconds = time.duration_since(now).as_secs_f64() - now.duration_since(time).as_secs_f64();
+    (seconds * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_is_busy_or_gone_does_not_hide_the_others() {
+        let state = DebugState::new();
+        let busy = state.questions("busy");
+        drop(state.questions("gone"));
+        state.share("shared", || json!(1));
+        let answer = state.ask().await;
+        drop(busy);
+        assert_eq!(
+            answer,
+            json!({
+                "busy": {"error": "busy for more than 2s"},
+                "gone": {"error": "not running"},
+                "shared": 1,
+            })
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_are_relative() {
+        let now = Instant::now();
+        assert!((seconds_from_now(now + Duration::from_millis(1500)) - 1.5).abs() < 1e-9);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert!((seconds_from_now(now) + 3.0).abs() < 1e-9);
     }
 }

@@ -20,6 +20,7 @@
 mod elector;
 mod lock;
 mod releases;
+mod status;
 mod step;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 pub use elector::{Elector, Leadership, Lost};
+pub use status::ElectionStatus;
 pub use step::{Candidate, Observation, Op, Record, step};
 
 /// What the flags say about the election.

@@ -23,6 +23,7 @@ pub mod events;
 pub mod files;
 pub mod flags;
 pub mod health;
+pub mod inspection;
 pub mod leader_election;
 pub mod metrics;
 pub mod nodes;

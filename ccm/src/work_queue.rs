@@ -17,6 +17,17 @@ pub struct WorkQueue {
     by_time: BTreeSet<(Instant, String)>,
 }
 
+/// How long a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Names to be taken at once.
+    pub ready: usize,
+    /// Names that were taken and are not done.
+    pub at_work: usize,
+    /// Names that wait for a time.
+    pub waiting: usize,
+}
+
 impl WorkQueue {
     /// An empty queue.
     pub fn new() -> Self {
@@ -68,6 +79,16 @@ impl WorkQueue {
     /// Whether a name can be taken now.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// When a name that waits for a time is due.
+    pub fn due(&self, name: &str) -> Option<Instant> {
+        self.due.get(name).copied()
+    }
+
+    /// How many names are ready, at work and waiting for a time.
+    pub fn lengths(&self) -> Lengths {
+        Lengths { ready: self.ready.len(), at_work: self.at_work.len(), waiting: self.due.len() }
     }
 
     /// Takes all names that are ready; they are at work until [`done`](Self::done).
@@ -136,6 +157,7 @@ mod tests {
         queue.add("a");
         queue.add_after("a", Duration::ZERO);
         assert!(!queue.has_ready() && queue.is_at_work("a") && !queue.is_waiting("a"));
+        assert_eq!(queue.lengths(), Lengths { ready: 0, at_work: 1, waiting: 0 });
         queue.done("a");
         queue.add("a");
         assert!(queue.has_ready());

@@ -12,6 +12,7 @@ use super::{
     LeaderElectionOptions,
     lock::{Lock, LockError},
     releases::Releases,
+    status::ElectionStatus,
     step::{Candidate, Observation, Op, Record, step},
 };
 use crate::{
@@ -44,6 +45,7 @@ pub struct Elector {
     options: LeaderElectionOptions,
     events: EventRecorder,
     metrics: Metrics,
+    status: ElectionStatus,
     observed: Option<Observed>,
     /// The holder that was logged last.
     reported: String,
@@ -95,6 +97,7 @@ impl Elector {
                 identity: options.identity.clone(),
                 lease_duration: options.lease_duration,
             },
+            status: ElectionStatus::new(&options),
             options,
             events: events.clone(),
             metrics,
@@ -103,6 +106,11 @@ impl Elector {
             failing: false,
             may_hold: false,
         }
+    }
+
+    /// What is known of the election, now and later.
+    pub fn status(&self) -> ElectionStatus {
+        self.status.clone()
     }
 
     /// Waits until we lead. `None`: `stop` was cancelled first.
@@ -139,6 +147,7 @@ impl Elector {
     }
 
     fn lead(self, valid_until: Instant) -> Leadership {
+        self.status.set_leads(true);
         self.metrics.leader_election_master_status.with_label_values(&[&self.options.name]).set(1);
         self.record_event("became leader");
         tracing::info!(lease = %self.describe(), identity = self.candidate.identity, "became leader");
@@ -204,6 +213,7 @@ impl Elector {
             tracing::info!(lease = %self.describe(), leader = holder, "somebody else leads");
         }
         self.reported.clone_from(holder);
+        self.status.observed(&seen.record, seen.changed);
         self.observed = Some(Observed { lease, seen });
     }
 
@@ -295,6 +305,7 @@ impl Leadership {
     }
 
     fn stopped(&self) {
+        self.elector.status.set_leads(false);
         let name = &self.elector.options.name;
         self.elector.metrics.leader_election_master_status.with_label_values(&[name]).set(0);
         self.elector.record_event("stopped leading");

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use cloudprovider::{InstanceChange, InstanceLookup};
 use futures::StreamExt;
 use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
@@ -22,10 +23,12 @@ use crate::{
     backoff::Backoff,
     cloud::Cloud,
     conditions::WantedCondition,
+    debug_state::seconds_from_now,
     events::{EventObject, EventRecorder, EventType},
+    inspection::Inspection,
     metrics::Metrics,
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
-    work_queue::WorkQueue,
+    work_queue::{Lengths, WorkQueue},
 };
 
 /// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in
@@ -120,9 +123,10 @@ impl NodeController {
 
     /// Works until `stop` is cancelled; then takes nothing new and waits for the writes under way. Ends by itself only
     /// where a task panicked, which is for the daemon to notice.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let mut pushed = self.shared.cloud.changes();
-        if stop.run_until_cancelled(self.shared.nodes.synced()).await.is_none() {
+        let synced = inspection.beside(self.shared.nodes.synced());
+        if stop.run_until_cancelled(synced).await.is_none() {
             return;
         }
         let mut changes = self.shared.nodes.subscribe();
@@ -139,6 +143,8 @@ impl NodeController {
                     next_period = Instant::now() + self.options.status_update_frequency;
                 }
                 () = self.queue.wait_for_due() => {}
+                // Whoever asked may have gone.
+                question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
@@ -155,6 +161,26 @@ impl NodeController {
                 self.finish(done);
             }
         }
+    }
+
+    /// For `/debug/state`.
+    fn to_json(&self) -> Value {
+        let nodes: Map<String, Value> = self
+            .states
+            .iter()
+            .map(|(name, state)| {
+                let mut json = state.to_json();
+                json["atWork"] = self.queue.is_at_work(name).into();
+                json["nextTryInSeconds"] = self.queue.due(name).map(seconds_from_now).into();
+                (name.clone(), json)
+            })
+            .collect();
+        let Lengths { ready, at_work, waiting } = self.queue.lengths();
+        json!({
+            "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
+            "lookupsUnderWay": self.lookups,
+            "nodes": nodes,
+        })
     }
 
     /// A Node appeared, changed or vanished.

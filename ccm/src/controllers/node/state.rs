@@ -4,11 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider::InstanceMetadata;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::initialize::NotInitialized;
 use crate::{
     conditions::{INITIALIZED, WantedCondition},
+    debug_state::seconds_from_now,
     nodes::Node,
 };
 
@@ -89,6 +91,40 @@ impl NodeState {
         self.reported = None;
         self.waiting_for = None;
         self.tried = None;
+    }
+
+    /// For `/debug/state`.
+    pub(super) fn to_json(&self) -> Value {
+        let last_result = match (self.waiting_for, &self.metadata) {
+            (Some(_), _) => "NotInitialized",
+            (None, Some(_)) => "Right",
+            (None, None) if self.tried.is_some() => "NoInstance",
+            (None, None) => "NotAsked",
+        };
+        json!({
+            "lastResult": last_result,
+            "waitingFor": self.waiting_for,
+            "reported": self.reported.as_ref().map(|(fault, at)| json!({
+                "reason": fault.reason,
+                "message": fault.message,
+                "secondsAgo": -seconds_from_now(*at),
+            })),
+            "failures": self.failures,
+            "failingForSeconds": self.failing_since.map(|since| -seconds_from_now(since)),
+            "repairedSecondsAgo": self.repaired.map(|at| -seconds_from_now(at)),
+            "warnings": self.warned,
+            "instance": self.metadata.as_ref().map(|metadata| json!({
+                "type": metadata.instance_type,
+                "zone": metadata.zone,
+                "region": metadata.region,
+                "addresses": metadata
+                    .addresses
+                    .iter()
+                    .map(|address| format!("{} {}", address.address_type, address.address))
+                    .collect::<Vec<_>>(),
+                "additionalLabels": metadata.additional_labels,
+            })),
+        })
     }
 
     /// The warnings that were not there the last time.

@@ -10,6 +10,7 @@ use cloudprovider::{InstanceChange, InstanceLookup};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,9 @@ use super::{
 };
 use crate::{
     cloud::Cloud,
+    debug_state::seconds_from_now,
     events::{EventObject, EventRecorder, EventType},
+    inspection::Inspection,
     metrics::Metrics,
     nodes::{Node, NodePatch, NodeStore, NodeWriter, ReadyStatus, WriteError, WrittenVersion},
 };
@@ -97,9 +100,9 @@ impl NodeLifecycleController {
     }
 
     /// Works until `stop` is cancelled; writes that have begun are finished.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let mut pushed = self.cloud.changes();
-        if stop.run_until_cancelled(self.nodes.synced()).await.is_none() {
+        if stop.run_until_cancelled(inspection.beside(self.nodes.synced())).await.is_none() {
             return;
         }
         let mut changes = self.nodes.subscribe();
@@ -110,6 +113,11 @@ impl NodeLifecycleController {
             let next_due = self.due.values().min().copied();
             let names = tokio::select! {
                 () = stop.cancelled() => return,
+                question = inspection.question() => {
+                    // Whoever asked may have gone.
+                    drop(question.send(self.to_json(next_period)));
+                    continue;
+                }
                 () = sleep_until(next_period) => None,
                 () = sleep_until(next_due.unwrap_or(next_period)), if next_due.is_some() => Some(self.take_due()),
                 names = changes.next() => Some(self.worth_a_look(names)),
@@ -131,6 +139,28 @@ impl NodeLifecycleController {
                 }
             }
         }
+    }
+
+    /// For `/debug/state`.
+    fn to_json(&self, next_period: Instant) -> Value {
+        let nodes: Map<String, Value> = self
+            .memories
+            .iter()
+            .map(|(name, memory)| {
+                let mut json = memory.to_json();
+                json["nextLookInSeconds"] = self.due.get(name).copied().map(seconds_from_now).into();
+                (name.clone(), json)
+            })
+            .collect();
+        json!({
+            "nextPeriodInSeconds": seconds_from_now(next_period),
+            "breaker": {
+                "open": self.breaker.is_open(),
+                "count": self.options.breaker.count,
+                "percent": self.options.breaker.percent,
+            },
+            "nodes": nodes,
+        })
     }
 
     fn rules(&self) -> DeletionRules {

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use cloudprovider::InstanceLookup;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{decide::HeldBack, lease::LeaseHistory};
 use crate::{
     backoff::Backoff,
+    debug_state::seconds_from_now,
     nodes::{Node, WrittenVersion},
 };
 
@@ -90,6 +92,29 @@ impl Memory {
             return Some(now + WATCH_DELAY);
         }
         self.retry_at.filter(|at| *at > now)
+    }
+
+    /// For `/debug/state`.
+    pub(super) fn to_json(&self) -> Value {
+        let last_answer = match (self.absence, self.is_present) {
+            (Some(_), _) => "Absent",
+            (None, true) => "Present",
+            (None, false) => "Unknown",
+        };
+        json!({
+            "lastAnswer": last_answer,
+            "absentForSeconds": self.absence.map(|absence| -seconds_from_now(absence.first)),
+            "heldBack": self.held_back.map(|reason| json!({
+                "reason": reason.as_str(),
+                "message": reason.message(),
+            })),
+            "kubeletRenewsItsLease": self.lease.as_ref().map(|lease| lease.renewed),
+            "firstSeenSecondsAgo": -seconds_from_now(self.first_seen),
+            "deletionAnnounced": self.announced,
+            "deleted": self.deleted,
+            "failedWrites": self.failures,
+            "retryInSeconds": self.retry_at.map(seconds_from_now),
+        })
     }
 
     /// Takes note of a write that failed.

@@ -1,0 +1,132 @@
+//! What is asked of a loop from outside: whether it turns, and what it knows.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
+
+use crate::{
+    debug_state::{DebugState, Question},
+    health::{Concerns, HealthChecks},
+};
+
+/// A loop that has not answered for this long hangs: longer than any step of its work may take, which is bounded by
+/// the deadlines of the provider's calls and of the writes after it.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
+/// The end of a loop's line to the health checks and to `/debug/state`.
+#[derive(Debug)]
+pub struct Inspection {
+    pulse: Pulse,
+    questions: mpsc::Receiver<Question>,
+}
+
+impl Inspection {
+    /// Registers a loop under the name that its health check and its state are known by.
+    pub fn register(name: &'static str, health: &HealthChecks, debug_state: &DebugState) -> Self {
+        let pulse = Pulse::default();
+        health.add(name, Concerns::Liveness, {
+            let pulse = pulse.clone();
+            move || pulse.check()
+        });
+        Self { pulse, questions: debug_state.questions(name) }
+    }
+
+    /// Waits for a question about the loop's state; health checks are answered meanwhile. Cancel-safe.
+    pub async fn question(&mut self) -> Question {
+        loop {
+            tokio::select! {
+                () = self.pulse.asked.notified() => self.pulse.answer(),
+                Some(question) = self.questions.recv() => return question,
+            }
+        }
+    }
+
+    /// Runs a wait that may take for ever without being a fault of the loop.
+    pub async fn beside<T>(&self, wait: impl Future<Output = T>) -> T {
+        tokio::pin!(wait);
+        loop {
+            tokio::select! {
+                done = &mut wait => return done,
+                () = self.pulse.asked.notified() => self.pulse.answer(),
+            }
+        }
+    }
+}
+
+/// A check asks and returns; the next one sees whether the loop answered.
+#[derive(Clone, Debug, Default)]
+struct Pulse {
+    asked: Arc<Notify>,
+    unanswered_since: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Pulse {
+    fn check(&self) -> Result<(), String> {
+        let now = Instant::now();
+        let since = *self.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(now);
+        self.asked.notify_one();
+        let silence = now.duration_since(since);
+        if silence > HANGS_AFTER {
+            return Err(format!("the loop has not turned for {silence:.0?}"));
+        }
+        Ok(())
+    }
+
+    fn answer(&self) {
+        *self.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_hangs_is_noticed_and_one_that_is_idle_is_not() {
+        let (health, debug_state) = (HealthChecks::new(), DebugState::new());
+        let mut inspection = Inspection::register("loop", &health, &debug_state);
+        let (_, concerns, check) = health.all().remove(0);
+        assert_eq!(concerns, Concerns::Liveness);
+        check().expect("nobody asked before");
+        tokio::time::advance(HANGS_AFTER * 2).await;
+        check().expect_err("no answer");
+        assert!(inspection.question().now_or_never().is_none(), "there is no question about its state");
+        check().expect("answered");
+        // Nobody asks for long, and then somebody does.
+        assert!(inspection.question().now_or_never().is_none());
+        tokio::time::advance(HANGS_AFTER * 2).await;
+        check().expect("a new question");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_no_hanging() {
+        let (health, debug_state) = (HealthChecks::new(), DebugState::new());
+        let inspection = Inspection::register("loop", &health, &debug_state);
+        let (.., check) = health.all().remove(0);
+        let mut wait = Box::pin(inspection.beside(std::future::pending::<()>()));
+        for _ in 0..5 {
+            check().expect("answered");
+            assert!(wait.as_mut().now_or_never().is_none());
+            tokio::time::advance(HANGS_AFTER).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_state_is_asked_for() {
+        let (health, debug_state) = (HealthChecks::new(), DebugState::new());
+        let mut inspection = Inspection::register("loop", &health, &debug_state);
+        let (answer, ()) = tokio::join!(debug_state.ask(), async {
+            let _ = inspection.question().await.send(json!({"nodes": 3}));
+        });
+        assert_eq!(answer, json!({"loop": {"nodes": 3}}));
+    }
+}

@@ -1,0 +1,115 @@
+//! What is known of one election, for health checks and `/debug/state`.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{LeaderElectionOptions, step::Record};
+use crate::debug_state::seconds_from_now;
+
+/// Upstream's: a leader should be gone by the end of its term, and has so much more time for it.
+const TOLERANCE: Duration = Duration::from_secs(20);
+
+/// One election as its elector sees it. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct ElectionStatus {
+    lease: String,
+    identity: String,
+    lease_duration: Duration,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    record: Record,
+    /// When the record changed last.
+    changed: Option<Instant>,
+    leads: bool,
+}
+
+impl ElectionStatus {
+    pub(super) fn new(options: &LeaderElectionOptions) -> Self {
+        Self {
+            lease: format!("{}/{}", options.namespace, options.name),
+            identity: options.identity.clone(),
+            lease_duration: options.lease_duration,
+            seen: Arc::default(),
+        }
+    }
+
+    pub(super) fn observed(&self, record: &Record, changed: Instant) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.record.clone_from(record);
+        seen.changed = Some(changed);
+    }
+
+    pub(super) fn set_leads(&self, leads: bool) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).leads = leads;
+    }
+
+    /// Upstream's health check: a leader that has not renewed for long should have ended and did not. A standby is
+    /// healthy.
+    ///
+    /// # Errors
+    /// In upstream's words.
+    pub fn check(&self) -> Result<(), String> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = self.lease_duration + TOLERANCE;
+        if seen.leads && seen.changed.is_some_and(|changed| changed.elapsed() > limit) {
+            return Err(format!("failed election to renew leadership on lease {}", self.lease));
+        }
+        Ok(())
+    }
+
+    /// For `/debug/state`.
+    pub fn to_json(&self) -> Value {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        json!({
+            "lease": self.lease,
+            "identity": self.identity,
+            "leading": seen.leads,
+            "holder": seen.record.holder,
+            "renewTime": seen.record.renewed.map(|time| time.to_string()),
+            "transitions": seen.record.transitions,
+            "changedSecondsAgo": seen.changed.map(|changed| -seconds_from_now(changed)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_leader_that_does_not_renew_is_unhealthy() {
+        let second = Duration::from_secs(1);
+        let status = ElectionStatus::new(&LeaderElectionOptions {
+            identity: "me".into(),
+            namespace: "kube-system".into(),
+            name: "ccm".into(),
+            lease_duration: 15 * second,
+            renew_deadline: 10 * second,
+            retry_period: 2 * second,
+        });
+        status.check().expect("nothing known yet");
+        status.observed(&Record { holder: "other".into(), ..Record::default() }, Instant::now());
+        tokio::time::advance(100 * second).await;
+        status.check().expect("a standby");
+        status.observed(&Record { holder: "me".into(), ..Record::default() }, Instant::now());
+        status.set_leads(true);
+        tokio::time::advance(35 * second).await;
+        status.check().expect("within the tolerance");
+        tokio::time::advance(second).await;
+        assert_eq!(
+            status.check(),
+            Err("failed election to renew leadership on lease kube-system/ccm".to_owned())
+        );
+        status.observed(&Record { holder: "me".into(), ..Record::default() }, Instant::now());
+        status.check().expect("renewed");
+        assert_eq!(status.to_json()["leading"], true);
+    }
+}
