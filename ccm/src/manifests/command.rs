@@ -1,0 +1,232 @@
+//! `cloud-controller-manager manifests`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, yaml};
+
+/// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
+#[derive(Args, Clone, Debug)]
+pub struct ManifestsCommand {
+    /// The provider for cloud services: libvirt, vsphere, rancher.
+    #[arg(long, value_name = "NAME")]
+    pub provider: String,
+
+    /// The container image with its tag. [default: cloud-controller-manager:VERSION]
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+
+    /// A Secret with credentials for the image's registry. Can be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub image_pull_secret: Vec<String>,
+
+    /// The namespace of the pods.
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    pub namespace: String,
+
+    /// The name of the workload, the service account and the roles. With a name of its own, a second deployment can
+    /// stand beside the first one.
+    #[arg(long, default_value = NAME, value_name = "NAME")]
+    pub name: String,
+
+    /// A Deployment with so many pods in place of a DaemonSet.
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u32>,
+
+    /// The Secret with the provider's configuration, which is not part of the output. [default: cloud-config]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config_map", "cloud_config", "no_cloud_config"])]
+    pub config_secret: Option<String>,
+
+    /// The ConfigMap with the provider's configuration, in place of a Secret.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cloud_config", "no_cloud_config"])]
+    pub config_map: Option<String>,
+
+    /// The configuration's key in its Secret or ConfigMap.
+    #[arg(long, default_value = CONFIG_KEY, value_name = "KEY")]
+    pub config_key: String,
+
+    /// A file with the provider's configuration: the output holds it, as a Secret.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_cloud_config")]
+    pub cloud_config: Option<PathBuf>,
+
+    /// The provider needs no configuration.
+    #[arg(long)]
+    pub no_cloud_config: bool,
+
+    /// The address of the API server for the pods, in place of the Service "kubernetes", which needs kube-proxy.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub api_server: Option<String>,
+
+    /// The pods get addresses of their own in place of their node's.
+    #[arg(long)]
+    pub no_host_network: bool,
+
+    /// Adds a Service and a ServiceMonitor for the Prometheus operator.
+    #[arg(long)]
+    pub service_monitor: bool,
+
+    /// A flag of the daemon, as in --set v=4 or --set leader-elect-lease-duration=30s. Can be repeated.
+    #[arg(long, value_name = "FLAG=VALUE", allow_hyphen_values = true)]
+    pub set: Vec<String>,
+}
+
+impl ManifestsCommand {
+    /// The YAML.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the options, each fault with its option.
+    pub fn run(&self) -> Result<String, Vec<String>> {
+        let objects = self.options()?.render()?;
+        Ok(yaml::stream(&objects))
+    }
+
+    fn options(&self) -> Result<ManifestOptions, Vec<String>> {
+        let mut faults = Vec::new();
+        if self.provider.is_empty() {
+            faults.push("--provider cannot be empty".to_owned());
+        }
+        let api_server = self.api_server.as_deref().and_then(|address| {
+            let parsed = host_and_port(address);
+            if parsed.is_none() {
+                faults.push(format!("--api-server: {address:?} is not an address; expected HOST:PORT"));
+            }
+            parsed
+        });
+        let cloud_config = match &self.cloud_config {
+            Some(path) => match std::fs::read_to_string(path) {
+                Ok(text) => CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text },
+                Err(error) => {
+                    faults
+                        .push(format!("--cloud-config {}: the file cannot be read: {error}", path.display()));
+                    CloudConfig::None
+                }
+            },
+            None if self.no_cloud_config => CloudConfig::None,
+            None => match &self.config_map {
+                Some(name) => CloudConfig::ConfigMap { name: name.clone(), key: self.config_key.clone() },
+                None => CloudConfig::Secret {
+                    name: self.config_secret.clone().unwrap_or_else(|| CONFIG_SECRET.to_owned()),
+                    key: self.config_key.clone(),
+                },
+            },
+        };
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let defaults = ManifestOptions::new(&self.provider);
+        Ok(ManifestOptions {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            image: self.image.clone().unwrap_or(defaults.image),
+            replicas: self.replicas,
+            host_network: !self.no_host_network,
+            api_server,
+            cloud_config,
+            arguments: self.set.iter().map(|flag| argument(flag)).collect(),
+            image_pull_secrets: self.image_pull_secret.clone(),
+            service_monitor: self.service_monitor,
+            provider: defaults.provider,
+        })
+    }
+}
+
+/// `v=4`, `-v=4` and `--v=4` are one.
+fn argument(flag: &str) -> String {
+    format!("--{}", flag.trim_start_matches('-'))
+}
+
+fn host_and_port(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-.:".contains(c));
+    Some((is_host.then(|| host.to_owned())?, port.parse().ok().filter(|port| *port > 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::manifests::yaml::without_comments;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: ManifestsCommand,
+    }
+
+    fn command(arguments: &[&str]) -> ManifestsCommand {
+        Line::parse_from(["manifests"].iter().chain(arguments)).command
+    }
+
+    fn faults(arguments: &[&str]) -> Vec<String> {
+        command(arguments).run().expect_err("faulty")
+    }
+
+    #[test]
+    fn all_faults_are_named_at_once() {
+        let found = faults(&[
+            "--provider=Lib",
+            "--namespace=a/b",
+            "--image=",
+            "--config-key=a/b",
+            "--replicas=0",
+            "--set=cloud-config=/x",
+            "--set=concurrent-node-syncs=0",
+        ]);
+        for option in [
+            "--provider",
+            "--namespace",
+            "--image",
+            "--config-key",
+            "--replicas",
+            "--set cloud-config",
+            "--concurrent-node-syncs",
+        ] {
+            assert!(found.iter().any(|fault| fault.starts_with(option)), "{option} in {found:?}");
+        }
+        assert!(faults(&["--provider="])[0].starts_with("--provider cannot be empty"));
+        assert!(faults(&["--provider=libvirt", "--set=no-such-flag=1"])[0].contains("--no-such-flag"));
+        assert!(faults(&["--provider=libvirt", "--cloud-config=/no/such"])[0].contains("/no/such"));
+        for address in ["api", "api:", ":6443", "api:0", "a b:1", "api:99999"] {
+            assert!(faults(&["--provider=libvirt", "--api-server", address])[0].contains("HOST:PORT"));
+        }
+    }
+
+    #[test]
+    fn flags_reach_the_daemon_and_its_roles() {
+        let options = command(&[
+            "--provider=libvirt",
+            "--set=v=4",
+            "--set",
+            "--leader-elect-resource-name=mine",
+            "--set=leader-elect-resource-namespace=locks",
+            "--api-server=[fd00::1]:6443",
+        ])
+        .options()
+        .expect("good options");
+        let objects: Vec<_> = options.render().expect("good options").iter().map(without_comments).collect();
+        let container = &objects.last().expect("objects")["spec"]["template"]["spec"]["containers"][0];
+        let arguments: Vec<_> =
+            container["args"].as_array().expect("a list").iter().filter_map(|a| a.as_str()).collect();
+        assert_eq!(
+            arguments,
+            [
+                "--cloud-provider=libvirt",
+                "--cloud-config=/etc/cloud-config/cloud.conf",
+                "--v=4",
+                "--leader-elect-resource-name=mine",
+                "--leader-elect-resource-namespace=locks",
+            ]
+        );
+        assert_eq!(container["env"][0]["value"], "fd00::1");
+        let role = objects
+            .iter()
+            .find(|object| object["kind"] == "Role" && object["metadata"]["namespace"] == "locks")
+            .expect("a role where the Lease is");
+        assert!(
+            role["rules"].as_array().expect("rules").iter().any(|rule| rule["resourceNames"][0] == "mine")
+        );
+    }
+}

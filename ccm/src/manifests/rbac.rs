@@ -1,0 +1,91 @@
+//! Roles that hold what the daemon does, and nothing else.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{ManifestOptions, labels};
+use crate::permissions::Permission;
+
+const API_GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What one rule of a role is about. Rules stand in the order of these.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RuleKey<'p> {
+    group: &'p str,
+    resource: String,
+    names: Vec<&'p str>,
+}
+
+/// What is allowed on it, and why.
+#[derive(Clone, Debug, Default)]
+struct Rule<'p> {
+    verbs: Vec<&'p str>,
+    reasons: Vec<&'p str>,
+}
+
+/// A ClusterRole for what is needed everywhere, a Role for each namespace, and what binds them to the service account.
+pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Vec<Value> {
+    let mut by_namespace: BTreeMap<Option<&str>, Vec<&Permission>> = BTreeMap::new();
+    for permission in permissions {
+        by_namespace.entry(permission.namespace.as_deref()).or_default().push(permission);
+    }
+    by_namespace
+        .into_iter()
+        .flat_map(|(namespace, permissions)| {
+            let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+            let mut metadata = json!({"name": options.name, "labels": labels(options)});
+            if let Some(namespace) = namespace {
+                metadata["namespace"] = json!(namespace);
+            }
+            let role = json!({
+                "apiVersion": format!("{API_GROUP}/v1"),
+                "kind": kind,
+                "metadata": metadata,
+                "rules": rules(&permissions),
+            });
+            let binding = json!({
+                "apiVersion": format!("{API_GROUP}/v1"),
+                "kind": format!("{kind}Binding"),
+                "metadata": metadata,
+                "roleRef": {"apiGroup": API_GROUP, "kind": kind, "name": options.name},
+                "subjects": [{"kind": "ServiceAccount", "name": options.name, "namespace": options.namespace}],
+            });
+            [role, binding]
+        })
+        .collect()
+}
+
+/// One rule for each resource; its comment says what needs it.
+fn rules(permissions: &[&Permission]) -> Vec<Value> {
+    let mut rules: BTreeMap<RuleKey<'_>, Rule<'_>> = BTreeMap::new();
+    for permission in permissions {
+        let resource = match &*permission.subresource {
+            "" => permission.resource.to_string(),
+            subresource => format!("{}/{subresource}", permission.resource),
+        };
+        let names = permission.resource_names.iter().map(AsRef::as_ref).collect();
+        let rule = rules.entry(RuleKey { group: &permission.group, resource, names }).or_default();
+        if !rule.verbs.contains(&&*permission.verb) {
+            rule.verbs.push(&permission.verb);
+        }
+        if !rule.reasons.contains(&&*permission.needed_for) {
+            rule.reasons.push(&permission.needed_for);
+        }
+    }
+    rules
+        .into_iter()
+        .map(|(key, rule)| {
+            let mut object = json!({
+                "#": rule.reasons.join("; "),
+                "apiGroups": [key.group],
+                "resources": [key.resource],
+                "verbs": rule.verbs,
+            });
+            if !key.names.is_empty() {
+                object["resourceNames"] = json!(key.names);
+            }
+            object
+        })
+        .collect()
+}

@@ -1,0 +1,223 @@
+//! The pods: a DaemonSet, or a Deployment where the number of replicas is given.
+
+use serde_json::{Value, json};
+
+use super::{CloudConfig, ManifestOptions, labels, selector};
+
+/// Where the cloud configuration is mounted.
+const CONFIG_FOLDER: &str = "/etc/cloud-config";
+
+/// The user of the image.
+const USER: u32 = 65_532;
+
+/// The name of the container's port.
+pub(super) const PORT_NAME: &str = "https";
+
+/// Seconds between SIGTERM and SIGKILL. The daemon itself takes less: what is under way gets ten seconds, the lease and
+/// the last events some more.
+pub(super) const GRACE_PERIOD: u32 = 30;
+
+pub(super) fn workload(options: &ManifestOptions) -> Value {
+    let template = json!({
+        "metadata": {"labels": labels(options)},
+        "spec": pod(options),
+    });
+    let metadata = json!({
+        "name": options.name,
+        "namespace": options.namespace,
+        "labels": labels(options),
+    });
+    match options.replicas {
+        None => json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": metadata,
+            "spec": {
+                "selector": {"matchLabels": selector(options)},
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+                "template": template,
+            },
+        }),
+        Some(replicas) => json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": selector(options)},
+                "strategy": {
+                    "#": "Each pod has its node's port: a new one needs the place of an old one.",
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+                },
+                "template": template,
+            },
+        }),
+    }
+}
+
+fn pod(options: &ManifestOptions) -> Value {
+    let mut spec = json!({
+        "serviceAccountName": options.name,
+        "priorityClassName": "system-cluster-critical",
+        "terminationGracePeriodSeconds": GRACE_PERIOD,
+        "affinity": affinity(options),
+        "tolerations": tolerations(),
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container(options)],
+    });
+    if options.host_network {
+        spec["hostNetwork"] = json!(true);
+        // The cluster's DNS cannot run before the Nodes are initialised.
+        spec["dnsPolicy"] = json!("Default");
+    }
+    if !options.image_pull_secrets.is_empty() {
+        let names = options.image_pull_secrets.iter().map(|name| json!({"name": name}));
+        spec["imagePullSecrets"] = names.collect();
+    }
+    if let Some(volume) = volume(options) {
+        spec["volumes"] = json!([volume]);
+    }
+    spec
+}
+
+fn affinity(options: &ManifestOptions) -> Value {
+    let mut affinity = json!({
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{
+                    "matchExpressions": [{
+                        "#": "The label's value differs: empty with kubeadm, \"true\" with k3s and RKE2.",
+                        "key": "node-role.kubernetes.io/control-plane",
+                        "operator": "Exists",
+                    }],
+                }],
+            },
+        },
+    });
+    if options.replicas.is_some() {
+        affinity["podAntiAffinity"] = json!({
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "labelSelector": {"matchLabels": selector(options)},
+                "topologyKey": "kubernetes.io/hostname",
+            }],
+        });
+    }
+    affinity
+}
+
+fn tolerations() -> Value {
+    json!([
+        {
+            "#": "Only this pod removes these two.",
+            "key": "node.cloudprovider.kubernetes.io/uninitialized",
+            "operator": "Exists",
+        },
+        {"key": "node.cloudprovider.kubernetes.io/shutdown", "operator": "Exists"},
+        {
+            "#": "The pod network may wait for addresses that only this pod writes.",
+            "key": "node.kubernetes.io/not-ready",
+            "operator": "Exists",
+        },
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+        {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
+        {
+            "#": "Control-plane nodes.",
+            "key": "node-role.kubernetes.io/control-plane",
+            "operator": "Exists",
+        },
+        {"key": "node-role.kubernetes.io/master", "operator": "Exists"},
+        {"key": "node-role.kubernetes.io/etcd", "operator": "Exists"},
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+    ])
+}
+
+fn container(options: &ManifestOptions) -> Value {
+    let mut container = json!({
+        "name": "cloud-controller-manager",
+        "image": options.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": arguments(options),
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    });
+    if let Some(port) = serving_port(options) {
+        container["ports"] = json!([{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}]);
+        container["startupProbe"] = probe(options, "/livez", 2, 2, 30);
+        container["livenessProbe"] = probe(options, "/livez", 10, 5, 6);
+        container["readinessProbe"] = probe(options, "/readyz", 5, 5, 3);
+    }
+    if volume(options).is_some() {
+        container["volumeMounts"] =
+            json!([{"name": "cloud-config", "mountPath": CONFIG_FOLDER, "readOnly": true}]);
+    }
+    if let Some((host, port)) = &options.api_server {
+        container["env"] = json!([
+            {
+                "#": "In place of the Service \"kubernetes\", for which kube-proxy has to work first.",
+                "name": "KUBERNETES_SERVICE_HOST",
+                "value": host,
+            },
+            {"name": "KUBERNETES_SERVICE_PORT", "value": port.to_string()},
+        ]);
+    }
+    container
+}
+
+fn probe(options: &ManifestOptions, path: &str, period: u32, timeout: u32, failures: u32) -> Value {
+    let mut get = json!({"path": path, "port": PORT_NAME, "scheme": "HTTPS"});
+    if options.host_network {
+        // A pod that started before its node had addresses may have none itself.
+        get["host"] = json!("127.0.0.1");
+    }
+    json!({
+        "httpGet": get,
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    })
+}
+
+fn arguments(options: &ManifestOptions) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if !options.provider.is_empty() {
+        arguments.push(format!("--cloud-provider={}", options.provider));
+    }
+    if let Some(key) = options.cloud_config.key() {
+        arguments.push(format!("--cloud-config={CONFIG_FOLDER}/{key}"));
+    }
+    arguments.extend(options.arguments.iter().cloned());
+    arguments
+}
+
+fn volume(options: &ManifestOptions) -> Option<Value> {
+    // Readable for the group that `fsGroup` gives to the files, and for nobody else: 0440 in octal.
+    const MODE: u32 = 0o440;
+    match &options.cloud_config {
+        CloudConfig::None => None,
+        CloudConfig::Secret { name, .. } | CloudConfig::Content { secret: name, .. } => {
+            Some(json!({"name": "cloud-config", "secret": {"secretName": name, "defaultMode": MODE}}))
+        }
+        CloudConfig::ConfigMap { name, .. } => {
+            Some(json!({"name": "cloud-config", "configMap": {"name": name, "defaultMode": MODE}}))
+        }
+    }
+}
+
+/// The port on which the daemon serves, if it does.
+fn serving_port(options: &ManifestOptions) -> Option<u16> {
+    let mut given =
+        options.arguments.iter().rev().filter_map(|argument| argument.strip_prefix("--secure-port="));
+    let port = given.next().and_then(|port| port.parse().ok()).unwrap_or(10_258);
+    (port != 0).then_some(port)
+}
