@@ -1,4 +1,12 @@
 //! vSphere as a cloud: one or more vCenters.
 
+#![allow(dead_code, reason = "the parts stand before the provider that puts them together")]
+
+mod moref;
+mod provider_id;
+mod vm;
+
+pub use provider_id::{format_provider_id, parse_provider_id};
+
 /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
 pub const NAME: &str = "vsphere";

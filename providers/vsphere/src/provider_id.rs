@@ -1,0 +1,152 @@
+//! Provider IDs of vSphere: the one parser and the one formatter.
+
+use cloudprovider::{Error, ErrorKind, ProviderId};
+use uuid::Uuid;
+
+use crate::NAME;
+
+/// The provider ID of the machine with this BIOS UUID: `vsphere://<uuid>`, lower case with dashes, byte for byte what
+/// CPI, and Cluster API's provider, write.
+pub fn format_provider_id(bios_uuid: Uuid) -> ProviderId {
+    ProviderId::new(NAME, &bios_uuid.hyphenated().to_string())
+}
+
+/// Reads the UUID of a provider ID, in any form that CPI ever wrote or accepted: in either letter case, with white space
+/// around the UUID, with the third slash of the in-tree provider's later days, and without dashes.
+///
+/// The byte order is not decided here: Nodes of old guests may hold the UUID as their firmware showed it. See
+/// [`byte_orders`].
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] for every other text, the provider IDs of other clouds included.
+pub fn parse_provider_id(text: &str) -> Result<Uuid, Error> {
+    parse(text).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("provider ID {text:?} is not of the form vsphere://<BIOS UUID of the virtual machine>"),
+        )
+    })
+}
+
+/// Whether `text` is a provider ID of vSphere's, well formed or not: a Node that holds a broken one is still ours.
+pub(crate) fn is_ours(text: &str) -> bool {
+    text.strip_prefix(NAME).is_some_and(|rest| rest.starts_with("://"))
+}
+
+fn parse(text: &str) -> Option<Uuid> {
+    let rest = text.strip_prefix(NAME)?.strip_prefix("://")?;
+    let rest = rest.strip_prefix('/').unwrap_or(rest);
+    parse_uuid(rest.trim())
+}
+
+/// A UUID as vCenter, kubelets and people write it: with or without dashes, in either case.
+pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
+    // the library reads braces and urn: too; nobody writes those here
+    matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
+}
+
+/// The same UUID in the other byte order of SMBIOS: the first three fields swapped.
+///
+/// Up to SMBIOS 2.5 the fields were big endian, since 2.6 they are little endian; which of the two a guest shows depends
+/// on its kernel and the machine's virtual hardware, while vCenter always shows one.
+pub(crate) fn swapped(uuid: Uuid) -> Uuid {
+    Uuid::from_bytes_le(*uuid.as_bytes())
+}
+
+/// The UUIDs that a machine may have whose guest shows `uuid`: CPI looks for the swapped one first.
+pub(crate) fn byte_orders(uuid: Uuid) -> [Uuid; 2] {
+    [swapped(uuid), uuid]
+}
+
+/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
+pub(crate) fn identifying_uuid(text: &str) -> Option<Uuid> {
+    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+
+    fn uuid() -> Uuid {
+        Uuid::try_parse(TEXT).expect("valid")
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        assert_eq!(format_provider_id(uuid()).as_str(), format!("vsphere://{TEXT}"));
+        for text in [
+            format!("vsphere://{TEXT}"),
+            format!("vsphere://{}", TEXT.to_uppercase()),
+            format!("vsphere:///{TEXT}"),
+            format!("vsphere:// {TEXT} "),
+            format!("vsphere://{TEXT}\n"),
+            format!("vsphere://{}", TEXT.replace('-', "")),
+        ] {
+            assert_eq!(parse(&text), Some(uuid()), "{text:?}");
+            assert!(is_ours(&text));
+        }
+    }
+
+    #[test]
+    fn foreign_and_broken_ones_are_refused() {
+        for text in [
+            "",
+            "vsphere",
+            "vsphere:",
+            "vsphere://",
+            "vsphere:///",
+            "vsphere://node-1",
+            "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc9",
+            "vsphere://{422e4956-ad22-1139-6d72-59cc8f26bc90}",
+            "vsphere:////422e4956-ad22-1139-6d72-59cc8f26bc90",
+            "vsphere://vc1/422e4956-ad22-1139-6d72-59cc8f26bc90",
+            "VSPHERE://422e4956-ad22-1139-6d72-59cc8f26bc90",
+            "libvirt:///422e4956-ad22-1139-6d72-59cc8f26bc90",
+            "vsphere2://422e4956-ad22-1139-6d72-59cc8f26bc90",
+            TEXT,
+        ] {
+            assert_eq!(parse_provider_id(text).expect_err(text).kind(), ErrorKind::InvalidInput, "{text:?}");
+        }
+        assert!(is_ours("vsphere://node-1"));
+        assert!(!is_ours("vsphere2://node-1"));
+        assert!(!is_ours("vsphere-paravirtual://node-1"));
+    }
+
+    #[test]
+    fn the_other_byte_order() {
+        let shown_by_the_guest = Uuid::try_parse("56492e42-22ad-3911-6d72-59cc8f26bc90").expect("valid");
+        assert_eq!(swapped(shown_by_the_guest), uuid());
+        assert_eq!(byte_orders(shown_by_the_guest), [uuid(), shown_by_the_guest]);
+    }
+
+    #[test]
+    fn uuids_that_tell_nothing() {
+        for text in
+            ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "not a uuid", ""]
+        {
+            assert_eq!(identifying_uuid(text), None, "{text}");
+        }
+        assert_eq!(identifying_uuid(&format!(" {TEXT}\n")), Some(uuid()));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(bits in any::<u128>()) {
+            let uuid = Uuid::from_u128(bits);
+            prop_assert_eq!(parse(format_provider_id(uuid).as_str()), Some(uuid));
+            prop_assert_eq!(swapped(swapped(uuid)), uuid);
+            let written = format_provider_id(uuid);
+            prop_assert_eq!(written.as_str().to_lowercase(), written.as_str());
+        }
+
+        #[test]
+        fn nothing_panics(text in ".{0,60}", rest in ".{0,60}") {
+            let _ = (parse(&text), parse(&format!("vsphere://{rest}")));
+            let _ = (is_ours(&text), identifying_uuid(&rest));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A virtual machine as this provider sees it, and what follows from its state.
+
+use std::net::IpAddr;
+
+use cloudprovider::PowerState;
+use uuid::Uuid;
+
+use crate::moref::MoRef;
+
+/// What is kept of a virtual machine: about 1 kB each, of which the guest's NICs are the most.
+///
+/// vCenter leaves a property out where it does not know it, so nearly all is optional: without `config` on an
+/// inaccessible one, without `guest` where VMware Tools never ran or the machine is powered off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VirtualMachine {
+    /// Its reference in the vCenter that it was read from.
+    pub(crate) moref: MoRef,
+    /// `name`, unique within a folder only.
+    pub(crate) name: Box<str>,
+    /// `config.uuid`, else `summary.config.uuid`: the BIOS UUID, which the guest's firmware shows and the provider ID
+    /// holds. Copies of a machine may share it.
+    pub(crate) bios_uuid: Option<Uuid>,
+    /// `config.instanceUuid`: unique within a vCenter.
+    pub(crate) instance_uuid: Option<Uuid>,
+    /// `config.template`: a template never runs and is nobody's Node.
+    pub(crate) is_template: bool,
+    /// `runtime.powerState`.
+    pub(crate) power: VmPower,
+    /// `runtime.connectionState`.
+    pub(crate) connection: Connection,
+    /// `guest.toolsRunningStatus` and `guest.toolsVersionStatus2`.
+    pub(crate) tools: Tools,
+    /// `config.hardware.numCPU`, else `summary.config.numCpu`.
+    pub(crate) cpus: Option<u32>,
+    /// `config.hardware.memoryMB`, else `summary.config.memorySizeMB`: in MiB.
+    pub(crate) memory_mib: Option<u32>,
+    /// `config.guestId`, else `summary.config.guestId`: what it was made for, such as `ubuntu64Guest`.
+    pub(crate) guest_id: Option<Box<str>>,
+    /// `guest.hostName`, in the guest's own letter case.
+    pub(crate) guest_host_name: Option<Box<str>>,
+    /// `guest.ipAddress`: the one address that vCenter shows.
+    pub(crate) guest_ip_address: Option<IpAddr>,
+    /// `guest.net`, in vCenter's order.
+    pub(crate) guest_nics: Box<[GuestNic]>,
+    /// The addresses that `guestinfo.metadata` configures, in its order: see
+    /// `guestinfo::static_addresses`. The text itself is not kept.
+    pub(crate) static_addresses: Box<[IpAddr]>,
+    /// `runtime.host`: the host that it runs on, or last ran on.
+    pub(crate) host: Option<MoRef>,
+    /// `parent`: its folder. None inside of a vApp.
+    pub(crate) folder: Option<MoRef>,
+    /// `parentVApp`.
+    pub(crate) vapp: Option<MoRef>,
+    /// `resourcePool`. A template has none.
+    pub(crate) resource_pool: Option<MoRef>,
+}
+
+/// One element of `guest.net`: an interface as VMware Tools report it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GuestNic {
+    /// `network`: the name of the port group or network that it is on. Empty for interfaces inside of the guest.
+    pub(crate) network: Box<str>,
+    /// `macAddress`.
+    pub(crate) mac: Box<str>,
+    /// `deviceConfigId`: the key of the virtual device, -1 for interfaces that are the guest's own, such as
+    /// `docker0` and those of pods.
+    pub(crate) device_config_id: i32,
+    /// `connected`.
+    pub(crate) connected: bool,
+    /// `ipAddress`, in its order, each with what `ipConfig` says of it.
+    pub(crate) addresses: Box<[GuestAddress]>,
+}
+
+/// An address of a guest's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GuestAddress {
+    pub(crate) ip: IpAddr,
+    /// Length of the prefix in bits, where the guest says.
+    pub(crate) prefix_length: Option<u8>,
+    /// Where it comes from.
+    pub(crate) origin: AddressOrigin,
+    /// Whether it can be used.
+    pub(crate) state: AddressState,
+}
+
+impl GuestAddress {
+    /// An address of which the guest says nothing more.
+    pub(crate) fn new(ip: IpAddr) -> Self {
+        Self { ip, prefix_length: None, origin: AddressOrigin::Unknown, state: AddressState::Unknown }
+    }
+}
+
+/// `NetIpConfigInfoIpAddress.origin`, in the words of RFC 4293.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AddressOrigin {
+    /// Configured by hand.
+    Manual,
+    /// Given by a DHCP server.
+    Dhcp,
+    /// Made of the interface's own identifier (SLAAC).
+    LinkLayer,
+    /// Made of a random number: a temporary address (RFC 8981).
+    Random,
+    /// Another origin, or none told.
+    #[default]
+    Unknown,
+}
+
+impl AddressOrigin {
+    /// From vCenter's word.
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "manual" => Self::Manual,
+            "dhcp" => Self::Dhcp,
+            "linklayer" => Self::LinkLayer,
+            "random" => Self::Random,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// `NetIpConfigInfoIpAddress.state`, in the words of RFC 4293.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AddressState {
+    /// In use.
+    Preferred,
+    /// Past its preferred lifetime: no new connections should use it.
+    Deprecated,
+    /// Not to be used: invalid, inaccessible, still checked for duplicates, or a duplicate.
+    Unusable,
+    /// Another state, or none told.
+    #[default]
+    Unknown,
+}
+
+impl AddressState {
+    /// From vCenter's word.
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "preferred" => Self::Preferred,
+            "deprecated" => Self::Deprecated,
+            "invalid" | "inaccessible" | "tentative" | "duplicate" => Self::Unusable,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// `VirtualMachinePowerState`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VmPower {
+    On,
+    Off,
+    Suspended,
+}
+
+impl VmPower {
+    /// From vCenter's word; `None` for what the API does not define.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "poweredOn" => Some(Self::On),
+            "poweredOff" => Some(Self::Off),
+            "suspended" => Some(Self::Suspended),
+            _ => None,
+        }
+    }
+}
+
+/// `VirtualMachineConnectionState`: whether vCenter can reach the machine through its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    Connected,
+    /// The host does not answer; what is known is what it last said.
+    Disconnected,
+    /// The host does not have the machine registered any more.
+    Orphaned,
+    /// Its files cannot be read.
+    Inaccessible,
+    /// Its files cannot be understood.
+    Invalid,
+}
+
+impl Connection {
+    /// From vCenter's word; `None` for what the API does not define.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "connected" => Some(Self::Connected),
+            "disconnected" => Some(Self::Disconnected),
+            "orphaned" => Some(Self::Orphaned),
+            "inaccessible" => Some(Self::Inaccessible),
+            "invalid" => Some(Self::Invalid),
+            _ => None,
+        }
+    }
+
+    /// The state as a word for messages: vCenter's own.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Disconnected => "disconnected",
+            Self::Orphaned => "orphaned",
+            Self::Inaccessible => "inaccessible",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// Whether VMware Tools run in the guest: nobody else tells vCenter the guest's name and addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tools {
+    Running,
+    NotRunning,
+    NotInstalled,
+    /// vCenter does not say.
+    #[default]
+    Unknown,
+}
+
+impl Tools {
+    /// From `guest.toolsRunningStatus` and `guest.toolsVersionStatus2`. A guest that ran once keeps its version, so
+    /// what runs counts first.
+    pub(crate) fn from_words(running: Option<&str>, version: Option<&str>) -> Self {
+        match (running, version) {
+            (Some("guestToolsRunning" | "guestToolsExecutingScripts"), _) => Self::Running,
+            (_, Some("guestToolsNotInstalled")) => Self::NotInstalled,
+            (Some("guestToolsNotRunning"), _) => Self::NotRunning,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl VirtualMachine {
+    /// A machine of which no more is known than its reference and its name.
+    pub(crate) fn new(moref: MoRef, name: impl Into<Box<str>>) -> Self {
+        Self {
+            moref,
+            name: name.into(),
+            bios_uuid: None,
+            instance_uuid: None,
+            is_template: false,
+            power: VmPower::Off,
+            connection: Connection::Connected,
+            tools: Tools::Unknown,
+            cpus: None,
+            memory_mib: None,
+            guest_id: None,
+            guest_host_name: None,
+            guest_ip_address: None,
+            guest_nics: Box::default(),
+            static_addresses: Box::default(),
+            host: None,
+            folder: None,
+            vapp: None,
+            resource_pool: None,
+        }
+    }
+
+    /// Whether it runs, as the contract has it.
+    ///
+    /// A suspended machine is off: its memory is a file, as CPI sees it too. Where vCenter cannot read the machine, its
+    /// word that it is off says nothing: it may run on behind a storage or a host that is cut off, and a Node is not
+    /// called shut down on that.
+    pub(crate) fn power_state(&self) -> PowerState {
+        let is_read = matches!(self.connection, Connection::Connected | Connection::Disconnected);
+        if is_read && self.power != VmPower::On { PowerState::Off } else { PowerState::Running }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states() {
+        let mut vm = VirtualMachine::new(MoRef::new("VirtualMachine", "vm-1"), "a");
+        for (power, connection, expected) in [
+            (VmPower::On, Connection::Connected, PowerState::Running),
+            (VmPower::Off, Connection::Connected, PowerState::Off),
+            (VmPower::Suspended, Connection::Connected, PowerState::Off),
+            (VmPower::On, Connection::Disconnected, PowerState::Running),
+            (VmPower::Off, Connection::Disconnected, PowerState::Off),
+            (VmPower::Off, Connection::Inaccessible, PowerState::Running),
+            (VmPower::Off, Connection::Orphaned, PowerState::Running),
+            (VmPower::On, Connection::Invalid, PowerState::Running),
+        ] {
+            (vm.power, vm.connection) = (power, connection);
+            assert_eq!(vm.power_state(), expected, "{power:?} {connection:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_api() {
+        assert_eq!(VmPower::from_word("poweredOn"), Some(VmPower::On));
+        assert_eq!(VmPower::from_word("suspended"), Some(VmPower::Suspended));
+        assert_eq!(VmPower::from_word("on"), None);
+        for word in ["connected", "disconnected", "orphaned", "inaccessible", "invalid"] {
+            assert_eq!(Connection::from_word(word).map(Connection::as_str), Some(word));
+        }
+        assert_eq!(
+            Tools::from_words(Some("guestToolsRunning"), Some("guestToolsNotInstalled")),
+            Tools::Running
+        );
+        assert_eq!(
+            Tools::from_words(Some("guestToolsNotRunning"), Some("guestToolsNotInstalled")),
+            Tools::NotInstalled
+        );
+        assert_eq!(Tools::from_words(Some("guestToolsNotRunning"), None), Tools::NotRunning);
+        assert_eq!(Tools::from_words(None, None), Tools::Unknown);
+        assert_eq!(AddressState::from_word("duplicate"), AddressState::Unusable);
+        assert_eq!(AddressOrigin::from_word("linklayer"), AddressOrigin::LinkLayer);
+    }
+
+    #[test]
+    fn a_machine_is_small() {
+        assert!(size_of::<VirtualMachine>() <= 480, "{}", size_of::<VirtualMachine>());
+        assert!(size_of::<GuestAddress>() <= 24, "{}", size_of::<GuestAddress>());
+    }
+}
