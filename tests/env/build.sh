@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|guest|all]...
+#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -175,6 +175,14 @@ framework() {
     once "$(folder_for framework "framework" "$here"/framework/*)" make_framework
 }
 
+make_vcsim() {
+    go_build vcsim "" "$1" .
+}
+
+vcsim() {
+    once "$(folder_for vcsim "vcsim" "$here"/vcsim/*)" make_vcsim
+}
+
 make_guest() {
     "$here/guest/make.sh" "$1" "$2"
 }
@@ -186,20 +194,21 @@ guest() {
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | leader | framework | guest) "$peer" ;;
+    kubernetes | kubelet | containerd | leader | framework | vcsim | guest) "$peer" ;;
     all)
         kubernetes
         kubelet
         containerd
         leader
         framework
+        vcsim
         guest
         ;;
     -h | --help)
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd leader framework guest all"
+        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim guest all"
         exit 2
         ;;
     esac

@@ -1,5 +1,5 @@
 //! Builds, starts and stops the real peers that tests meet: a Kubernetes control plane, a kubelet, a Go
-//! cloud-controller-manager, libvirtd and small virtual machines.
+//! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator.
 //!
 //! Every peer lives in a folder of its own under the system's temporary folder, listens on loopback or in a
 //! network namespace of its own, and ends with the value that started it. When the test process dies without
@@ -24,6 +24,7 @@ mod namespace;
 mod ports;
 mod process;
 mod scratch;
+mod vcsim;
 
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
@@ -33,3 +34,4 @@ pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
 pub use process::{Process, Signal};
+pub use vcsim::{Vcsim, VcsimOptions};

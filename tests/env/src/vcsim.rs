@@ -1,0 +1,308 @@
+//! A vCenter: govmomi's simulator, with what a test wants to count, to change and to break.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::built;
+use crate::error::{StartError, need_programs};
+use crate::keys;
+use crate::ports::free_port;
+use crate::process::{Process, run};
+use crate::scratch::Scratch;
+
+const SERVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a [`Vcsim`] holds. Machines are called `DC0_C0_RP0_VM0` and so on.
+#[derive(Clone, Debug)]
+pub struct VcsimOptions {
+    /// Datacenters, `DC0`, `DC1`, ...
+    pub datacenters: u32,
+    /// Clusters in each datacenter, `DC0_C0`, ...
+    pub clusters: u32,
+    /// Hosts in each cluster, `DC0_C0_H0`, ...
+    pub hosts: u32,
+    /// Machines in each cluster, all of them powered on.
+    pub machines: u32,
+    /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-` with N in
+    /// twelve hexadecimal digits, address 10.20.0.0/16 plus N + 1, VMware Tools running. Else guests say nothing.
+    pub nodes: bool,
+    /// Who may log in.
+    pub user: String,
+    /// With which password.
+    pub password: String,
+    /// Which dialect of the tagging REST there is: `legacy` (`/rest`), `modern` (`/api`) or `both`.
+    pub rest: &'static str,
+}
+
+impl Default for VcsimOptions {
+    fn default() -> Self {
+        Self {
+            datacenters: 1,
+            clusters: 1,
+            hosts: 2,
+            machines: 4,
+            nodes: true,
+            user: "administrator@vsphere.local".to_owned(),
+            password: "vcsim's secret".to_owned(),
+            rest: "legacy",
+        }
+    }
+}
+
+/// A vCenter as a process, ended and removed when dropped.
+///
+/// It serves TLS with a certificate of its own CA. As a real vCenter does, and the plain simulator does not, it quotes
+/// the session cookie and takes it only with its quotes.
+#[derive(Debug)]
+pub struct Vcsim {
+    // the process before the folder it lives in: fields drop in this order
+    process: Process,
+    options: VcsimOptions,
+    port: u16,
+    control: u16,
+    scratch: Scratch,
+}
+
+impl Vcsim {
+    /// Starts it and waits until it serves. The program is built first when it is not in the cache, which takes a minute.
+    ///
+    /// # Errors
+    /// [`StartError::Unavailable`] when the program cannot be had on this machine, [`StartError::Failed`] when it does
+    /// not serve within 60 s.
+    pub fn start(options: &VcsimOptions) -> Result<Self, StartError> {
+        need_programs(&["curl", "openssl", "setpriv"])?;
+        let program = built("vcsim")?.join("vcsim");
+        let scratch = Scratch::new("vcsim")?;
+        keys::server(&scratch)?;
+        let (port, control) = (free_port()?, free_port()?);
+        let process = spawn(&program, &scratch, options, port, control)?;
+        let mut started = Self { process, options: options.clone(), port, control, scratch };
+        started.wait()?;
+        Ok(started)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let probe = format!("http://127.0.0.1:{}/counts", self.control);
+        self.process.wait_until(SERVES_WITHIN, || run(curl().arg(&probe)).is_ok())
+    }
+
+    /// Ends it at once, as a power cut would. Its port refuses connections until [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// If the kernel refuses to end it.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill().map(drop)
+    }
+
+    /// Starts it again after [`kill`](Self::kill), at the same address with the inventory of the beginning. Tags, changes,
+    /// sessions, rules and counts are gone.
+    ///
+    /// # Errors
+    /// If it does not serve within 60 s.
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.process.kill()?;
+        let program = built("vcsim")?.join("vcsim");
+        self.process = spawn(&program, &self.scratch, &self.options, self.port, self.control)?;
+        Ok(self.wait()?)
+    }
+
+    /// The process, to be frozen and the like.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The port of the vCenter on 127.0.0.1, which `localhost` is another name of.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `https://127.0.0.1:PORT/sdk`.
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}/sdk", self.port)
+    }
+
+    /// The only user.
+    pub fn user(&self) -> &str {
+        &self.options.user
+    }
+
+    /// The password at the start.
+    pub fn password(&self) -> &str {
+        &self.options.password
+    }
+
+    /// A file with the certificate of its CA.
+    pub fn ca_file(&self) -> PathBuf {
+        self.scratch.join("ca.crt")
+    }
+
+    /// The fingerprint of its certificate, such as `A1:B2:...`, by `sha1` or `sha256`.
+    ///
+    /// # Errors
+    /// If openssl cannot tell.
+    pub fn thumbprint(&self, hash: &str) -> Result<String> {
+        let mut command = Command::new("openssl");
+        command.args(["x509", "-noout", "-fingerprint", &format!("-{hash}"), "-in"]);
+        let line = run(command.arg(self.scratch.join("server.crt")))?;
+        line.trim().split_once('=').map(|(_, print)| print.to_owned()).context("no fingerprint")
+    }
+
+    /// How often each method was called, by names such as `soap:Login` and `rest:POST /session`; those that a rule hit
+    /// stand there again with `hit:` before.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn counts(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(serde_json::from_value(self.get("counts")?)?)
+    }
+
+    /// Begins to count from zero.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn reset_counts(&self) -> Result<()> {
+        self.post("counts/reset", &json!({})).map(drop)
+    }
+
+    /// How many SOAP sessions are alive, how many were ever given, and how many REST sessions are alive.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn sessions(&self) -> Result<(u64, u64, u64)> {
+        let answer = self.get("sessions")?;
+        let number = |key: &str| answer[key].as_u64().with_context(|| format!("no {key} in {answer}"));
+        Ok((number("soap")?, number("soapEver")?, number("rest")?))
+    }
+
+    /// Makes every session invalid, SOAP's and REST's.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn expire_sessions(&self) -> Result<()> {
+        self.post("expire", &json!({})).map(drop)
+    }
+
+    /// Changes who may log in. Sessions stay.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn set_credentials(&self, user: &str, password: &str) -> Result<()> {
+        self.post("credentials", &json!({"user": user, "password": password})).map(drop)
+    }
+
+    /// Replaces the rules by which calls are broken: a list of objects with `methods` (names as counted, a trailing `*`
+    /// stands for anything), `except`, and what happens: `delayMillis`, `fault` (a type, such as `NotAuthenticated`),
+    /// `status` or `drop`. `probability`, `times` and `skip` say how often, `after` that the call takes place all the same.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn set_rules(&self, rules: &Value) -> Result<()> {
+        self.post("rules", rules).map(drop)
+    }
+
+    /// Its machines: objects with `ref`, `name`, `uuid`, `instanceUuid`, `hostName`, `host`, `power`.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn inventory(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_value(self.get("inventory")?)?)
+    }
+
+    /// Changes a machine, by name or reference: any of `hostName`, `tools` (a `toolsRunningStatus`), `uuid`,
+    /// `instanceUuid`, `connection` (a `connectionState`), `extraConfig` (an object) and `nics`, a list of objects with
+    /// `network`, `mac`, `deviceConfigId`, `ips` (each with the length of its prefix).
+    ///
+    /// # Errors
+    /// If there is no such machine.
+    pub fn set_guest(&self, machine: &str, mut changes: Value) -> Result<()> {
+        changes["vm"] = machine.into();
+        self.post("guest", &changes).map(drop)
+    }
+
+    /// Does something to a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
+    /// `clone` to a name, `move` to a host, `reconfigure` with `KEY=VALUE` for its extra configuration.
+    ///
+    /// # Errors
+    /// In vCenter's words.
+    pub fn act(&self, machine: &str, action: &str, argument: &str) -> Result<()> {
+        self.post("act", &json!({"vm": machine, "action": action, "argument": argument})).map(drop)
+    }
+
+    /// Attaches a tag, made if it is not there, to the object with this name, such as `ClusterComputeResource` `DC0_C0`.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn attach_tag(&self, category: &str, tag: &str, kind: &str, object: &str) -> Result<()> {
+        self.post("tag", &json!({"category": category, "name": tag, "kind": kind, "object": object}))
+            .map(drop)
+    }
+
+    /// Takes a tag off an object.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn detach_tag(&self, category: &str, tag: &str, kind: &str, object: &str) -> Result<()> {
+        let wanted =
+            json!({"category": category, "name": tag, "kind": kind, "object": object, "detach": true});
+        self.post("tag", &wanted).map(drop)
+    }
+
+    /// The body of the last request of each method, by name.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn last_requests(&self) -> Result<BTreeMap<String, String>> {
+        Ok(serde_json::from_value(self.get("requests")?)?)
+    }
+
+    fn get(&self, path: &str) -> Result<Value> {
+        let answer = run(curl().arg(format!("http://127.0.0.1:{}/{path}", self.control)))?;
+        serde_json::from_str(&answer).with_context(|| format!("vcsim answers {answer}"))
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        let answer = run(curl()
+            .args(["--fail-with-body", "--header", "Content-Type: application/json", "--data"])
+            .arg(body.to_string())
+            .arg(format!("http://127.0.0.1:{}/{path}", self.control)))
+        .with_context(|| format!("vcsim refuses {path} {body}"))?;
+        serde_json::from_str(&answer).with_context(|| format!("vcsim answers {answer}"))
+    }
+}
+
+fn spawn(
+    program: &std::path::Path,
+    scratch: &Scratch,
+    options: &VcsimOptions,
+    port: u16,
+    control: u16,
+) -> Result<Process> {
+    let mut command = Command::new(program);
+    command
+        .arg(format!("-listen=127.0.0.1:{port}"))
+        .arg(format!("-control=127.0.0.1:{control}"))
+        .arg(format!("-cert={}", scratch.join("server.crt").display()))
+        .arg(format!("-key={}", scratch.join("server.key").display()))
+        .arg(format!("-user={}", options.user))
+        .arg(format!("-password={}", options.password))
+        .arg(format!("-rest={}", options.rest))
+        .arg(format!("-nodes={}", options.nodes))
+        .arg(format!("-dc={}", options.datacenters))
+        .arg(format!("-cluster={}", options.clusters))
+        .arg(format!("-host={}", options.hosts))
+        .arg(format!("-vm={}", options.machines))
+        // the simulator makes a folder for each datastore
+        .env("TMPDIR", scratch.path());
+    Process::spawn("vcsim", &command, scratch.join("vcsim.log"))
+}
+
+fn curl() -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
+    command
+}

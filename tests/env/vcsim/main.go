@@ -1,0 +1,83 @@
+// A vCenter for tests: govmomi's simulator, with what a test wants to count, to change and to break.
+//
+// It serves the vCenter on -listen and a control interface, plain HTTP, on -control. See ../README.md.
+package main
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/types"
+
+	_ "github.com/vmware/govmomi/vapi/simulator"
+)
+
+func main() {
+	model := simulator.VPX()
+	model.Host = 0
+	listen := flag.String("listen", "127.0.0.1:0", "address of the vCenter")
+	control := flag.String("control", "127.0.0.1:0", "address of the control interface")
+	certificate := flag.String("cert", "", "certificate file; with -key, or the vCenter speaks plain HTTP")
+	key := flag.String("key", "", "key file")
+	user := flag.String("user", "administrator@vsphere.local", "the one user")
+	password := flag.String("password", "secret", "its password")
+	version := flag.String("api-version", "8.0.3.0", "the version that it claims")
+	nodes := flag.Bool("nodes", true, "give every machine a guest that can be a Node")
+	modern := flag.String("rest", "legacy", "which tagging paths there are: legacy, modern or both")
+	quote := flag.Bool("quote-cookie", true, "quote the session cookie as a real vCenter does")
+	flag.IntVar(&model.Datacenter, "dc", 1, "datacenters")
+	flag.IntVar(&model.Cluster, "cluster", 1, "clusters per datacenter")
+	flag.IntVar(&model.ClusterHost, "host", 2, "hosts per cluster")
+	flag.IntVar(&model.Machine, "vm", 4, "machines per cluster")
+	flag.IntVar(&model.Folder, "folder", 0, "folders above each datacenter and inside")
+	flag.Parse()
+
+	if err := model.Create(); err != nil {
+		log.Fatal(err)
+	}
+	service := model.Service
+	about := &model.Map().Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.About
+	about.ApiVersion = *version
+	about.Version = *version
+	service.RegisterEndpoints = true
+	service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
+	if *certificate != "" {
+		pair, err := tls.LoadX509KeyPair(*certificate, *key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
+	world := &world{service: service, user: *user, password: *password}
+	model.Map().SessionManager().ValidLogin = world.isValidLogin
+	if *nodes {
+		for i, machine := range world.machines() {
+			world.makeNode(machine, i)
+		}
+	}
+
+	server := service.NewServer()
+	front := newFront(server.Config.Handler, *modern, *quote)
+	server.Config.Handler = front
+	world.front = front
+	world.backend = service.ServeMux
+
+	mux := http.NewServeMux()
+	world.register(mux)
+	fmt.Fprintf(os.Stderr, "vcsim serves %s\n", server.URL.Host)
+	log.Fatal(http.ListenAndServe(*control, mux))
+}
+
+// isValidLogin is asked for every login, over SOAP and REST.
+func (w *world) isValidLogin(login *types.Login) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return login.UserName == w.user && login.Password == w.password
+}
