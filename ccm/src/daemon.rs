@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, anyhow};
 use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
 use kube::Client;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -23,6 +24,8 @@ use crate::{
     leader_election::{Elector, identity},
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
+    reload::ReloadReporter,
+    serving::{Serving, ServingOptions, SetVerbosity, Shown},
 };
 
 /// How long writes under way may take when the daemon stops.
@@ -87,6 +90,10 @@ pub struct Parts {
     pub health: HealthChecks,
     /// Where parts say what they know.
     pub debug_state: DebugState,
+    /// The secure port; without options there is none.
+    pub serving: Option<ServingOptions>,
+    /// For the secure port: changes the verbosity of the log.
+    pub set_verbosity: Option<SetVerbosity>,
 }
 
 impl std::fmt::Debug for Parts {
@@ -108,6 +115,8 @@ impl Parts {
             metrics: Metrics::new()?,
             health: HealthChecks::new(),
             debug_state: DebugState::new(),
+            serving: None,
+            set_verbosity: None,
         })
     }
 }
@@ -183,6 +192,7 @@ struct Base {
     health: HealthChecks,
     debug_state: DebugState,
     support: JoinSet<()>,
+    serving: Option<Serving>,
     /// Parts stop in this order, each when its token is cancelled: controllers, then what they work with.
     stop_support: CancellationToken,
     _support_ends_with_us: DropGuard,
@@ -201,6 +211,12 @@ impl Base {
         let Parts { client, provider, metrics, health, debug_state, .. } = parts.clone();
         let stop_support = CancellationToken::new();
         let support_ends_with_us = stop_support.clone().drop_guard();
+        let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
+        // First, so that a port that is taken is said at once, and health from the beginning.
+        let serving = match stop.run_until_cancelled(start_serving(parts, &events, stop)).await {
+            None => return Ok(None),
+            Some(serving) => serving?,
+        };
         let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
         match stop.run_until_cancelled(starting).await {
             None => return Ok(None),
@@ -209,7 +225,6 @@ impl Base {
             })?,
         }
         let cloud = Cloud::new(provider, metrics.clone());
-        let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
         support.spawn(watch_nodes(client.clone(), nodes.clone(), stop_support.clone()));
@@ -223,6 +238,7 @@ impl Base {
             health,
             debug_state,
             support,
+            serving,
             stop_support,
             _support_ends_with_us: support_ends_with_us,
         }))
@@ -303,8 +319,45 @@ impl Base {
     async fn end(mut self) {
         self.stop_support.cancel();
         while self.support.join_next().await.is_some() {}
+        // Last: until now it says that we are not ready.
+        if let Some(serving) = self.serving {
+            serving.stop().await;
+        }
         tracing::info!("stopped");
     }
+}
+
+/// Opens the secure port, and says there what holds for the whole daemon.
+async fn start_serving(
+    parts: &Parts,
+    events: &EventRecorder,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Serving>> {
+    let Some(options) = &parts.serving else { return Ok(None) };
+    let stop = stop.clone();
+    // Upstream's name and words.
+    parts.health.add("shutdown", Concerns::Readiness, move || {
+        if stop.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
+    });
+    let provider = parts.provider.clone();
+    parts.debug_state.share("provider", move || {
+        json!({
+            "name": provider.name(),
+            "instances": provider.instances().is_some(),
+            "zones": provider.zones().is_some(),
+            "loadBalancer": provider.load_balancer().is_some(),
+            "routes": provider.routes().is_some(),
+            "clusters": provider.clusters().is_some(),
+        })
+    });
+    let shown = Shown {
+        metrics: parts.metrics.clone(),
+        health: parts.health.clone(),
+        debug_state: parts.debug_state.clone(),
+        set_verbosity: parts.set_verbosity.clone(),
+    };
+    let reporter = ReloadReporter::new(parts.metrics.clone(), Some(events.clone()));
+    Serving::start(options, shown, &reporter).await
 }
 
 fn ended_by_itself() -> anyhow::Error {

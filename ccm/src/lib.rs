@@ -30,4 +30,5 @@ pub mod metrics;
 pub mod nodes;
 pub mod permissions;
 pub mod reload;
+pub mod serving;
 pub mod work_queue;

@@ -1,0 +1,140 @@
+//! The secure port: health, metrics and debugging over HTTPS, for those who may see them.
+//!
+//! ```text
+//!   listener ──> connections (TLS, limits) ──> handler ──> authentication ──> authorization ──> endpoints
+//!                    │                                          │                   │
+//!               certificates, trust                        TokenReview       SubjectAccessReview
+//! ```
+//!
+//! It serves as upstream does: everybody may ask for health, and everything else takes a grant for its path
+//! (`nonResourceURLs`). Everything is bounded: connections, handshakes, headers, bodies, reviews under way.
+
+mod authentication;
+mod authorization;
+mod certificates;
+mod cluster_trust;
+mod connections;
+mod delegation;
+mod endpoints;
+mod handler;
+mod listener;
+mod options;
+mod responses;
+mod tls;
+mod trust;
+mod user;
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
+
+use authentication::Authenticator;
+use authorization::Authorizer;
+use certificates::Certificates;
+use endpoints::Endpoints;
+use handler::Handler;
+use tls::TlsSettings;
+use trust::Trust;
+
+pub use options::{
+    AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
+    SniCertificate, TlsOptions,
+};
+
+/// Changes the verbosity of the log.
+///
+/// # Errors
+/// Why it cannot be changed.
+pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
+
+/// What the server shows of the daemon.
+#[derive(Clone)]
+pub struct Shown {
+    /// For `/metrics`.
+    pub metrics: Metrics,
+    /// For `/healthz`, `/livez` and `/readyz`.
+    pub health: HealthChecks,
+    /// For `/debug/state`.
+    pub debug_state: DebugState,
+    /// For `/debug/flags/v`; without it, that answers 404.
+    pub set_verbosity: Option<SetVerbosity>,
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown").field("health", &self.health).finish_non_exhaustive()
+    }
+}
+
+/// A server that runs; it ends when dropped.
+#[derive(Debug)]
+pub struct Serving {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    _ends_with_us: DropGuard,
+}
+
+impl Serving {
+    /// Starts the server. `None`: the options say that there is none.
+    ///
+    /// # Errors
+    /// What is wrong with an option or a file, each with its flag; a port that is taken; an API server that does not
+    /// say whom to trust, unless that is tolerated.
+    pub async fn start(
+        options: &ServingOptions,
+        shown: Shown,
+        reporter: &ReloadReporter,
+    ) -> anyhow::Result<Option<Self>> {
+        if options.secure_port == 0 {
+            tracing::info!("--secure-port=0: no health, metrics or debugging is served");
+            return Ok(None);
+        }
+        let settings = TlsSettings::new(&options.tls, options.disable_http2_serving)?;
+        // Taken first: of two daemons on one address the second one should not even ask anybody.
+        let listener = listener::bind(options)?;
+        let address = listener.local_addr()?;
+
+        let mut tasks = JoinSet::new();
+        let stop = CancellationToken::new();
+        let ends_with_us = stop.clone().drop_guard();
+        let certificates = Certificates::load(&options.certificates, options.bind_address)?;
+        tasks.spawn(certificates.clone().follow(reporter.clone(), stop.clone()));
+        let client = delegation::authentication_client(&options.authentication).await?;
+        let trust = Trust::load(&options.authentication, client.is_some())?;
+        trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
+        cluster_trust::follow(&trust, &options.authentication, client.as_ref(), reporter, &stop, &mut tasks)
+            .await?;
+        let handler = Handler {
+            authenticator: Authenticator::new(&options.authentication, trust.clone(), client),
+            authorizer: Authorizer::new(
+                &options.authorization,
+                delegation::authorization_client(&options.authorization).await?,
+            )?,
+            endpoints: Endpoints::new(options, shown)?,
+        };
+        tracing::info!("Serving securely on {address}");
+        tasks.spawn(connections::serve(
+            listener,
+            connections::Limits { http2_streams: options.http2_max_streams() },
+            connections::Tls { settings, certificates, trust },
+            Arc::new(handler),
+            stop.clone(),
+        ));
+        Ok(Some(Self { address, stop, tasks, _ends_with_us: ends_with_us }))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no new connections, finishes requests under way, for two seconds at most, and ends.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,100 @@
+//! Bearer tokens, which the API server is asked about.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
+use kube::{Api, Client, api::PostParams};
+use moka::future::Cache;
+use sha2::{Digest as _, Sha256};
+
+use super::{super::delegation, User};
+
+/// Answers that are kept.
+const CACHE_SIZE: u64 = 8192;
+
+/// Asks about tokens, and keeps the answers for a while.
+pub(super) struct Tokens {
+    api: Api<TokenReview>,
+    /// By digest of a random salt and the token: the token itself is kept nowhere. `None`: no cache is wanted.
+    answers: Option<Cache<[u8; 32], Option<User>>>,
+    salt: [u8; 32],
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    pub(super) fn new(client: Client, ttl: Duration) -> Self {
+        let answers =
+            (!ttl.is_zero()).then(|| Cache::builder().max_capacity(CACHE_SIZE).time_to_live(ttl).build());
+        let salt = Sha256::digest(uuid::Uuid::new_v4().as_bytes()).into();
+        Self { api: Api::all(client), answers, salt }
+    }
+
+    /// Whose token it is; `None`: nobody's. Of many who ask about one token at once, one asks the API server.
+    ///
+    /// # Errors
+    /// Nobody can say.
+    pub(super) async fn review(&self, token: &str) -> Result<Option<User>, String> {
+        let Some(answers) = &self.answers else { return self.ask(token).await };
+        let key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
+        let answer = answers.try_get_with(key, self.ask(token)).await;
+        answer.map_err(|error: Arc<String>| error.as_ref().clone())
+    }
+
+    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+        let review = TokenReview {
+            spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
+            ..TokenReview::default()
+        };
+        let parameters = PostParams::default();
+        let answer = delegation::review(|| self.api.create(&parameters, &review))
+            .await
+            .map_err(|why| format!("token review: {why}"))?;
+        let status = answer.status.unwrap_or_default();
+        if status.authenticated != Some(true) {
+            return Ok(None);
+        }
+        let user = status.user.unwrap_or_default();
+        Ok(Some(User {
+            name: user.username.unwrap_or_default(),
+            uid: user.uid.unwrap_or_default(),
+            groups: user.groups.unwrap_or_default(),
+            extra: user.extra.unwrap_or_default(),
+        }))
+    }
+}
+
+/// The bearer token of a request, as upstream finds it.
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut parts = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
+    let scheme = parts.next()?;
+    parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_as_upstream_finds_them() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer abc", Some("abc")),
+            ("  BEARER abc def ", Some("abc")),
+            ("Bearer  abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Basic abc", None),
+            ("", None),
+        ] {
+            let headers = [(header::AUTHORIZATION, value.parse().expect("a value"))].into_iter().collect();
+            assert_eq!(bearer_token(&headers), token, "{value:?}");
+        }
+        assert_eq!(bearer_token(&HeaderMap::new()), None);
+    }
+}

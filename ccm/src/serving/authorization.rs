@@ -1,0 +1,51 @@
+//! What somebody may do: everything for `system:masters`, everybody on some paths, else what the API server says.
+
+mod paths;
+mod reviews;
+
+use anyhow::anyhow;
+use kube::Client;
+
+use super::{AuthorizationOptions, user::User};
+use reviews::Reviews;
+
+pub(super) use paths::PathRules;
+
+/// What is decided about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    /// With the reviewer's reason, which may be empty.
+    Denied(String),
+}
+
+/// Decides as upstream does.
+#[derive(Debug)]
+pub(super) struct Authorizer {
+    always_allowed: PathRules,
+    /// `None`: there is nobody to ask.
+    reviews: Option<Reviews>,
+}
+
+impl Authorizer {
+    /// # Errors
+    /// A path that is no rule.
+    pub(super) fn new(options: &AuthorizationOptions, client: Option<Client>) -> anyhow::Result<Self> {
+        let always_allowed = PathRules::new(&options.always_allow_paths).map_err(|fault| anyhow!(fault))?;
+        Ok(Self { always_allowed, reviews: client.map(|client| Reviews::new(client, options)) })
+    }
+
+    /// Whether `user` may do `verb` (a method in lower case) on `path`.
+    ///
+    /// # Errors
+    /// Nobody can say.
+    pub(super) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+        if user.is_master() || self.always_allowed.contain(path) {
+            return Ok(Decision::Allowed);
+        }
+        match &self.reviews {
+            Some(reviews) => reviews.review(user, verb, path).await,
+            None => Ok(Decision::Denied(String::new())),
+        }
+    }
+}

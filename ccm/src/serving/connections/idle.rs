@@ -1,0 +1,103 @@
+//! Ends a connection on which nothing moves.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+/// A stream that fails once nothing was read or written for some time: a client that sends nothing and one that takes
+/// nothing look the same.
+#[derive(Debug)]
+pub(super) struct Idle<S> {
+    stream: S,
+    limit: Duration,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl<S> Idle<S> {
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, deadline: Box::pin(sleep(limit)) }
+    }
+
+    /// Takes note of progress, or fails when there was none for too long.
+    fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            let deadline = Instant::now() + self.limit;
+            self.deadline.as_mut().reset(deadline);
+            return outcome;
+        }
+        ready!(self.deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Idle<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.watch(cx, outcome)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buffer);
+        self.watch(cx, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A flush with nothing to do is no progress.
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Pending => self.watch(cx, Poll::Pending),
+            outcome @ Poll::Ready(_) => outcome,
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            Poll::Pending => self.watch(cx, Poll::Pending),
+            outcome @ Poll::Ready(_) => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(90);
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_it_and_progress_does_not() {
+        let (ours, mut theirs) = duplex(16);
+        let mut idle = Idle::new(ours, LIMIT);
+        for _ in 0..3 {
+            tokio::time::advance(LIMIT * 2 / 3).await;
+            theirs.write_all(b"x").await.expect("written");
+            idle.read_u8().await.expect("read");
+        }
+        let start = Instant::now();
+        assert_eq!(idle.read_u8().await.expect_err("silence").kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed(), LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_ends_too() {
+        let (ours, _theirs) = duplex(16);
+        let mut idle = Idle::new(ours, LIMIT);
+        let error = idle.write_all(&[0; 17]).await.expect_err("the pipe is full");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

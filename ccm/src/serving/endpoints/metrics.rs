@@ -1,0 +1,60 @@
+//! `/metrics` and what looks like it.
+
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
+
+use super::{
+    super::responses::{self, Answer},
+    accepts_gzip,
+};
+
+/// All metrics of a registry, in Prometheus' text format.
+pub(super) fn metrics(registry: &Registry, headers: &HeaderMap) -> Answer {
+    let text = match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => text,
+        Err(error) => {
+            tracing::error!(%error, "metrics cannot be encoded");
+            return responses::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be encoded\n");
+        }
+    };
+    if accepts_gzip(headers)
+        && let Ok(compressed) = gzip(text.as_bytes())
+    {
+        let mut answer = responses::body(StatusCode::OK, TEXT_FORMAT, compressed);
+        answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        return answer;
+    }
+    responses::body(StatusCode::OK, TEXT_FORMAT, text)
+}
+
+/// Compressed, fast rather than small.
+pub(super) fn gzip(content: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_only_for_those_who_ask() {
+        for (accepted, expected) in [
+            ("gzip", true),
+            ("deflate, gzip;q=0.5", true),
+            ("*", true),
+            ("gzip;q=0", false),
+            ("identity", false),
+            ("", false),
+        ] {
+            let value = HeaderValue::from_static(accepted);
+            let headers = [(header::ACCEPT_ENCODING, value)].into_iter().collect();
+            let answer = metrics(&Registry::new(), &headers);
+            assert_eq!(answer.headers().contains_key(header::CONTENT_ENCODING), expected, "{accepted}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What the flags say about the secure port.
+
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{authorization::PathRules, tls};
+
+/// The secure port. The default is upstream's; every field is named like its flag.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServingOptions {
+    /// `--bind-address`: an unspecified one means all addresses of all families.
+    pub bind_address: IpAddr,
+    /// `--secure-port`: 0 means no server.
+    pub secure_port: u16,
+    /// `--permit-port-sharing`
+    pub permit_port_sharing: bool,
+    /// `--permit-address-sharing`
+    pub permit_address_sharing: bool,
+    /// `--disable-http2-serving`
+    pub disable_http2_serving: bool,
+    /// `--http2-max-streams-per-connection`: 0 means upstream's default, 100.
+    pub http2_max_streams_per_connection: u32,
+    /// Where the certificates come from.
+    pub certificates: CertificateOptions,
+    /// Which TLS is spoken.
+    pub tls: TlsOptions,
+    /// Who somebody is.
+    pub authentication: AuthenticationOptions,
+    /// What somebody may do.
+    pub authorization: AuthorizationOptions,
+    /// `--profiling`: whether there is anything under `/debug/`.
+    pub profiling: bool,
+    /// What `/configz` shows.
+    pub configz: Value,
+}
+
+/// The serving certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateOptions {
+    /// `--cert-dir`: where a self-signed pair is written to and read from.
+    pub cert_dir: Option<PathBuf>,
+    /// `--tls-cert-file`
+    pub tls_cert_file: Option<PathBuf>,
+    /// `--tls-private-key-file`
+    pub tls_private_key_file: Option<PathBuf>,
+    /// `--tls-sni-cert-key`, each time that it is given.
+    pub tls_sni_cert_key: Vec<SniCertificate>,
+}
+
+/// A certificate for some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SniCertificate {
+    /// The certificate and what signed it, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Names and patterns such as `*.example.com`; without any, those of the certificate.
+    pub names: Vec<String>,
+}
+
+impl std::str::FromStr for SniCertificate {
+    type Err = String;
+
+    /// `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (pair, names) = match text.split_once(':') {
+            Some((pair, names)) => {
+                let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+                if names.iter().any(String::is_empty) {
+                    return Err("empty names list is not allowed".to_owned());
+                }
+                (pair, names)
+            }
+            None => (text, Vec::new()),
+        };
+        let parts: Vec<&str> = pair.split(',').map(str::trim).collect();
+        match parts[..] {
+            [certificate, key] if !certificate.is_empty() && !key.is_empty() => {
+                Ok(Self { certificate: certificate.into(), key: key.into(), names })
+            }
+            _ => Err("expected comma separated certificate and key file paths".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for SniCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.certificate.display(), self.key.display())?;
+        if self.names.is_empty() { Ok(()) } else { write!(f, ":{}", self.names.join(",")) }
+    }
+}
+
+/// Versions and algorithms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// `--tls-min-version`: `VersionTLS10` to `VersionTLS13`, empty for the default.
+    pub tls_min_version: String,
+    /// `--tls-cipher-suites`: Go's names; empty for the default. They concern TLS 1.2 only, as with Go.
+    pub tls_cipher_suites: Vec<String>,
+    /// `--tls-curve-preferences`: Go's numbers; empty for the default. Their order does not matter.
+    pub tls_curve_preferences: Vec<i32>,
+}
+
+/// How clients say who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticationOptions {
+    /// `--authentication-kubeconfig`: without it the cluster that runs this pod is asked, and out of a cluster nobody.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--authentication-skip-lookup`
+    pub skip_lookup: bool,
+    /// `--authentication-tolerate-lookup-failure`
+    pub tolerate_lookup_failure: bool,
+    /// `--authentication-token-webhook-cache-ttl`: zero means no cache.
+    pub token_webhook_cache_ttl: Duration,
+    /// `--client-ca-file`: without it, from the cluster.
+    pub client_ca_file: Option<PathBuf>,
+    /// The front proxy.
+    pub request_header: RequestHeaderOptions,
+}
+
+/// A proxy that says in headers who its client is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaderOptions {
+    /// `--requestheader-client-ca-file`: without it, everything here comes from the cluster instead.
+    pub client_ca_file: Option<PathBuf>,
+    /// `--requestheader-allowed-names`: common names of proxies; none means all that the CA signed.
+    pub allowed_names: Vec<String>,
+    /// `--requestheader-username-headers`
+    pub username_headers: Vec<String>,
+    /// `--requestheader-group-headers`
+    pub group_headers: Vec<String>,
+    /// `--requestheader-extra-headers-prefix`
+    pub extra_headers_prefix: Vec<String>,
+    /// `--requestheader-uid-headers`
+    pub uid_headers: Vec<String>,
+}
+
+/// Who decides what somebody may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationOptions {
+    /// `--authorization-kubeconfig`: without it the cluster that runs this pod is asked, and out of a cluster nobody.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--authorization-webhook-cache-authorized-ttl`: zero means no cache.
+    pub authorized_ttl: Duration,
+    /// `--authorization-webhook-cache-unauthorized-ttl`: zero means no cache.
+    pub unauthorized_ttl: Duration,
+    /// `--authorization-always-allow-paths`: exact, or with a `*` at the end for everything that begins so.
+    pub always_allow_paths: Vec<String>,
+}
+
+const CACHE_TTL: Duration = Duration::from_secs(10);
+
+impl Default for ServingOptions {
+    fn default() -> Self {
+        Self {
+            bind_address: Ipv4Addr::UNSPECIFIED.into(),
+            secure_port: 10258,
+            permit_port_sharing: false,
+            permit_address_sharing: false,
+            disable_http2_serving: false,
+            http2_max_streams_per_connection: 0,
+            certificates: CertificateOptions::default(),
+            tls: TlsOptions::default(),
+            authentication: AuthenticationOptions::default(),
+            authorization: AuthorizationOptions::default(),
+            profiling: true,
+            configz: Value::Object(serde_json::Map::new()),
+        }
+    }
+}
+
+impl Default for AuthenticationOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            skip_lookup: false,
+            tolerate_lookup_failure: false,
+            token_webhook_cache_ttl: CACHE_TTL,
+            client_ca_file: None,
+            request_header: RequestHeaderOptions::default(),
+        }
+    }
+}
+
+impl Default for RequestHeaderOptions {
+    fn default() -> Self {
+        Self {
+            client_ca_file: None,
+            allowed_names: Vec::new(),
+            username_headers: vec!["x-remote-user".to_owned()],
+            group_headers: vec!["x-remote-group".to_owned()],
+            extra_headers_prefix: vec!["x-remote-extra-".to_owned()],
+            uid_headers: Vec::new(),
+        }
+    }
+}
+
+impl Default for AuthorizationOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            authorized_ttl: CACHE_TTL,
+            unauthorized_ttl: CACHE_TTL,
+            always_allow_paths: ["/healthz", "/readyz", "/livez"].map(str::to_owned).into(),
+        }
+    }
+}
+
+impl ServingOptions {
+    /// Streams of one HTTP/2 connection.
+    pub(super) fn http2_max_streams(&self) -> u32 {
+        match self.http2_max_streams_per_connection {
+            0 => 100,
+            streams => streams,
+        }
+    }
+
+    /// Everything that is wrong, each fault with its flag. Files are not looked at.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let certificates = &self.certificates;
+        if certificates.tls_cert_file.is_some() != certificates.tls_private_key_file.is_some() {
+            faults.push(
+                "--tls-cert-file and --tls-private-key-file belong together: both or neither must be given"
+                    .to_owned(),
+            );
+        }
+        faults.extend(tls::faults(&self.tls));
+        let headers = &self.authentication.request_header;
+        for (flag, values) in [
+            ("requestheader-username-headers", &headers.username_headers),
+            ("requestheader-uid-headers", &headers.uid_headers),
+            ("requestheader-group-headers", &headers.group_headers),
+            ("requestheader-extra-headers-prefix", &headers.extra_headers_prefix),
+            ("requestheader-allowed-names", &headers.allowed_names),
+        ] {
+            if values.iter().any(|value| value.trim().is_empty()) {
+                faults.push(format!("empty value in \"{flag}\""));
+            }
+        }
+        let has = |wanted: &str| headers.uid_headers.iter().any(|name| name.eq_ignore_ascii_case(wanted));
+        if !headers.uid_headers.is_empty() && !has("X-Remote-Uid") {
+            faults.push(
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
+                    .to_owned(),
+            );
+        }
+        if let Err(fault) = PathRules::new(&self.authorization.always_allow_paths) {
+            faults.push(fault);
+        }
+        let mut names = HashSet::new();
+        for name in certificates.tls_sni_cert_key.iter().flat_map(|pair| &pair.names) {
+            if !names.insert(name.to_ascii_lowercase()) {
+                tracing::warn!(name, "--tls-sni-cert-key names this twice; the first one wins");
+            }
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_with_and_without_names() {
+        let read = |text: &str| text.parse::<SniCertificate>();
+        let pair = read(" a.crt , a.key ").expect("a pair");
+        assert_eq!((pair.to_string().as_str(), pair.names.len()), ("a.crt,a.key", 0));
+        let pair = read("foo.crt,foo.key:*.foo.com, foo.com").expect("names");
+        assert_eq!(pair.names, ["*.foo.com", "foo.com"]);
+        assert_eq!(pair.to_string(), "foo.crt,foo.key:*.foo.com,foo.com");
+        for wrong in ["", "a.crt", "a.crt,", "a.crt,a.key,b", "a.crt,a.key:", "a.crt,a.key:x,,y"] {
+            read(wrong).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn all_faults_at_once() {
+        assert_eq!(ServingOptions::default().faults(), Vec::<String>::new());
+        let options = ServingOptions {
+            certificates: CertificateOptions {
+                tls_cert_file: Some("a.crt".into()),
+                ..CertificateOptions::default()
+            },
+            tls: TlsOptions {
+                tls_min_version: "1.2".into(),
+                tls_cipher_suites: vec!["ROT13".into()],
+                tls_curve_preferences: vec![0, 29, 29, 7],
+            },
+            authentication: AuthenticationOptions {
+                request_header: RequestHeaderOptions {
+                    username_headers: vec![" ".into()],
+                    uid_headers: vec!["x-uid".into()],
+                    ..RequestHeaderOptions::default()
+                },
+                ..AuthenticationOptions::default()
+            },
+            authorization: AuthorizationOptions {
+                always_allow_paths: vec!["/a*b".into()],
+                ..AuthorizationOptions::default()
+            },
+            ..ServingOptions::default()
+        };
+        let faults = options.faults();
+        for (fault, word) in faults.iter().zip([
+            "belong together",
+            "unknown tls version \"1.2\"",
+            "Cipher suite ROT13 not supported or doesn't exist",
+            "curve preference 0 is out of range",
+            "duplicate curve preference 29",
+            "curve preference 7 is not supported",
+            "empty value in \"requestheader-username-headers\"",
+            "standard X-Remote-Uid header",
+            "only trailing * allowed in \"a*b\"",
+        ]) {
+            assert!(fault.contains(word), "{word} in {fault}");
+        }
+        assert_eq!(faults.len(), 9, "{faults:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Answers, in upstream's words.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::user::User;
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// An answer with a body.
+pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    answer
+}
+
+/// A text, which is all of the body.
+pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    body(status, TEXT, text)
+}
+
+/// A JSON document.
+pub(super) fn json(status: StatusCode, json: &Value) -> Answer {
+    let mut text = serde_json::to_vec_pretty(json).unwrap_or_default();
+    text.push(b'\n');
+    body(status, JSON, text)
+}
+
+pub(super) fn not_found() -> Answer {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
+
+/// The caller is not who it says.
+pub(super) fn unauthorized() -> Answer {
+    status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned(), None)
+}
+
+/// The caller may not. `reason` is the reviewer's, if it gave one.
+pub(super) fn forbidden(user: &User, verb: &str, path: &str, reason: &str) -> Answer {
+    // `{:?}` quotes as Go's `%q` does for everything that can stand in a path.
+    let message = format!("User {:?} cannot {verb} path {path:?}", user.name);
+    let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    status(
+        StatusCode::FORBIDDEN,
+        "Forbidden",
+        format!("forbidden: {message}{reason}"),
+        Some(("details", json!({}))),
+    )
+}
+
+/// Nobody can say whether the caller may.
+pub(super) fn internal_error(uri: &str, error: &str) -> Answer {
+    let message = format!("Internal Server Error: {uri:?}: {error}");
+    let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, message + "\n")
+}
+
+fn status(code: StatusCode, reason: &str, message: String, extra: Option<(&str, Value)>) -> Answer {
+    let mut document = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code.as_u16(),
+    });
+    if let Some((key, value)) = extra {
+        document[key] = value;
+    }
+    json(code, &document)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn read(answer: Answer) -> String {
+        let bytes = answer.into_body().collect().await.expect("no error").to_bytes();
+        String::from_utf8(bytes.to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn upstreams_words() {
+        let document: Value =
+            serde_json::from_str(&read(forbidden(&User::anonymous(), "get", "/metrics", "")).await)
+                .expect("JSON");
+        assert_eq!(
+            document,
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "details": {},
+                "message": "forbidden: User \"system:anonymous\" cannot get path \"/metrics\"",
+                "reason": "Forbidden", "code": 403,
+            })
+        );
+        let answer = read(forbidden(&User::anonymous(), "get", "/<b>", "no such rule")).await;
+        assert!(answer.contains("path \\\"/&lt;b&gt;\\\": no such rule"), "{answer}");
+        assert_eq!(
+            read(internal_error("/metrics", "away")).await,
+            "Internal Server Error: \"/metrics\": away\n"
+        );
+        assert!(read(unauthorized()).await.contains("\"message\": \"Unauthorized\""));
+    }
+}
