@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
 use kube::Client;
 use serde_json::json;
@@ -36,7 +36,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.
 pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    let input = match flags.cloud_config.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+    let input = match &flags.generic.cloud_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("--cloud-config {}: the file cannot be read", path.display()))?;
@@ -44,7 +44,7 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
         }
         None => FactoryInput::default(),
     };
-    registry.create(&flags.cloud_provider, &input).map_err(|error| {
+    registry.create(&flags.generic.cloud_provider, &input).map_err(|error| {
         let file = input.config_path.as_ref().map(|path| format!(" (--cloud-config {})", path.display()));
         anyhow!("{}{}", error.report(), file.unwrap_or_default())
     })
@@ -56,12 +56,15 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
 /// start, a part that ended by itself, and [`Lost`](crate::leader_election::Lost) as the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
+    if flags.misc.dry_run {
+        bail!("--dry-run is not there yet");
+    }
     let provider = create_provider(flags, registry)?;
-    let config = api_client::config(flags.kubeconfig.as_deref(), &flags.master).await?;
+    let config = api_client::config(flags.misc.kubeconfig.as_deref(), &flags.misc.master).await?;
     let url = without_credentials(&config.cluster_url);
     // Renewals must not queue behind other requests: a client of their own, with connections of its own, unthrottled.
     let election_client = api_client::client(api_client::with_user_agent(&config, "leader-election")?, None)?;
-    let client = api_client::client(config, flags.request_limit())?;
+    let client = api_client::client(config, flags.generic.request_limit())?;
     match stop.run_until_cancelled(api_client::wait_for_api_server(&client, &url)).await {
         None => return Ok(()),
         Some(reached) => reached?,
@@ -217,7 +220,7 @@ impl Base {
             None => return Ok(None),
             Some(serving) => serving?,
         };
-        let starting = provider.start(StartContext::new(stop_support.clone(), &flags.cluster_name));
+        let starting = provider.start(StartContext::new(stop_support.clone(), &flags.generic.cluster_name));
         match stop.run_until_cancelled(starting).await {
             None => return Ok(None),
             Some(started) => started.map_err(|error| {
@@ -275,8 +278,8 @@ impl Base {
         }
         if flags.enables(NODE_CONTROLLER) {
             let options = NodeControllerOptions {
-                concurrent_syncs: usize::try_from(flags.concurrent_node_syncs).unwrap_or(1),
-                status_update_frequency: flags.node_status_update_frequency,
+                concurrent_syncs: flags.cloud_node_controller.syncs(),
+                status_update_frequency: flags.misc.node_status_update_frequency,
             };
             let controller = NodeController::new(
                 self.nodes.clone(),
@@ -291,13 +294,14 @@ impl Base {
             tracing::info!(controller = NODE_CONTROLLER, "started");
         }
         if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
+            let lifecycle = &flags.cloud_node_lifecycle_controller;
             let options = NodeLifecycleOptions {
-                monitor_period: flags.node_monitor_period,
-                deletion_grace_period: flags.node_deletion_grace_period,
-                deletion_minimum_age: flags.node_deletion_minimum_age,
+                monitor_period: flags.generic.node_monitor_period,
+                deletion_grace_period: lifecycle.node_deletion_grace_period,
+                deletion_minimum_age: lifecycle.node_deletion_minimum_age,
                 breaker: BreakerLimits {
-                    count: flags.node_deletion_breaker_count,
-                    percent: flags.node_deletion_breaker_percent,
+                    count: lifecycle.node_deletion_breaker_count,
+                    percent: lifecycle.node_deletion_breaker_percent,
                 },
             };
             let controller = NodeLifecycleController::new(

@@ -15,6 +15,7 @@
 pub mod api_client;
 pub mod backoff;
 pub mod cloud;
+pub mod commands;
 pub mod conditions;
 pub mod controllers;
 pub mod daemon;
@@ -31,4 +32,5 @@ pub mod nodes;
 pub mod permissions;
 pub mod reload;
 pub mod serving;
+pub mod version;
 pub mod work_queue;

@@ -1,8 +1,14 @@
 //! The cloud-controller-manager: the only place that knows the providers.
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
-use ccm::{daemon, flags, leader_election::Lost};
+use ccm::{
+    commands::{self, Invocation, Tool},
+    daemon,
+    flags::{CommandLineError, Flags},
+    leader_election::Lost,
+    version,
+};
 use cloudprovider::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -15,34 +21,64 @@ const LOST: u8 = 1;
 /// Upstream's exit code for what stops the daemon from working.
 const FATAL: u8 = 255;
 
-#[expect(clippy::print_stderr, reason = "a bad command line is answered before there is a log")]
 fn main() -> ExitCode {
-    let flags = match flags::parse(std::env::args()) {
-        Ok(flags) => flags,
-        Err(error) => {
-            let is_fault = error.use_stderr();
+    match commands::parse(std::env::args_os()) {
+        Ok(Invocation::Daemon(flags)) => daemon(&flags),
+        Ok(Invocation::Tool(tool)) => run_tool(&tool),
+        Err(CommandLineError::Help(help)) => {
             // Nothing is left to be done where even this cannot be printed.
-            let _ = error.print();
-            return if is_fault { ExitCode::from(BAD_FLAGS) } else { ExitCode::SUCCESS };
+            let _ = help.print();
+            ExitCode::SUCCESS
         }
+        Err(CommandLineError::Faults(faults)) => bad_flags(&faults),
+    }
+}
+
+/// Says what is wrong with the command line. There is no log yet.
+#[expect(clippy::print_stderr, reason = "a bad command line is answered before there is a log")]
+fn bad_flags(faults: &[String]) -> ExitCode {
+    for fault in faults {
+        eprintln!("Error: {fault}");
+    }
+    eprintln!("\nFor more information, try '--help'.");
+    ExitCode::from(BAD_FLAGS)
+}
+
+fn run_tool(tool: &Tool) -> ExitCode {
+    let printed = match tool {
+        Tool::Completions(arguments) => print(&commands::completions(arguments.shell)),
+        Tool::Man => commands::man().and_then(|page| print(&page)),
     };
+    // Whoever reads may have read enough.
+    if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print(text: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text)?;
+    stdout.flush()
+}
+
+fn daemon(flags: &Flags) -> ExitCode {
+    if let Some(text) = version::requested(flags) {
+        return if print(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let faults = flags.faults();
     if !faults.is_empty() {
-        for fault in faults {
-            eprintln!("error: {fault}");
-        }
-        eprintln!("\nFor more information, try '--help'.");
-        return ExitCode::from(BAD_FLAGS);
+        return bad_flags(&faults);
     }
-    start_log(flags.v);
-    if let Err(error) = run(&flags) {
+    start_log(flags.global.v);
+    for warning in flags.warnings() {
+        tracing::warn!("{warning}");
+    }
+    if let Err(error) = run(flags) {
         tracing::error!("{error:#}");
         return ExitCode::from(if error.is::<Lost>() { LOST } else { FATAL });
     }
     ExitCode::SUCCESS
 }
 
-fn run(flags: &flags::Flags) -> anyhow::Result<()> {
+fn run(flags: &Flags) -> anyhow::Result<()> {
     // One crypto provider for everything; installing it fails only where one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = registry()?;

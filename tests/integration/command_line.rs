@@ -80,13 +80,17 @@ fn wrong_flags() -> Outcome {
         BAD_FLAGS,
         &[
             "--cloud-provider cannot be empty",
-            "--concurrent-node-syncs must be greater than 0",
+            "--concurrent-node-syncs must be a positive number",
             "\"nope\" is not in the list of known controllers",
         ],
     )?;
     expect(&["--cloud-provider=aws"], FATAL, &["unknown cloud provider \"aws\"", "known: libvirt"])?;
     expect(&["--help"], 0, &["--cloud-provider", "--node-monitor-period"])?;
-    expect(&["--version"], 0, &["cloud-controller-manager"])?;
+    expect(&["--version"], 0, &["Kubernetes v"])?;
+    expect(&["--leader-elect", "false"], BAD_FLAGS, &["does not take any arguments", "--leader-elect=false"])?;
+    expect(&["--feature-gates=StableLoadBalancerNodeSet=true"], BAD_FLAGS, &["unrecognized feature gate", "is gone"])?;
+    expect(&["completions", "bash"], 0, &["--leader-elect"])?;
+    expect(&["man"], 0, &[".TH cloud-controller-manager"])?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::{duration, go_bool};
+use super::values::{boolean, duration};
 use crate::leader_election::LeaderElectionOptions;
 
 /// client-go's: a standby may wait for up to this many retry periods more.
@@ -12,19 +12,11 @@ const JITTER: f64 = 1.2;
 
 /// `--leader-elect` and what belongs to it.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Generic flags")]
 pub struct LeaderElectionFlags {
     /// Of several replicas only the one that holds the lease works, the others stand by. 'false' is for one replica
     /// that nothing else runs beside.
-    #[arg(
-        long = "leader-elect",
-        default_value = "true",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        value_parser = go_bool,
-        value_name = "BOOL"
-    )]
+    #[arg(long = "leader-elect", default_value = "true", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
     pub enabled: bool,
 
     /// How long a standby waits after the last renewal that it saw before it takes over. A new leader comes this long
@@ -85,7 +77,7 @@ impl LeaderElectionFlags {
         }
         if self.resource_lock != "leases" {
             faults.push(format!(
-                "--leader-elect-resource-lock must be \"leases\", but is \"{}\"",
+                "resourceLock value must be \"leases\" (--leader-elect-resource-lock), but is {:?}",
                 self.resource_lock
             ));
         }
@@ -169,7 +161,7 @@ mod tests {
             [
                 "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline",
                 "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period",
-                "--leader-elect-resource-lock must be \"leases\", but is \"endpoints\"",
+                "resourceLock value must be \"leases\" (--leader-elect-resource-lock), but is \"endpoints\"",
                 "--leader-elect-resource-name cannot be empty",
             ]
         );

@@ -1,0 +1,55 @@
+//! The cloud-node controller, which initialises Nodes.
+
+use clap::Args;
+
+use super::{
+    notes::{Note, differs},
+    values::int32,
+};
+
+/// How much of its work is done at the same time.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cloud-node-controller flags")]
+pub struct CloudNodeControllerFlags {
+    /// How many Nodes are initialised or updated at the same time.
+    #[arg(long, default_value = "16", value_name = "N", value_parser = int32)]
+    pub concurrent_node_syncs: i32,
+
+    /// How many Nodes get their addresses and labels updated at the same time in a periodic comparison; with 0 as many
+    /// as --concurrent-node-syncs says.
+    #[arg(long, default_value = "0", value_name = "N", value_parser = int32)]
+    pub concurrent_node_status_updates: i32,
+}
+
+pub(super) const NOTES: &[Note] =
+    &[differs("concurrent-node-syncs", "Parallel by default; upstream initialises one Node at a time")];
+
+impl CloudNodeControllerFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.concurrent_node_syncs <= 0 {
+            let given = self.concurrent_node_syncs;
+            faults.push(format!("--concurrent-node-syncs must be a positive number, but is {given}"));
+        }
+        if self.concurrent_node_status_updates < 0 {
+            let given = self.concurrent_node_status_updates;
+            faults.push(format!(
+                "--concurrent-node-status-updates cannot be a negative number, but is {given}"
+            ));
+        }
+        faults
+    }
+
+    /// Nodes that are initialised at the same time.
+    pub fn syncs(&self) -> usize {
+        usize::try_from(self.concurrent_node_syncs).unwrap_or(1).max(1)
+    }
+
+    /// Nodes that are updated at the same time in a periodic comparison.
+    pub fn status_updates(&self) -> usize {
+        match usize::try_from(self.concurrent_node_status_updates) {
+            Ok(number) if number > 0 => number,
+            _ => self.syncs(),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `--feature-gates`: the gates that the Go framework knows, so that a command line keeps working.
+
+mod known;
+
+use std::collections::BTreeMap;
+
+use super::values::boolean;
+use known::{GONE, KNOWN};
+
+/// How far a feature has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Off unless asked for.
+    Alpha,
+    /// Mostly on.
+    Beta,
+    /// Here to stay; the gate goes.
+    Ga,
+    /// The gate goes, and the feature with it.
+    Deprecated,
+}
+
+impl Stage {
+    /// As in the `stage` label of `kubernetes_feature_enabled`: nothing for a feature that is here to stay.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Ga => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
+/// A gate that the Go framework knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gate {
+    name: &'static str,
+    stage: Stage,
+    default: bool,
+    /// Whether it cannot be set to anything else than its default.
+    locked: bool,
+}
+
+/// Gates that switch something here.
+#[cfg(test)]
+pub(super) const WITH_EFFECT: [&str; 3] =
+    ["LoggingAlphaOptions", "LoggingBetaOptions", "RemoteRequestHeaderUID"];
+
+/// A gate and what it is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGate {
+    /// Its name.
+    pub name: &'static str,
+    /// How far the feature has come.
+    pub stage: Stage,
+    /// What it is without a flag.
+    pub default: bool,
+    /// What it is.
+    pub enabled: bool,
+}
+
+/// What every gate is set to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// As in the flag.
+    set: BTreeMap<&'static str, bool>,
+}
+
+impl FeatureGates {
+    /// Reads `A=true,B=false`. Of a gate that is there twice the last counts.
+    ///
+    /// # Errors
+    /// Every fault, in upstream's words.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut faults = Vec::new();
+        let mut gates = Self::default();
+        for item in text.split(',').filter(|item| !item.is_empty()) {
+            let Some((name, value)) = item.split_once('=') else {
+                faults.push(format!("missing bool value for {}", item.trim()));
+                continue;
+            };
+            let (name, value) = (name.trim(), value.trim());
+            let value = match boolean(value) {
+                Ok(value) => value,
+                Err(error) => {
+                    faults.push(format!("invalid value of {name}={value}, err: {error}"));
+                    continue;
+                }
+            };
+            match KNOWN.iter().find(|gate| gate.name == name) {
+                Some(gate) => {
+                    gates.set.insert(gate.name, value);
+                }
+                None => faults.push(format!("unrecognized feature gate: {name}{}", hint(name))),
+            }
+        }
+        let locked = KNOWN.iter().filter(|gate| gate.locked);
+        for gate in locked {
+            if let Some(value) = gates.set.get(gate.name).filter(|value| **value != gate.default) {
+                faults.push(format!(
+                    "cannot set feature gate {} to {value}, feature is locked to {}",
+                    gate.name, gate.default
+                ));
+            }
+        }
+        if faults.is_empty() { Ok(gates) } else { Err(faults.join(", ")) }
+    }
+
+    /// Every gate, sorted by name.
+    pub fn all(&self) -> impl Iterator<Item = FeatureGate> + '_ {
+        KNOWN.iter().map(|gate| {
+            // A gate's own setting counts more than the one of its stage.
+            let by_stage = match gate.stage {
+                Stage::Alpha => self.set.get("AllAlpha"),
+                Stage::Beta => self.set.get("AllBeta"),
+                Stage::Ga | Stage::Deprecated => None,
+            };
+            let of_stage = by_stage.filter(|_| !["AllAlpha", "AllBeta"].contains(&gate.name));
+            let enabled = self.set.get(gate.name).or(of_stage).copied().unwrap_or(gate.default);
+            FeatureGate { name: gate.name, stage: gate.stage, default: gate.default, enabled }
+        })
+    }
+
+    /// Whether the gate of this name is on; one that nobody knows is off.
+    pub fn enabled(&self, name: &str) -> bool {
+        self.all().any(|gate| gate.name == name && gate.enabled)
+    }
+
+    /// What upstream warns of: gates that will not be there for ever.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let going = |(name, value): (&&str, &bool)| {
+            let stage = KNOWN.iter().find(|gate| gate.name == *name)?.stage;
+            let stage = match stage {
+                Stage::Ga => "GA",
+                Stage::Deprecated => "deprecated",
+                Stage::Alpha | Stage::Beta => return None,
+            };
+            Some(format!(
+                "setting {stage} feature gate {name}={value}. It will be removed in a future release."
+            ))
+        };
+        self.set.iter().filter_map(going).collect()
+    }
+}
+
+/// What to do about a gate that nobody knows.
+fn hint(name: &str) -> String {
+    if let Some((_, why)) = GONE.iter().find(|(gone, _)| *gone == name) {
+        return format!(" (the gate is gone and can be dropped from --feature-gates: {why})");
+    }
+    let likeness = |gate: &&Gate| strsim::jaro_winkler(gate.name, name);
+    match KNOWN.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
+        Some(gate) if likeness(&gate) > 0.9 => format!(" (did you mean {}?)", gate.name),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enabled(text: &str, name: &str) -> bool {
+        FeatureGates::parse(text).expect("good gates").enabled(name)
+    }
+
+    #[test]
+    fn gates_have_upstreams_defaults_until_they_are_set() {
+        assert!(!enabled("", "CloudControllerManagerWebhook"));
+        assert!(enabled("", "ContextualLogging"));
+        assert!(enabled(" CloudControllerManagerWebhook = T ", "CloudControllerManagerWebhook"));
+        assert!(!enabled("WatchList=true,WatchList=0", "WatchList"));
+        assert!(!enabled("", "NobodyKnowsThis"));
+        assert!(KNOWN.is_sorted_by_key(|gate| gate.name));
+    }
+
+    #[test]
+    fn all_of_a_stage_and_the_exceptions() {
+        assert!(enabled("AllAlpha=true", "LoggingAlphaOptions"));
+        assert!(!enabled("LoggingAlphaOptions=false,AllAlpha=true", "LoggingAlphaOptions"));
+        assert!(!enabled("AllBeta=false", "ContextualLogging"));
+        assert!(enabled("AllBeta=false", "BtreeWatchCache"), "that one is GA");
+    }
+
+    #[test]
+    fn faults_are_upstreams() {
+        for (text, fault) in [
+            ("Foo=true", "unrecognized feature gate: Foo"),
+            ("Foo", "missing bool value for Foo"),
+            (
+                "WatchList=x",
+                "invalid value of WatchList=x, err: strconv.ParseBool: parsing \"x\": invalid syntax (expected true or false)",
+            ),
+            (
+                "BtreeWatchCache=false",
+                "cannot set feature gate BtreeWatchCache to false, feature is locked to true",
+            ),
+        ] {
+            assert_eq!(FeatureGates::parse(text), Err(fault.to_owned()));
+        }
+        let several = FeatureGates::parse("Foo=true,Bar").expect_err("faults");
+        assert!(several.contains("Foo") && several.contains("Bar"), "{several}");
+        let gone = FeatureGates::parse("StableLoadBalancerNodeSet=true").expect_err("gone");
+        assert!(
+            gone.starts_with("unrecognized feature gate: StableLoadBalancerNodeSet (the gate is gone"),
+            "{gone}"
+        );
+        let alike = FeatureGates::parse("CloudControllerManagerWebhooks=true").expect_err("unknown");
+        assert!(alike.contains("did you mean CloudControllerManagerWebhook?"), "{alike}");
+        assert_eq!(FeatureGates::parse("BtreeWatchCache=true").expect("its default").warnings().len(), 1);
+    }
+}

@@ -1,0 +1,175 @@
+//! What every controller needs: the cloud, the API server, which controllers run.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args};
+
+use super::{
+    FeatureGates, controllers,
+    notes::{Note, differs, no_effect, no_effect_either, not_yet},
+    values::{boolean, duration, float, int32, list, path},
+};
+
+/// The least rate that makes any sense: a request in 1,000 s.
+const LEAST_QPS: f64 = 0.001;
+
+/// The cloud, the API server, and which controllers run.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Generic flags")]
+pub struct GenericFlags {
+    /// The provider for cloud services; needed.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    pub cloud_provider: String,
+
+    /// The provider's configuration file.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE", value_parser = path)]
+    pub cloud_config: std::option::Option<PathBuf>,
+
+    /// The cluster's name, which providers may give to what they make in the cloud.
+    #[arg(long, default_value = "kubernetes", value_name = "NAME")]
+    pub cluster_name: String,
+
+    /// The controllers to run: '*' for all, 'foo' to run the one of that name, '-foo' not to. There are
+    /// cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller and node-route-controller; their
+    /// old names cloud-node, cloud-node-lifecycle, service and route do as well.
+    #[arg(long, default_value = "*", value_name = "LIST", value_parser = list)]
+    pub controllers: std::vec::Vec<String>,
+
+    /// Period of the comparison of all Nodes' existence and power state with the cloud.
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub node_monitor_period: Duration,
+
+    /// Requests per second to the API server, on average. Without this flag and --kube-api-burst there is no
+    /// client-side limit; a negative number means none either. [upstream default: 20]
+    #[arg(long, value_name = "N", value_parser = float)]
+    pub kube_api_qps: Option<f64>,
+
+    /// Requests to the API server that may exceed the average at once. [default with --kube-api-qps: 30]
+    #[arg(long, value_name = "N", value_parser = int32)]
+    pub kube_api_burst: Option<i32>,
+
+    /// Content type of requests to the API server; it is always JSON.
+    #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
+    pub kube_api_content_type: String,
+
+    /// Use a service account of its own for each controller.
+    #[arg(long, default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
+    pub use_service_account_credentials: bool,
+
+    /// Period of a full comparison with the API server, of which there is no need here.
+    #[arg(long, default_value = "12h0m0s", value_name = "DURATION", value_parser = duration)]
+    pub min_resync_period: Duration,
+
+    /// Pause between the starts of two controllers, times a random number from 1 to 2.
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
+    pub controller_start_interval: Duration,
+
+    /// Gates of features: name=true|false, comma-separated. docs/flags.md lists them.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=BOOL,...", value_parser = FeatureGates::parse)]
+    pub feature_gates: FeatureGates,
+
+    /// Give Nodes ranges of addresses for their pods.
+    #[arg(long, default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
+    pub allocate_node_cidrs: bool,
+
+    /// How those ranges are chosen.
+    #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
+    pub cidr_allocator_type: String,
+
+    /// The range of addresses for pods.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR")]
+    pub cluster_cidr: String,
+
+    /// Make the cloud's routes for those ranges.
+    #[arg(long, default_value = "true", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
+    pub configure_cloud_routes: bool,
+
+    /// Period of the comparison of the cloud's routes.
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
+    pub route_reconciliation_period: Duration,
+
+    /// Deprecated: run although the cloud's instances carry no ID of the cluster.
+    #[arg(long, default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean, hide = true)]
+    pub allow_untagged_cloud: bool,
+
+    /// A plugin for volumes, of which there is no use.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    pub external_cloud_volume_plugin: String,
+
+    /// Deprecated: has no effect.
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration, hide = true)]
+    pub node_sync_period: Duration,
+}
+
+const NO_ROUTES: &str = "There is no route controller yet";
+
+pub(super) const NOTES: &[Note] = &[
+    differs(
+        "node-monitor-period",
+        "All Nodes in one batch, and Ready ones too; providers push changes at once; 0 is refused",
+    ),
+    differs("kube-api-qps", "No limit unless this flag or --kube-api-burst asks for one; upstream: 20"),
+    differs("kube-api-burst", "No limit unless this flag or --kube-api-qps asks for one; upstream: 30"),
+    no_effect("kube-api-content-type", "requests and answers are always JSON"),
+    no_effect(
+        "min-resync-period",
+        "a watch that breaks is repaired by itself, and every Node is looked at in each period anyway",
+    ),
+    no_effect_either("external-cloud-volume-plugin", "Upstream does nothing with it either"),
+    no_effect_either("cidr-allocator-type", "For providers that allocate the ranges; none here does"),
+    no_effect_either("allow-untagged-cloud", "Deprecated. No provider here needs a cluster ID"),
+    no_effect_either("node-sync-period", "Deprecated. Upstream does nothing with it either"),
+    not_yet("allocate-node-cidrs", NO_ROUTES),
+    not_yet("cluster-cidr", NO_ROUTES),
+    not_yet("configure-cloud-routes", NO_ROUTES),
+    not_yet("route-reconciliation-period", NO_ROUTES),
+];
+
+impl GenericFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.cloud_provider.is_empty() {
+            faults.push("--cloud-provider cannot be empty".to_owned());
+        }
+        if self.node_monitor_period.is_zero() {
+            faults.push("--node-monitor-period must be greater than 0".to_owned());
+        }
+        if self.kube_api_qps.is_some_and(|qps| !qps.is_finite() || (qps > 0.0 && qps < LEAST_QPS)) {
+            faults.push(format!(
+                "--kube-api-qps must be a number, at least {LEAST_QPS} or negative for no limit"
+            ));
+        }
+        faults.extend(controllers::faults(&self.controllers));
+        faults
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.feature_gates.warnings();
+        if self.allocate_node_cidrs && self.configure_cloud_routes {
+            warnings.push(
+                "--allocate-node-cidrs with --configure-cloud-routes asks for routes in the cloud: there is no route controller yet, so none are made"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
+    /// Average rate and burst of requests to the API server. `None`: no limit.
+    pub fn request_limit(&self) -> Option<(f64, u32)> {
+        if self.kube_api_qps.is_none() && self.kube_api_burst.is_none() {
+            return None;
+        }
+        // Upstream's defaults for a flag that is not given while the other is; client-go's for a zero.
+        let qps = match self.kube_api_qps {
+            None => 20.0,
+            Some(0.0) => 5.0,
+            Some(qps) => qps,
+        };
+        let burst = match self.kube_api_burst {
+            None => 30,
+            Some(burst) if burst <= 0 => 10,
+            Some(burst) => burst,
+        };
+        (qps > 0.0).then(|| (qps, u32::try_from(burst).unwrap_or(u32::MAX)))
+    }
+}

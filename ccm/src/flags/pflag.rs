@@ -1,0 +1,271 @@
+//! The grammar of command lines, which is that of Go's pflag: every fault is found, each in pflag's words.
+//!
+//! The arguments are brought into one form, `--name=value`, before clap reads them. So clap knows the flags, converts
+//! their values and writes help, and Go decides what an argument is.
+
+use std::{any::TypeId, error::Error as _, ffi::OsString};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
+
+use super::{FeatureGates, VModule};
+
+/// Why a command line gives nothing to run.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandLineError {
+    /// Help was asked for.
+    #[error(transparent)]
+    Help(clap::Error),
+    /// Every fault, in pflag's words where it has some.
+    #[error("{}", .0.join("; "))]
+    Faults(Vec<String>),
+}
+
+/// Reads `arguments`, whose first one is the program, as `command` says. A subcommand comes first or not at all.
+pub(crate) fn read(command: Command, arguments: Vec<OsString>) -> Result<ArgMatches, CommandLineError> {
+    let mut command = finished(command);
+    let mut arguments = arguments.into_iter().peekable();
+    let program = arguments.next().and_then(|program| program.into_string().ok());
+    let mut canonical = vec![program.unwrap_or_else(|| command.get_name().to_owned())];
+    let subcommand = arguments.peek().and_then(|first| command.find_subcommand(first)).cloned();
+    if let Some(subcommand) = &subcommand {
+        arguments.next();
+        canonical.push(subcommand.get_name().to_owned());
+    }
+    let beginning = canonical.len();
+    let reader = subcommand.as_ref().unwrap_or(&command);
+    canonical.extend(self::canonical(reader, arguments).map_err(CommandLineError::Faults)?);
+    let error = match command.try_get_matches_from_mut(&canonical) {
+        Ok(matches) => return Ok(matches),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp => Err(CommandLineError::Help(error)),
+        _ => Err(CommandLineError::Faults(value_faults(&command, &canonical, beginning, &error))),
+    }
+}
+
+/// The command as clap has to know it: booleans need no value, but if there is one it stands behind `=`.
+pub(crate) fn finished(command: Command) -> Command {
+    let optional = |arg: Arg| {
+        if is_boolean(&arg) {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+        } else {
+            arg
+        }
+    };
+    command.args_override_self(true).max_term_width(110).mut_args(optional).mut_subcommands(finished)
+}
+
+/// Whether a flag is true without a value, as `--version` is too.
+fn is_boolean(arg: &Arg) -> bool {
+    let value = arg.get_value_parser().type_id();
+    !arg.is_positional()
+        && matches!(arg.get_action(), ArgAction::Set)
+        && (value == TypeId::of::<bool>() || value == TypeId::of::<super::VersionRequest>())
+}
+
+/// Whether a flag that is given again adds to what it has.
+fn accumulates(arg: &Arg) -> bool {
+    let value = arg.get_value_parser().type_id();
+    value == TypeId::of::<Vec<String>>()
+        || value == TypeId::of::<Vec<i32>>()
+        || value == TypeId::of::<Vec<VModule>>()
+        || value == TypeId::of::<FeatureGates>()
+}
+
+/// Brings arguments into clap's form, or says everything that is wrong with them.
+fn canonical(
+    command: &Command,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Vec<String>, Vec<String>> {
+    let mut faults = Vec::new();
+    let mut arguments = arguments.map(|argument| {
+        argument.into_string().map_err(|other| format!("the argument {} is not UTF-8", other.display()))
+    });
+    let mut flags: Vec<(String, String)> = Vec::new();
+    let mut positional = Vec::new();
+    let mut wants_help = false;
+    let mut only_positional = false;
+    while let Some(argument) = arguments.next() {
+        let argument = match argument {
+            Ok(argument) => argument,
+            Err(fault) => {
+                faults.push(fault);
+                continue;
+            }
+        };
+        if only_positional || argument == "-" || !argument.starts_with('-') {
+            positional.push(argument);
+            continue;
+        }
+        if argument == "--" {
+            only_positional = true;
+            continue;
+        }
+        let read = match argument.strip_prefix("--") {
+            Some(text) => long(command, text),
+            None => short(command, &argument),
+        };
+        match read {
+            Ok(Given::Help) => wants_help = true,
+            Ok(Given::Flag(name, Some(value))) => flags.push((name, value)),
+            Ok(Given::Flag(name, None)) => match arguments.next() {
+                Some(Ok(value)) => flags.push((name, value)),
+                Some(Err(fault)) => faults.push(fault),
+                None if argument.starts_with("--") => {
+                    faults.push(format!("flag needs an argument: {argument}"))
+                }
+                None => faults.push(format!("flag needs an argument: '{name}' in {argument}")),
+            },
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if wants_help {
+        return Ok(vec!["--help".to_owned()]);
+    }
+    if command.get_positionals().next().is_none() {
+        // As upstream: an empty one hurts nobody.
+        if positional.iter().any(|argument| !argument.is_empty()) {
+            faults.push(positional_fault(command, &positional, &flags));
+        }
+        positional.clear();
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mut canonical: Vec<String> =
+        joined(command, flags).into_iter().map(|(name, value)| format!("--{name}={value}")).collect();
+    canonical.push("--".to_owned());
+    canonical.extend(positional);
+    Ok(canonical)
+}
+
+/// The flag that clap adds by itself.
+const HELP: &str = "help";
+
+enum Given {
+    Help,
+    /// Its name, and its value where that is part of the argument.
+    Flag(String, Option<String>),
+}
+
+/// `--name` or `--name=value`, without the hyphens.
+fn long(command: &Command, text: &str) -> Result<Given, String> {
+    if text.starts_with(['-', '=']) {
+        return Err(format!("bad flag syntax: --{text}"));
+    }
+    let (given, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    let name = given.replace('_', "-");
+    if name == HELP {
+        return Ok(Given::Help);
+    }
+    let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(name.as_str())) else {
+        return Err(format!("unknown flag: --{given}{}", suggestion(command, &name)));
+    };
+    let value = value.or_else(|| is_boolean(arg).then(|| "true".to_owned()));
+    Ok(Given::Flag(name, value))
+}
+
+/// `-n`, `-nvalue` or `-n=value`.
+fn short(command: &Command, argument: &str) -> Result<Given, String> {
+    let mut letters = argument[1..].chars();
+    let letter = letters.next().unwrap_or_default();
+    let rest = letters.as_str();
+    if letter == 'h' {
+        return Ok(Given::Help);
+    }
+    let flag = command.get_arguments().find(|arg| arg.get_short() == Some(letter)).and_then(Arg::get_long);
+    let Some(flag) = flag else {
+        let name: String = argument.trim_start_matches('-').replace('_', "-");
+        let name = name.split('=').next().unwrap_or_default();
+        let has_long = command.get_arguments().any(|arg| arg.get_long() == Some(name));
+        let hint = if has_long { format!(" (did you mean --{name}?)") } else { String::new() };
+        return Err(format!("unknown shorthand flag: {letter:?} in {argument}{hint}"));
+    };
+    let value = rest.strip_prefix('=').filter(|value| !value.is_empty()).unwrap_or(rest);
+    Ok(Given::Flag(flag.to_owned(), (!value.is_empty()).then(|| value.to_owned())))
+}
+
+/// The flag that may have been meant.
+fn suggestion(command: &Command, name: &str) -> String {
+    let likeness = |long: &str| strsim::jaro_winkler(name, long);
+    command
+        .get_arguments()
+        .filter_map(Arg::get_long)
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|long| likeness(long) > 0.9)
+        .map(|long| format!(" (did you mean --{long}?)"))
+        .unwrap_or_default()
+}
+
+fn positional_fault(command: &Command, positional: &[String], flags: &[(String, String)]) -> String {
+    let mut fault = format!("{:?} does not take any arguments, got {positional:?}", command.get_name());
+    let first = positional.first().map(String::as_str).unwrap_or_default();
+    if command.find_subcommand(first).is_some() {
+        fault += &format!(" (a subcommand comes first: {} {first} ...)", command.get_name());
+    } else if super::values::boolean(first).is_ok() {
+        let boolean =
+            |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name) && is_boolean(arg));
+        if let Some((name, _)) = flags.iter().rev().find(|(name, value)| value == "true" && boolean(name)) {
+            fault += &format!(" (the value of a boolean flag stands behind '=': --{name}={first})");
+        }
+    }
+    fault
+}
+
+/// Flags that accumulate are given to clap once, with all of their values.
+fn joined(command: &Command, flags: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut joined: Vec<(String, String)> = Vec::new();
+    for (name, value) in flags {
+        let adds =
+            command.get_arguments().any(|arg| arg.get_long() == Some(name.as_str()) && accumulates(arg));
+        match joined.iter_mut().find(|(known, _)| adds && *known == name) {
+            Some((_, all)) if all.is_empty() => *all = value,
+            Some(_) if value.is_empty() => {}
+            Some((_, all)) => {
+                all.push(',');
+                all.push_str(&value);
+            }
+            None => joined.push((name, value)),
+        }
+    }
+    joined
+}
+
+/// clap stops at the first value that it cannot use; this tries each alone. The flags begin at `beginning`.
+fn value_faults(
+    command: &Command,
+    canonical: &[String],
+    beginning: usize,
+    first: &clap::Error,
+) -> Vec<String> {
+    let (command_words, flags) = canonical.split_at(beginning);
+    let reader = command_words.get(1).and_then(|name| command.find_subcommand(name)).unwrap_or(command);
+    let mut faults = Vec::new();
+    for argument in flags.iter().take_while(|argument| *argument != "--") {
+        let alone = command.clone().try_get_matches_from(command_words.iter().chain([argument]));
+        if let Err(error) = alone
+            && error.kind() == ErrorKind::ValueValidation
+        {
+            let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
+            let short = reader
+                .get_arguments()
+                .find(|arg| arg.get_long() == name.strip_prefix("--"))
+                .and_then(Arg::get_short)
+                .map(|short| format!("-{short}, "))
+                .unwrap_or_default();
+            let why = error.source().map(ToString::to_string).unwrap_or_else(|| error.to_string());
+            faults.push(format!("invalid argument {value:?} for \"{short}{name}\" flag: {why}"));
+        }
+    }
+    if faults.is_empty() {
+        // Something that only clap knows, such as a missing positional argument.
+        let text = first.render().to_string();
+        let text = text.split("\n\n").next().unwrap_or_default();
+        faults.push(text.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    faults
+}

@@ -1,0 +1,20 @@
+//! The service controller, which is for load balancers.
+
+use clap::Args;
+
+use super::{
+    notes::{Note, not_yet},
+    values::int32,
+};
+
+/// How much of its work is done at the same time.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Service-lb-controller flags")]
+pub struct ServiceLbControllerFlags {
+    /// How many Services are synced at the same time.
+    #[arg(long, default_value = "1", value_name = "N", value_parser = int32)]
+    pub concurrent_service_syncs: i32,
+}
+
+pub(super) const NOTES: &[Note] =
+    &[not_yet("concurrent-service-syncs", "There is no service controller yet")];
