@@ -10,7 +10,10 @@ use clap::{Args as _, Command, CommandFactory, FromArgMatches as _, Parser, Subc
 pub use completions::{Completions, completions};
 pub use man::man;
 
-use crate::flags::{CommandLineError, Flags, pflag};
+use crate::{
+    flags::{CommandLineError, Flags, pflag},
+    manifests::ManifestsCommand,
+};
 
 /// Runs the cloud-specific controllers of a Kubernetes cluster: initialises Nodes whose kubelets run with
 /// --cloud-provider=external, and removes Nodes whose instances are gone. Without a subcommand it is the daemon.
@@ -26,6 +29,8 @@ struct CommandLine {
 pub enum Tool {
     /// Print the shell's completions of this program's flags.
     Completions(Completions),
+    /// Print the deployment for these options as YAML, for `kubectl apply -f -`.
+    Manifests(Box<ManifestsCommand>),
     /// Print the manual page, for `man -l -`.
     Man,
 }

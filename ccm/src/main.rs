@@ -47,6 +47,10 @@ fn bad_flags(faults: &[String]) -> ExitCode {
 fn run_tool(tool: &Tool) -> ExitCode {
     let printed = match tool {
         Tool::Completions(arguments) => print(&commands::completions(arguments.shell)),
+        Tool::Manifests(command) => match command.run() {
+            Ok(yaml) => print(yaml.as_bytes()),
+            Err(faults) => return bad_flags(&faults),
+        },
         Tool::Man => commands::man().and_then(|page| print(&page)),
     };
     // Whoever reads may have read enough.

@@ -11,7 +11,7 @@ pub mod yaml;
 use serde_json::{Value, json};
 
 use crate::{
-    flags::{self, Flags},
+    flags::{self, CommandLineError, Flags},
     permissions,
 };
 
@@ -158,10 +158,12 @@ impl ManifestOptions {
                 faults.extend(flags.faults());
                 if faults.is_empty() { Ok(flags) } else { Err(faults) }
             }
-            Err(error) => {
-                let text = error.to_string();
-                let first = text.lines().next().unwrap_or_default();
-                faults.push(format!("--set: {}", first.trim_start_matches("error: ")));
+            Err(CommandLineError::Faults(wrong)) => {
+                faults.extend(wrong.into_iter().map(|fault| format!("--set: {fault}")));
+                Err(faults)
+            }
+            Err(CommandLineError::Help(_)) => {
+                faults.push("--set: the daemon would print its help".to_owned());
                 Err(faults)
             }
         }

@@ -2,7 +2,13 @@
 
 use std::borrow::Cow;
 
-use crate::flags::Flags;
+use crate::flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER};
+
+/// Where the API server keeps its own configuration, and controllers their service accounts.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// The `ConfigMap` with the CAs that the API server trusts.
+const AUTHENTICATION_CONFIG_MAP: &str = "extension-apiserver-authentication";
 
 /// One thing that the daemon does at the API server, as RBAC counts: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +27,8 @@ pub struct Permission {
     pub resource_names: Vec<Cow<'static, str>>,
     /// What does not work without it, for operators.
     pub needed_for: Cow<'static, str>,
+    /// Whether the daemon cannot do its work without it; if not, only that is lost.
+    pub required: bool,
 }
 
 impl Permission {
@@ -39,11 +47,17 @@ impl Permission {
             namespace: None,
             resource_names: Vec::new(),
             needed_for: needed_for.into(),
+            required: true,
         }
     }
 
     fn in_namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
         self.namespace = Some(namespace.into());
+        self
+    }
+
+    fn optional(mut self) -> Self {
+        self.required = false;
         self
     }
 
@@ -58,30 +72,151 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
     let mut needed = vec![
         Permission::new("", "nodes", "list", "all controllers"),
         Permission::new("", "nodes", "watch", "all controllers"),
-        Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),
-        Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"),
-        Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"),
-        Permission::new("", "events", "create", "events"),
-        Permission::new("", "events", "patch", "events that repeat"),
-        // Every kubelet has a lease of its Node's name.
-        Permission::new("coordination.k8s.io", "leases", "get", "telling a dead kubelet from a living one")
-            .in_namespace("kube-node-lease"),
     ];
-    if flags.leader_election.enabled {
-        let namespace = flags.leader_election.resource_namespace.clone();
-        let name = flags.leader_election.resource_name.clone();
-        let lease = |verb, needed_for| {
-            Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
-        };
-        // RBAC knows no names of objects that do not exist yet.
-        needed.push(lease("create", "the first leader election"));
-        for (verb, needed_for) in [
-            ("get", "leader election"),
-            ("update", "leader election"),
-            ("watch", "a standby's taking over at once"),
-        ] {
-            needed.push(lease(verb, needed_for).on(name.clone()));
+    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
+    if initialises || deletes {
+        needed.push(Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"));
+        needed.push(Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"));
+    }
+    if deletes {
+        needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
+        // Every kubelet has a lease of its Node's name.
+        needed.push(
+            Permission::new(
+                "coordination.k8s.io",
+                "leases",
+                "get",
+                "telling a dead kubelet from a living one",
+            )
+            .in_namespace("kube-node-lease")
+            .optional(),
+        );
+    }
+    needed.push(Permission::new("", "events", "create", "events").optional());
+    needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
+    if flags.leader_election.enabled && !flags.misc.dry_run {
+        needed.extend(election(flags));
+    }
+    if flags.secure_serving.port().is_some() {
+        needed.extend(serving(flags));
+    }
+    if flags.generic.use_service_account_credentials {
+        for (resource, verb) in
+            [("serviceaccounts", "get"), ("serviceaccounts", "create"), ("serviceaccounts/token", "create")]
+        {
+            needed.push(
+                Permission::new("", resource, verb, "a service account for each controller")
+                    .in_namespace(SYSTEM_NAMESPACE),
+            );
         }
     }
     needed
+}
+
+fn election(flags: &Flags) -> Vec<Permission> {
+    let namespace = flags.leader_election.resource_namespace.clone();
+    let name = flags.leader_election.resource_name.clone();
+    let lease = |verb, needed_for| {
+        Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
+    };
+    vec![
+        // RBAC knows no names of objects that do not exist yet.
+        lease("create", "the first leader election"),
+        lease("get", "leader election").on(name.clone()),
+        lease("update", "leader election").on(name.clone()),
+        lease("watch", "a standby's taking over at once").on(name).optional(),
+    ]
+}
+
+fn serving(flags: &Flags) -> Vec<Permission> {
+    let mut needed = vec![
+        Permission::new(
+            "authentication.k8s.io",
+            "tokenreviews",
+            "create",
+            "clients of the HTTPS port with a token",
+        )
+        .optional(),
+        Permission::new(
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "create",
+            "clients of the HTTPS port that read more than health",
+        )
+        .optional(),
+    ];
+    if !flags.authentication.skip_lookup {
+        for verb in ["get", "list", "watch"] {
+            let mut permission =
+                Permission::new("", "configmaps", verb, "the CAs of clients of the HTTPS port")
+                    .in_namespace(SYSTEM_NAMESPACE)
+                    .on(AUTHENTICATION_CONFIG_MAP);
+            permission.required = !flags.authentication.tolerate_lookup_failure;
+            needed.push(permission);
+        }
+    }
+    needed
+}
+
+impl std::fmt::Display for Permission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.subresource.is_empty() {
+            write!(f, "/{}", self.subresource)?;
+        }
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        for name in &self.resource_names {
+            write!(f, " {name:?}")?;
+        }
+        if let Some(namespace) = &self.namespace {
+            write!(f, " in {namespace}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(args: &[&str]) -> Vec<String> {
+        let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
+        needed(&flags).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn only_what_the_flags_ask_for() {
+        let all = texts(&["--use-service-account-credentials"]);
+        for text in [
+            "list nodes",
+            "patch nodes/status",
+            "delete nodes",
+            "create events",
+            "create leases.coordination.k8s.io in kube-system",
+            "update leases.coordination.k8s.io \"cloud-controller-manager\" in kube-system",
+            "create subjectaccessreviews.authorization.k8s.io",
+            "get configmaps \"extension-apiserver-authentication\" in kube-system",
+            "create serviceaccounts/token in kube-system",
+        ] {
+            assert!(all.iter().any(|known| known == text), "{text} in {all:#?}");
+        }
+        let few = texts(&["--leader-elect=false", "--secure-port=0", "--controllers=cloud-node"]);
+        assert_eq!(
+            few,
+            [
+                "list nodes",
+                "watch nodes",
+                "patch nodes",
+                "patch nodes/status",
+                "create events",
+                "patch events",
+            ]
+        );
+        let mut once = all.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), all.len(), "nothing is asked for twice");
+    }
 }

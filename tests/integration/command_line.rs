@@ -87,8 +87,16 @@ fn wrong_flags() -> Outcome {
     expect(&["--cloud-provider=aws"], FATAL, &["unknown cloud provider \"aws\"", "known: libvirt"])?;
     expect(&["--help"], 0, &["--cloud-provider", "--node-monitor-period"])?;
     expect(&["--version"], 0, &["Kubernetes v"])?;
-    expect(&["--leader-elect", "false"], BAD_FLAGS, &["does not take any arguments", "--leader-elect=false"])?;
-    expect(&["--feature-gates=StableLoadBalancerNodeSet=true"], BAD_FLAGS, &["unrecognized feature gate", "is gone"])?;
+    expect(
+        &["--leader-elect", "false"],
+        BAD_FLAGS,
+        &["does not take any arguments", "--leader-elect=false"],
+    )?;
+    expect(
+        &["--feature-gates=StableLoadBalancerNodeSet=true"],
+        BAD_FLAGS,
+        &["unrecognized feature gate", "is gone"],
+    )?;
     expect(&["completions", "bash"], 0, &["--leader-elect"])?;
     expect(&["man"], 0, &[".TH cloud-controller-manager"])?;
     Ok(())

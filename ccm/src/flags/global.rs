@@ -74,11 +74,10 @@ impl GlobalFlags {
             );
         }
         match self.logging_format.as_str() {
-            "text" => {}
             "json" if !gates.enabled("LoggingBetaOptions") => faults.push(
                 "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature (--logging-format, --feature-gates)".to_owned(),
             ),
-            "json" => {}
+            "text" | "json" => {}
             other => faults.push(format!(
                 "format: Invalid value: {other:?}: Unsupported log format (--logging-format; expected text or json)"
             )),

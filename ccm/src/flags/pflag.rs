@@ -64,6 +64,11 @@ fn is_boolean(arg: &Arg) -> bool {
         && (value == TypeId::of::<bool>() || value == TypeId::of::<super::VersionRequest>())
 }
 
+/// Whether clap lets a flag be there or not, and no more.
+fn is_switch(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
 /// Whether a flag that is given again adds to what it has.
 fn accumulates(arg: &Arg) -> bool {
     let value = arg.get_value_parser().type_id();
@@ -113,7 +118,7 @@ fn canonical(
                 Some(Ok(value)) => flags.push((name, value)),
                 Some(Err(fault)) => faults.push(fault),
                 None if argument.starts_with("--") => {
-                    faults.push(format!("flag needs an argument: {argument}"))
+                    faults.push(format!("flag needs an argument: {argument}"));
                 }
                 None => faults.push(format!("flag needs an argument: '{name}' in {argument}")),
             },
@@ -133,8 +138,19 @@ fn canonical(
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mut canonical: Vec<String> =
-        joined(command, flags).into_iter().map(|(name, value)| format!("--{name}={value}")).collect();
+    let mut canonical = Vec::new();
+    for (name, value) in joined(command, flags) {
+        let is_switch = command.get_arguments().any(|arg| arg.get_long() == Some(&name) && is_switch(arg));
+        match super::values::boolean(&value) {
+            Ok(true) if is_switch => canonical.push(format!("--{name}")),
+            Ok(false) if is_switch => {}
+            Err(why) if is_switch => faults.push(wrong_value(&format!("--{name}"), &value, &why)),
+            _ => canonical.push(format!("--{name}={value}")),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
     canonical.push("--".to_owned());
     canonical.extend(positional);
     Ok(canonical)
@@ -165,7 +181,7 @@ fn long(command: &Command, text: &str) -> Result<Given, String> {
     let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(name.as_str())) else {
         return Err(format!("unknown flag: --{given}{}", suggestion(command, &name)));
     };
-    let value = value.or_else(|| is_boolean(arg).then(|| "true".to_owned()));
+    let value = value.or_else(|| (is_boolean(arg) || is_switch(arg)).then(|| "true".to_owned()));
     Ok(Given::Flag(name, value))
 }
 
@@ -202,18 +218,20 @@ fn suggestion(command: &Command, name: &str) -> String {
 }
 
 fn positional_fault(command: &Command, positional: &[String], flags: &[(String, String)]) -> String {
-    let mut fault = format!("{:?} does not take any arguments, got {positional:?}", command.get_name());
+    let fault = format!("{:?} does not take any arguments, got {positional:?}", command.get_name());
     let first = positional.first().map(String::as_str).unwrap_or_default();
     if command.find_subcommand(first).is_some() {
-        fault += &format!(" (a subcommand comes first: {} {first} ...)", command.get_name());
-    } else if super::values::boolean(first).is_ok() {
-        let boolean =
-            |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name) && is_boolean(arg));
-        if let Some((name, _)) = flags.iter().rev().find(|(name, value)| value == "true" && boolean(name)) {
-            fault += &format!(" (the value of a boolean flag stands behind '=': --{name}={first})");
-        }
+        return format!("{fault} (a subcommand comes first: {} {first} ...)", command.get_name());
     }
-    fault
+    let is_boolean =
+        |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name) && is_boolean(arg));
+    let before = flags.iter().rev().find(|(name, value)| value == "true" && is_boolean(name));
+    match before.filter(|_| super::values::boolean(first).is_ok()) {
+        Some((name, _)) => {
+            format!("{fault} (the value of a boolean flag stands behind '=': --{name}={first})")
+        }
+        None => fault,
+    }
 }
 
 /// Flags that accumulate are given to clap once, with all of their values.
@@ -233,6 +251,10 @@ fn joined(command: &Command, flags: Vec<(String, String)>) -> Vec<(String, Strin
         }
     }
     joined
+}
+
+fn wrong_value(flag: &str, value: &str, why: &str) -> String {
+    format!("invalid argument {value:?} for {flag:?} flag: {why}")
 }
 
 /// clap stops at the first value that it cannot use; this tries each alone. The flags begin at `beginning`.
@@ -257,8 +279,8 @@ fn value_faults(
                 .and_then(Arg::get_short)
                 .map(|short| format!("-{short}, "))
                 .unwrap_or_default();
-            let why = error.source().map(ToString::to_string).unwrap_or_else(|| error.to_string());
-            faults.push(format!("invalid argument {value:?} for \"{short}{name}\" flag: {why}"));
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            faults.push(wrong_value(&format!("{short}{name}"), value, &why));
         }
     }
     if faults.is_empty() {
