@@ -1,217 +1,194 @@
-//! The client of the Kubernetes API server: where it is, who we are, how fast we may ask.
+//! The clients of the Kubernetes API server: where it is, who we are, how fast we may ask.
+//!
+//! ```text
+//!   Location ──load──> Connection <── follows the kubeconfig and the files that it names
+//!                          │
+//!            ┌─────────────┼──────────────────┐
+//!         Sender        Sender             Sender          one for each name: user agent, account, throttle,
+//!       (main client) (shared-informers) (node-controller)  retries, metrics, --dry-run
+//! ```
+//!
+//! All of them share one pool of connections. The election has a [`Connection`](connection::Connection) of its own,
+//! and no throttle: its renewals must not queue behind anything.
 
-use std::{
-    num::NonZeroU32,
-    path::Path,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+mod account;
+mod answer;
+mod connection;
+mod dry_run;
+mod follow;
+mod location;
+mod retry;
+mod sender;
+mod start;
+mod target;
+mod throttle;
+mod user_agent;
 
-use anyhow::{Context as _, anyhow, bail};
-use cloudprovider::error_chain;
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use http::Request;
-use kube::{
-    Client,
-    client::{Body, ClientBuilder},
-    config::{Config, KubeConfigOptions, Kubeconfig},
-};
-use tower::{Layer, Service};
+use std::sync::{Arc, Mutex};
 
-/// How long the API server may be away when the daemon starts; upstream's.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+use kube::Client;
 
-/// Pause between two tries of that.
-const START_RETRY: Duration = Duration::from_secs(1);
+use crate::{files::FileChanges, metrics::Metrics};
+use account::Account;
+use connection::Connection;
+use dry_run::DryRun;
+use sender::Sender;
+use throttle::Throttle;
 
-/// Finds the API server as upstream does: `--kubeconfig`, with `--master` in place of its server; else the
-/// configuration of the cluster that runs this pod.
-///
-/// # Errors
-/// A file that cannot be read or understood, with its path and without its content.
-pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
-    let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
-        Some(path) => {
-            read_kubeconfig(path).await.with_context(|| format!("--kubeconfig {}", path.display()))?
+pub use connection::client;
+pub use location::{Location, config};
+pub use start::wait_for_api_server;
+pub use user_agent::with_user_agent;
+
+/// Upstream's name of the client that is nobody else's.
+const MAIN: &str = "cloud-controller-manager";
+/// Upstream's name of the client that elects.
+const ELECTION: &str = "leader-election";
+/// Upstream's name of the client that watches.
+const INFORMERS: &str = "shared-informers";
+/// Upstream's name of the client of both node controllers, and of their service account.
+pub const NODE_CONTROLLER_CLIENT: &str = "node-controller";
+
+/// The clients of the daemon's parts.
+#[derive(Clone)]
+pub struct Clients {
+    /// For what has no client of its own: reviews, events of the daemon itself, requests of tokens.
+    pub main: Client,
+    /// For the election, whose renewals must not queue behind other requests.
+    pub election: Client,
+    /// For lists and watches.
+    pub informers: Client,
+    /// For the two node controllers and their events.
+    pub node_controller: Client,
+}
+
+impl Clients {
+    /// One client for everything.
+    pub fn same(client: &Client) -> Self {
+        Self {
+            main: client.clone(),
+            election: client.clone(),
+            informers: client.clone(),
+            node_controller: client.clone(),
         }
-        None if master.is_empty() => Config::incluster().map_err(|error| {
-            anyhow!("neither --kubeconfig nor --master is given, and this is no pod: {}", error_chain(&error))
-        })?,
-        None => Config::new(master.parse().with_context(|| format!("--master {master:?} is not a URL"))?),
-    };
-    if !master.is_empty() {
-        config.cluster_url = master.parse().with_context(|| format!("--master {master:?} is not a URL"))?;
-    }
-    if config.cluster_url.host().is_none() || config.cluster_url.scheme().is_none() {
-        let source = if master.is_empty() { "the kubeconfig's server" } else { "--master" };
-        bail!("{source} is not the URL of an API server; expected https://host:port");
-    }
-    Ok(config)
-}
-
-async fn read_kubeconfig(path: &Path) -> anyhow::Result<Config> {
-    let text = std::fs::read_to_string(path).context("the file cannot be read")?;
-    // With snippets the error would quote the lines around the fault, tokens and keys among them.
-    let options = serde_saphyr::options! { with_snippet: false };
-    let mut kubeconfig: Kubeconfig = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| anyhow!("the file is not a kubeconfig: {error}"))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    resolve_paths(&mut kubeconfig, folder);
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| anyhow!("the file cannot be used: {}", error_chain(&error)))
-}
-
-/// Relative paths in a kubeconfig are relative to its folder.
-fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
-    let resolve = |path: &mut Option<String>| {
-        if let Some(path) = path.as_mut().filter(|path| !path.is_empty()) {
-            *path = folder.join(&*path).to_string_lossy().into_owned();
-        }
-    };
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        resolve(&mut cluster.certificate_authority);
-    }
-    for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
-        resolve(&mut user.client_certificate);
-        resolve(&mut user.client_key);
-        resolve(&mut user.token_file);
     }
 }
 
-/// The same configuration for a client that the API server's audit log shows as `part` of this program.
-///
-/// # Errors
-/// A `part` that cannot stand in a header.
-pub fn with_user_agent(config: &Config, part: &str) -> anyhow::Result<Config> {
-    let agent = format!("cloud-controller-manager/{} {part}", env!("CARGO_PKG_VERSION"));
-    let mut config = config.clone();
-    config.headers.push((http::header::USER_AGENT, agent.parse()?));
-    Ok(config)
-}
-
-/// A client; `limit` is the average rate a second and the burst, `None` for no limit.
-///
-/// # Errors
-/// Certificates or keys that cannot be used.
-pub fn client(config: Config, limit: Option<(f64, u32)>) -> anyhow::Result<Client> {
-    let stack = ClientBuilder::try_from(config)
-        .map_err(|error| anyhow!("no client for the API server: {}", error_chain(&error)))?;
-    Ok(match limit.and_then(|(qps, burst)| quota(qps, burst)) {
-        Some(quota) => stack.with_layer(&ThrottleLayer(Arc::new(RateLimiter::direct(quota)))).build(),
-        None => stack.build(),
-    })
-}
-
-fn quota(qps: f64, burst: u32) -> Option<Quota> {
-    let burst = NonZeroU32::new(burst)?;
-    Some(Quota::with_period(Duration::try_from_secs_f64(1.0 / qps).ok()?)?.allow_burst(burst))
-}
-
-/// Waits until the API server answers a list of Nodes, so that a wrong address, wrong credentials and a missing
-/// permission are said at the start.
-///
-/// # Errors
-/// The API server refuses the credentials, or is not there or not willing within ten seconds.
-pub async fn wait_for_api_server(client: &Client, url: &str) -> anyhow::Result<()> {
-    let deadline = tokio::time::Instant::now() + START_TIMEOUT;
-    loop {
-        let request = Request::get("/api/v1/nodes?limit=1").body(Vec::new())?;
-        let problem = match tokio::time::timeout_at(deadline, client.request_text(request)).await {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(kube::Error::Api(status))) if status.code == 401 => {
-                bail!("the API server at {url} refuses our credentials (401 Unauthorized)")
-            }
-            Ok(Err(kube::Error::Api(status))) => {
-                format!("the API server at {url} does not list nodes: {} ({})", status.message, status.code)
-            }
-            Ok(Err(error)) => format!("cannot reach the API server at {url}: {}", error_chain(&error)),
-            Err(_) => format!("no answer from the API server at {url}"),
-        };
-        if tokio::time::Instant::now() + START_RETRY >= deadline {
-            bail!("{problem} (tried for {START_TIMEOUT:?})");
-        }
-        tracing::warn!("{problem}; trying again");
-        tokio::time::sleep(START_RETRY).await;
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
     }
 }
 
-/// Makes every request wait for its turn.
-struct ThrottleLayer(Arc<DefaultDirectRateLimiter>);
+/// What the flags say about the clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientOptions {
+    /// `--kube-api-qps` and `--kube-api-burst`: average rate a second and burst of each client but the election's, as
+    /// upstream. `None` for no limit.
+    pub limit: Option<(f64, u32)>,
+    /// `--use-service-account-credentials`: controllers act as service accounts of their own.
+    pub service_accounts: bool,
+    /// `--dry-run`: writes are answered here and never sent.
+    pub dry_run: bool,
+}
 
-impl<S> Layer<S> for ThrottleLayer {
-    type Service = Throttle<S>;
-    fn layer(&self, inner: S) -> Self::Service {
-        Throttle { inner, limiter: self.0.clone() }
+/// The API server: one pool of connections, from which clients are made. Cloning shares it.
+#[derive(Clone)]
+pub struct ApiServer {
+    location: Option<Location>,
+    connection: Connection,
+    election: Connection,
+    options: ClientOptions,
+    metrics: Metrics,
+    dry_run: Option<Arc<DryRun>>,
+    /// For the one who follows.
+    changes: Arc<Mutex<Option<FileChanges>>>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer")
+            .field("location", &self.location)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
-struct Throttle<S> {
-    inner: S,
-    limiter: Arc<DefaultDirectRateLimiter>,
-}
-
-impl<S> Service<Request<Body>> for Throttle<S>
-where
-    S: Service<Request<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let limiter = self.limiter.clone();
-        // The stack below sends nothing before its future is polled.
-        let response = self.inner.call(request);
-        Box::pin(async move {
-            limiter.until_ready().await;
-            response.await
+impl ApiServer {
+    /// Reads where the API server is and who we are. Connects when the first request is sent.
+    ///
+    /// # Errors
+    /// As [`config`]; certificates, keys or a token that cannot be used.
+    pub async fn new(location: Location, options: ClientOptions, metrics: Metrics) -> anyhow::Result<Self> {
+        // First the files, then what they say: no change can be missed.
+        let changes = FileChanges::new(location.load().await?.files).await;
+        let loaded = location.load().await?;
+        let connection = Connection::new(loaded.clone()).await?;
+        let election = Connection::new(loaded).await?;
+        Ok(Self {
+            location: Some(location),
+            changes: Arc::new(Mutex::new(Some(changes))),
+            ..Self::assemble(connection, election, options, metrics)
         })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(content: &str) -> tempfile::NamedTempFile {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), content).expect("written");
-        file
+    /// The same over any client, which stays what it is.
+    pub fn over(client: Client, options: ClientOptions, metrics: Metrics) -> Self {
+        let connection = Connection::over(client);
+        Self::assemble(connection.clone(), connection, options, metrics)
     }
 
-    #[tokio::test]
-    async fn faults_name_the_flag_and_hold_no_secret() {
-        let broken =
-            file("apiVersion: v1\nusers:\n- name: a\n  user:\n    token: hunter2\n   bad: indentation\n");
-        let error = format!("{:#}", config(Some(broken.path()), "").await.expect_err("broken"));
-        assert!(error.starts_with("--kubeconfig ") && error.contains("is not a kubeconfig"), "{error}");
-        assert!(!error.contains("hunter2"), "{error}");
-        let missing = config(Some(Path::new("/nonexistent/kubeconfig")), "").await.expect_err("missing");
-        assert!(
-            format!("{missing:#}").contains("--kubeconfig /nonexistent/kubeconfig: the file cannot be read")
-        );
-        let error = format!("{:#}", config(None, "not a url").await.expect_err("no URL"));
-        assert!(error.contains("--master \"not a url\" is not a URL"), "{error}");
-        assert!(config(None, "localhost").await.is_err());
+    fn assemble(
+        connection: Connection,
+        election: Connection,
+        options: ClientOptions,
+        metrics: Metrics,
+    ) -> Self {
+        let dry_run = options.dry_run.then(|| Arc::new(DryRun::new(metrics.dry_run_writes.clone())));
+        Self { location: None, connection, election, options, metrics, dry_run, changes: Arc::default() }
     }
 
-    #[tokio::test]
-    async fn master_overrides_the_kubeconfig() {
-        let kubeconfig = file(
-            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: c, cluster: {server: https://a:1}}]\n\
-             contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n",
-        );
-        let read = config(Some(kubeconfig.path()), "").await.expect("good");
-        assert_eq!(read.cluster_url.to_string(), "https://a:1/");
-        let read = config(Some(kubeconfig.path()), "https://b:2").await.expect("good");
-        assert_eq!(read.cluster_url.to_string(), "https://b:2/");
+    /// The address, without what may be secret in it. It may be another one after the configuration changed.
+    pub fn url(&self) -> String {
+        self.connection.current().url.clone()
+    }
+
+    /// A client as ourselves; `name` ends its user agent, as upstream.
+    pub fn client(&self, name: &str) -> Client {
+        self.sender(name, &self.connection).into_client()
+    }
+
+    /// A client of a controller: as the service account `kube-system/<name>` where the flags want that.
+    pub fn controller_client(&self, name: &'static str) -> Client {
+        let mut sender = self.sender(name, &self.connection);
+        // The account may have to be made, which is a write; whoever may read as a controller may do so as ourselves.
+        if self.options.service_accounts && !self.options.dry_run {
+            sender.account = Some(Arc::new(Account::new(name, self.client(MAIN))));
+            sender.user_agent = user_agent::with_suffix(&account::user_name(name));
+        }
+        sender.into_client()
+    }
+
+    /// A client for each part of the daemon.
+    pub fn clients(&self) -> Clients {
+        let mut election = self.sender(ELECTION, &self.election);
+        election.throttle = Throttle::none();
+        Clients {
+            main: self.client(MAIN),
+            election: election.into_client(),
+            informers: self.client(INFORMERS),
+            node_controller: self.controller_client(NODE_CONTROLLER_CLIENT),
+        }
+    }
+
+    fn sender(&self, name: &str, connection: &Connection) -> Sender {
+        Sender {
+            connection: connection.clone(),
+            user_agent: user_agent::with_suffix(name),
+            throttle: Throttle::new(self.options.limit),
+            account: None,
+            metrics: self.metrics.rest_client.clone(),
+            dry_run: self.dry_run.clone(),
+        }
     }
 }

@@ -145,6 +145,8 @@ impl Cloud {
         has_errors: impl Fn(&[T]) -> bool,
     ) -> Result<Vec<T>, Error> {
         let start = Instant::now();
+        #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
+        self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
         let outcome = tokio::time::timeout(CALL_TIMEOUT, AssertUnwindSafe(call).catch_unwind()).await;
         self.metrics
             .provider_call_duration
@@ -153,6 +155,9 @@ impl Cloud {
         let fault = match outcome {
             Ok(Ok(answers)) if answers.len() == count => {
                 let result = if has_errors(&answers) { "partial" } else { "ok" };
+                if result == "ok" {
+                    self.metrics.inventory_age.answered(operation);
+                }
                 self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
                 return Ok(answers);
             }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
 use kube::Client;
 use serde_json::json;
@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    api_client,
+    api_client::{ApiServer, ClientOptions, Clients, Location, wait_for_api_server},
     cloud::Cloud,
     controllers::{
         node::{NodeController, NodeControllerOptions},
         node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
     debug_state::DebugState,
-    events::{EventRecorder, event_recorder},
+    events::{EventObject, EventRecorder, event_recorder},
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
@@ -56,22 +56,30 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
 /// start, a part that ended by itself, and [`Lost`](crate::leader_election::Lost) as the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
-    if flags.misc.dry_run {
-        bail!("--dry-run is not there yet");
-    }
     let provider = create_provider(flags, registry)?;
-    let config = api_client::config(flags.misc.kubeconfig.as_deref(), &flags.misc.master).await?;
-    let url = without_credentials(&config.cluster_url);
-    // Renewals must not queue behind other requests: a client of their own, with connections of its own, unthrottled.
-    let election_client = api_client::client(api_client::with_user_agent(&config, "leader-election")?, None)?;
-    let client = api_client::client(config, flags.generic.request_limit())?;
-    match stop.run_until_cancelled(api_client::wait_for_api_server(&client, &url)).await {
+    let metrics = Metrics::new()?;
+    for gate in flags.generic.feature_gates.all() {
+        let labels = [gate.name, gate.stage.as_str()];
+        metrics.features.with_label_values(&labels).set(gate.enabled.into());
+    }
+    let location = Location { kubeconfig: flags.misc.kubeconfig.clone(), master: flags.misc.master.clone() };
+    let options = ClientOptions {
+        limit: flags.generic.request_limit(),
+        service_accounts: flags.generic.use_service_account_credentials,
+        dry_run: flags.misc.dry_run,
+    };
+    let api_server = ApiServer::new(location, options, metrics.clone()).await?;
+    let (url, clients) = (api_server.url(), api_server.clients());
+    match stop.run_until_cancelled(wait_for_api_server(&clients.informers, &url)).await {
         None => return Ok(()),
         Some(reached) => reached?,
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
-    let parts = Parts { election_client, ..Parts::new(client, provider)? };
-    if flags.leader_election.enabled {
+    let parts = Parts { api_server: Some(api_server), metrics, ..Parts::with(clients, provider)? };
+    if flags.misc.dry_run {
+        tracing::warn!("dry run: nothing is written, and no lease is held; another leader may work");
+    }
+    if flags.leader_election.enabled && !flags.misc.dry_run {
         Box::pin(run_elected(flags, parts, stop)).await
     } else {
         Box::pin(run_controllers(flags, parts, stop)).await
@@ -81,10 +89,10 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
 /// What the daemon is put together from: by [`run`] as the flags say, by a test as it likes.
 #[derive(Clone)]
 pub struct Parts {
-    /// For everything but the election.
-    pub client: Client,
-    /// For the election, whose renewals must not queue behind other requests.
-    pub election_client: Client,
+    /// The clients of the parts.
+    pub clients: Clients,
+    /// Where the clients come from, if it is to be followed when its configuration changes.
+    pub api_server: Option<ApiServer>,
     /// The cloud; not started yet.
     pub provider: Arc<dyn CloudProvider>,
     /// What is counted.
@@ -111,9 +119,17 @@ impl Parts {
     /// # Errors
     /// As [`Metrics::new`].
     pub fn new(client: Client, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Self> {
+        Self::with(Clients::same(&client), provider)
+    }
+
+    /// These clients, and the rest new.
+    ///
+    /// # Errors
+    /// As [`Metrics::new`].
+    pub fn with(clients: Clients, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Self> {
         Ok(Self {
-            election_client: client.clone(),
-            client,
+            clients,
+            api_server: None,
             provider,
             metrics: Metrics::new()?,
             health: HealthChecks::new(),
@@ -122,13 +138,6 @@ impl Parts {
             set_verbosity: None,
         })
     }
-}
-
-/// A URL for logs and messages: a password may stand before the host.
-fn without_credentials(url: &http::Uri) -> String {
-    let host = url.host().unwrap_or_default();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{host}{port}", url.scheme_str().unwrap_or("https"))
 }
 
 /// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled. Holds no
@@ -151,7 +160,7 @@ pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToke
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let options = flags.leader_election.options(identity()?);
     let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
-    let elector = Elector::new(parts.election_client, options, &base.events, base.metrics.clone());
+    let elector = Elector::new(parts.clients.election.clone(), options, &base.events, base.metrics.clone());
     let status = elector.status();
     parts.debug_state.share("leader-election", move || status.to_json());
     let status = elector.status();
@@ -187,7 +196,7 @@ pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -
 
 /// What the controllers work with. It runs on a standby too.
 struct Base {
-    client: Client,
+    clients: Clients,
     cloud: Cloud,
     nodes: NodeStore,
     events: EventRecorder,
@@ -211,10 +220,12 @@ struct Work {
 impl Base {
     /// Starts it. `None`: `stop` was cancelled first.
     async fn start(flags: &Flags, parts: &Parts, stop: &CancellationToken) -> anyhow::Result<Option<Self>> {
-        let Parts { client, provider, metrics, health, debug_state, .. } = parts.clone();
+        let Parts { clients, provider, metrics, health, debug_state, .. } = parts.clone();
         let stop_support = CancellationToken::new();
         let support_ends_with_us = stop_support.clone().drop_guard();
-        let (events, event_writer) = event_recorder(client.clone(), metrics.clone());
+        let election = &flags.leader_election;
+        let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
+        let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
         // First, so that a port that is taken is said at once, and health from the beginning.
         let serving = match stop.run_until_cancelled(start_serving(parts, &events, stop)).await {
             None => return Ok(None),
@@ -230,10 +241,14 @@ impl Base {
         let cloud = Cloud::new(provider, metrics.clone());
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
-        support.spawn(watch_nodes(client.clone(), nodes.clone(), stop_support.clone()));
+        support.spawn(watch_nodes(clients.informers.clone(), nodes.clone(), stop_support.clone()));
+        if let Some(api_server) = parts.api_server.clone() {
+            let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
+            support.spawn(api_server.follow(reporter, stop_support.clone()));
+        }
         support.spawn(event_writer.run(stop_support.clone()));
         Ok(Some(Self {
-            client,
+            clients,
             cloud,
             nodes,
             events,
@@ -284,13 +299,17 @@ impl Base {
             let controller = NodeController::new(
                 self.nodes.clone(),
                 self.cloud.clone(),
-                NodeWriter::new(self.client.clone()),
+                NodeWriter::new(self.clients.node_controller.clone()),
                 &self.events,
                 self.metrics.clone(),
                 options,
             );
             let inspection = Inspection::register(NODE_CONTROLLER, &self.health, &self.debug_state);
-            controllers.spawn(controller.run(stop.clone(), inspection));
+            let (runs, stop) = (self.metrics.controller_runs("cloud-node"), stop.clone());
+            controllers.spawn(async move {
+                controller.run(stop, inspection).await;
+                drop(runs);
+            });
             tracing::info!(controller = NODE_CONTROLLER, "started");
         }
         if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
@@ -307,13 +326,17 @@ impl Base {
             let controller = NodeLifecycleController::new(
                 self.nodes.clone(),
                 self.cloud.clone(),
-                self.client.clone(),
+                self.clients.node_controller.clone(),
                 &self.events,
                 self.metrics.clone(),
                 options,
             );
             let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &self.health, &self.debug_state);
-            controllers.spawn(controller.run(stop.clone(), inspection));
+            let (runs, stop) = (self.metrics.controller_runs("cloud-node-lifecycle"), stop.clone());
+            controllers.spawn(async move {
+                controller.run(stop, inspection).await;
+                drop(runs);
+            });
             tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
         }
         controllers
@@ -366,20 +389,4 @@ async fn start_serving(
 
 fn ended_by_itself() -> anyhow::Error {
     anyhow!("a part of the daemon ended by itself")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_is_shown_without_its_password() {
-        for (url, shown) in [
-            ("https://u:hunter2@api:6443/path", "https://api:6443"),
-            ("http://[::1]:8080", "http://[::1]:8080"),
-            ("https://api", "https://api"),
-        ] {
-            assert_eq!(without_credentials(&url.parse().expect("a URL")), shown);
-        }
-    }
 }

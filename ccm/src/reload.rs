@@ -1,7 +1,7 @@
 //! Says what became of a file that changed: in the log, in metrics and in an event.
 
 use crate::{
-    events::{EventObject, EventRecorder, EventType},
+    events::{EventRecorder, EventType},
     metrics::Metrics,
 };
 
@@ -52,6 +52,14 @@ impl ReloadReporter {
         self.record(EventType::Normal, "ConfigReloaded", format!("The changed {source} is in force"));
     }
 
+    /// Credentials that are replaced now and then by design were replaced.
+    pub fn renewed(&self, source: Source) {
+        let source = source.as_str();
+        tracing::debug!(file = source, "renewed");
+        self.metrics.config_reloads.with_label_values(&[source, "success"]).inc();
+        self.metrics.config_reload_failed.with_label_values(&[source]).set(0);
+    }
+
     /// The new version was refused and the old one stays in force. `why` names the file or key and holds no secret.
     pub fn failed(&self, source: Source, why: &str) {
         let source = source.as_str();
@@ -64,7 +72,7 @@ impl ReloadReporter {
 
     fn record(&self, event_type: EventType, reason: &'static str, message: String) {
         if let Some(events) = &self.events {
-            events.record(EventObject::daemon(), event_type, reason, message);
+            events.record(events.daemon(), event_type, reason, message);
         }
     }
 }

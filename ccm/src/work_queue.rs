@@ -7,6 +7,8 @@ use std::{
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::metrics::WorkQueueMeter;
+
 /// Names that wait, wait for a time, or are at work. Owned by one loop, so it needs no lock.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
@@ -15,6 +17,7 @@ pub struct WorkQueue {
     at_work: HashSet<String>,
     due: HashMap<String, Instant>,
     by_time: BTreeSet<(Instant, String)>,
+    meter: Option<WorkQueueMeter>,
 }
 
 /// How long a queue is.
@@ -34,6 +37,11 @@ impl WorkQueue {
         Self::default()
     }
 
+    /// An empty queue that is measured.
+    pub fn measured(meter: WorkQueueMeter) -> Self {
+        Self { meter: Some(meter), ..Self::default() }
+    }
+
     /// Adds a name, to be taken at once; a later time set for it is forgotten. A name at work is ignored: whoever
     /// adds must look again when it is [`done`](Self::done).
     pub fn add(&mut self, name: &str) {
@@ -43,6 +51,9 @@ impl WorkQueue {
         self.forget_time(name);
         if self.in_ready.insert(name.to_owned()) {
             self.ready.push_back(name.to_owned());
+            if let Some(meter) = &mut self.meter {
+                meter.added(name);
+            }
         }
     }
 
@@ -58,11 +69,22 @@ impl WorkQueue {
         self.by_time.insert((time, name.to_owned()));
     }
 
+    /// As [`add_after`](Self::add_after), for a name on which the work failed.
+    pub fn retry_after(&mut self, name: &str, wait: Duration) {
+        if let Some(meter) = &self.meter {
+            meter.retried();
+        }
+        self.add_after(name, wait);
+    }
+
     /// Forgets a name that is not at work.
     pub fn remove(&mut self, name: &str) {
         self.forget_time(name);
         if self.in_ready.remove(name) {
             self.ready.retain(|other| other != name);
+            if let Some(meter) = &mut self.meter {
+                meter.removed(name);
+            }
         }
     }
 
@@ -95,13 +117,22 @@ impl WorkQueue {
     pub fn take_ready(&mut self) -> Vec<String> {
         self.in_ready.clear();
         let names: Vec<String> = std::mem::take(&mut self.ready).into();
+        if let Some(meter) = &mut self.meter {
+            for name in &names {
+                meter.taken(name);
+            }
+        }
         self.at_work.extend(names.iter().cloned());
         names
     }
 
     /// Says that the work on a name has ended.
     pub fn done(&mut self, name: &str) {
-        self.at_work.remove(name);
+        if self.at_work.remove(name)
+            && let Some(meter) = &self.meter
+        {
+            meter.done(name);
+        }
     }
 
     /// Waits until the next name is due and makes all due names ready. Never ends while no name waits for a time.

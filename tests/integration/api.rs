@@ -84,7 +84,7 @@ impl Api {
 
 /// A client for this kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
-    ccm::api_client::client(ccm::api_client::config(Some(kubeconfig), "").await?, None)
+    ccm::api_client::client(ccm::api_client::config(Some(kubeconfig), "").await?)
 }
 
 async fn empty(client: &Client) -> anyhow::Result<()> {

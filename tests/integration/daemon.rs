@@ -58,9 +58,9 @@ impl InProcess {
             let stop = stop.clone();
             async move {
                 if elect {
-                    run_elected(&flags, parts, stop).await
+                    Box::pin(run_elected(&flags, parts, stop)).await
                 } else {
-                    run_controllers(&flags, parts, stop).await
+                    Box::pin(run_controllers(&flags, parts, stop)).await
                 }
             }
         });

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ccm::{
-    events::event_recorder,
+    api_client::Clients,
+    events::{EventObject, event_recorder},
     leader_election::{Elector, LeaderElectionOptions, Leadership, Lost, Record},
     metrics::Metrics,
 };
@@ -97,7 +98,8 @@ fn options(identity: &str) -> LeaderElectionOptions {
 fn elector(client: &Client, options: LeaderElectionOptions) -> anyhow::Result<Elector> {
     let metrics = Metrics::new()?;
     // Nobody writes the events: the recorder drops them.
-    let (events, _) = event_recorder(client.clone(), metrics.clone());
+    let daemon = EventObject::lease(NAMESPACE, NAME, "");
+    let (events, _) = event_recorder(&Clients::same(client), daemon, metrics.clone());
     Ok(Elector::new(client.clone(), options, &events, metrics))
 }
 

@@ -58,7 +58,7 @@ async fn client(kubeconfig: Option<&Path>, what: &str) -> anyhow::Result<Option<
             }
         },
     };
-    Ok(Some(api_client::client(api_client::with_user_agent(&config, &format!("delegated-{what}"))?, None)?))
+    Ok(Some(api_client::client(api_client::with_user_agent(&config, &format!("delegated-{what}")))?))
 }
 
 /// Asks until there is an answer, a refusal, or no time left.

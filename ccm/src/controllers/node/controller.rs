@@ -108,11 +108,13 @@ impl NodeController {
         options: NodeControllerOptions,
     ) -> Self {
         let permits = Semaphore::new(options.concurrent_syncs.max(1));
+        // Upstream's name of this queue.
+        let queue = WorkQueue::measured(metrics.work_queues.named("Nodes"));
         Self {
             shared: Arc::new(Shared { nodes, cloud, writer, metrics, permits }),
             events: events.for_component(COMPONENT),
             options,
-            queue: WorkQueue::new(),
+            queue,
             states: HashMap::new(),
             after_work: HashMap::new(),
             tasks: JoinSet::new(),
@@ -341,7 +343,7 @@ impl NodeController {
                 }
                 // The time first: our own condition on the Node must not cut the wait short.
                 self.queue.done(&name);
-                self.queue.add_after(&name, retry_in);
+                self.queue.retry_after(&name, retry_in);
                 self.end_work(&name);
             }
         }
@@ -423,7 +425,7 @@ impl NodeController {
             return true;
         }
         self.queue.done(name);
-        self.queue.add_after(name, retry_in);
+        self.queue.retry_after(name, retry_in);
         false
     }
 

@@ -212,6 +212,11 @@ impl NodeLifecycleController {
         self.untaint_ready(&nodes).await;
         // A Node of no cloud yet is not judged.
         nodes.retain(|node| node.identity.provider_id.is_some());
+        if nodes.is_empty() {
+            // Nothing to ask; but what is remembered of Nodes that are gone has to go.
+            self.update_breaker();
+            return;
+        }
         let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else { return };
         let now = Instant::now();
         for (node, answer) in nodes.iter().zip(&answers) {
@@ -253,11 +258,16 @@ impl NodeLifecycleController {
     }
 
     fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
+        self.memory_of(node, now).note(answer, now);
+    }
+
+    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    fn memory_of(&mut self, node: &Node, now: Instant) -> &mut Memory {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());
         }
         let new = || Memory::new(&node.identity.uid, now);
-        self.memories.entry(node.name().to_owned()).or_insert_with(new).note(answer, now);
+        self.memories.entry(node.name().to_owned()).or_insert_with(new)
     }
 
     /// Counts over everything known, not over this batch: pushes come one by one.
@@ -265,6 +275,8 @@ impl NodeLifecycleController {
         let (mut seen, mut vanished) = (Vec::new(), Vec::new());
         for (name, memory) in &self.memories {
             match self.nodes.get(name) {
+                // Its taint may have been ours to remove; its instance is nobody's yet, and is not counted.
+                Some(node) if node.identity.uid == memory.uid && node.identity.provider_id.is_none() => {}
                 Some(node) if node.identity.uid == memory.uid => {
                     let is_decided = is_excluded(&node) || is_allowed(&node);
                     let now = match (memory.absence, memory.is_present) {
@@ -297,7 +309,7 @@ impl NodeLifecycleController {
                     "Node deletions are stopped: the cloud provider has no instance for {absent} of {total} nodes (limits: more than {count} nodes and more than {percent} %)"
                 );
                 self.events.record(
-                    EventObject::daemon(),
+                    self.events.daemon(),
                     EventType::Warning,
                     "DeletionBreakerOpened",
                     message,
@@ -307,12 +319,7 @@ impl NodeLifecycleController {
                 tracing::info!(absent, total, "node deletions are allowed again");
                 let message =
                     format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
-                self.events.record(
-                    EventObject::daemon(),
-                    EventType::Normal,
-                    "DeletionBreakerClosed",
-                    message,
-                );
+                self.events.record(self.events.daemon(), EventType::Normal, "DeletionBreakerClosed", message);
             }
         }
         self.metrics.deletion_breaker_open.set(self.breaker.is_open().into());
@@ -439,10 +446,7 @@ impl NodeLifecycleController {
 
     fn patched(&mut self, node: &Node, what: &'static str, outcome: Result<WrittenVersion, WriteError>) {
         let now = Instant::now();
-        let memory = self
-            .memories
-            .entry(node.name().to_owned())
-            .or_insert_with(|| Memory::new(&node.identity.uid, now));
+        let memory = self.memory_of(node, now);
         match outcome {
             Ok(version) => {
                 memory.write_worked(version);
@@ -450,7 +454,8 @@ impl NodeLifecycleController {
             }
             Err(WriteError::Gone) => {}
             Err(error) => {
-                self.due.insert(node.name().to_owned(), memory.write_failed(now));
+                let again = memory.write_failed(now);
+                self.due.insert(node.name().to_owned(), again);
                 tracing::warn!(node = node.name(), what, %error, "node not updated, trying again");
             }
         }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
+use prometheus::{Registry, TEXT_FORMAT};
 
 use super::{
     super::responses::{self, Answer},
@@ -13,13 +13,7 @@ use super::{
 
 /// All metrics of a registry, in Prometheus' text format.
 pub(super) fn metrics(registry: &Registry, headers: &HeaderMap) -> Answer {
-    let text = match TextEncoder::new().encode_to_string(&registry.gather()) {
-        Ok(text) => text,
-        Err(error) => {
-            tracing::error!(%error, "metrics cannot be encoded");
-            return responses::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be encoded\n");
-        }
-    };
+    let text = crate::metrics::encode(&registry.gather());
     if accepts_gzip(headers)
         && let Ok(compressed) = gzip(text.as_bytes())
     {

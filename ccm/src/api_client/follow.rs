@@ -1,0 +1,88 @@
+//! Follows the kubeconfig, the service account's token and CA, and every file that they name.
+
+use std::{sync::PoisonError, time::Duration};
+
+use jiff::Timestamp;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{ApiServer, connection::Endpoint, location::Location};
+use crate::{
+    files::FileChanges,
+    reload::{ReloadReporter, Source},
+};
+
+/// Pause before a version that was refused is tried again: the API server may have been away at the time.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// A certificate from a plugin is replaced this long before it ends.
+const BEFORE_END: Duration = Duration::from_secs(60);
+
+impl ApiServer {
+    /// Puts new versions of the files in force until `stop` is cancelled. A version that cannot be used, or that the
+    /// API server refuses, is reported and left; the one before stays.
+    pub async fn follow(self, reporter: ReloadReporter, stop: CancellationToken) {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(location), Some(changes)) = (self.location.clone(), changes) {
+            stop.run_until_cancelled(self.follow_files(&location, changes, &reporter)).await;
+        } else {
+            stop.cancelled().await;
+        }
+    }
+
+    async fn follow_files(&self, location: &Location, mut changes: FileChanges, reporter: &ReloadReporter) {
+        let mut refused: Option<String> = None;
+        loop {
+            let before = self.connection.current();
+            let end = before.valid_until();
+            self.metrics.rest_client.set_plugin_end(end);
+            tokio::select! {
+                () = changes.changed() => {}
+                () = sleep(TRY_AGAIN), if refused.is_some() => {}
+                () = nearly(end) => {}
+            }
+            match read(location, &mut changes).await {
+                Ok([main, election]) => {
+                    if end.is_some() {
+                        self.metrics.rest_client.plugin_rotated(before.made.elapsed());
+                    }
+                    self.connection.replace(main.into());
+                    self.election.replace(election.into());
+                    // In a pod this is a new token once an hour.
+                    if refused.take().is_some() || location.kubeconfig.is_some() {
+                        reporter.succeeded(Source::Kubeconfig);
+                    } else {
+                        reporter.renewed(Source::Kubeconfig);
+                    }
+                }
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    if refused.as_ref() != Some(&why) {
+                        reporter.failed(Source::Kubeconfig, &why);
+                    }
+                    refused = Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// Reads what is there now, and proves that it works. From now on `changes` looks at the files that it names.
+async fn read(location: &Location, changes: &mut FileChanges) -> anyhow::Result<[Endpoint; 2]> {
+    let files = location.load().await?.files;
+    if !files.iter().eq(changes.paths()) {
+        *changes = FileChanges::new(files).await;
+    }
+    // Once more, since no change before this is noticed later.
+    let config = location.load().await?.config;
+    let main = Endpoint::new(config.clone()).await?;
+    main.probe().await?;
+    Ok([main, Endpoint::new(config).await?])
+}
+
+async fn nearly(end: Option<Timestamp>) {
+    let Some(end) = end else { return std::future::pending().await };
+    let left = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
+    // Not at once, however short it is: a plugin that gives what has ended must not be run in circles.
+    sleep(left.saturating_sub(BEFORE_END).max(TRY_AGAIN)).await;
+}

@@ -1,0 +1,57 @@
+//! When a request is sent again by itself, as client-go does: the API server asks for it with `Retry-After`.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+
+/// client-go's.
+pub(super) const MOST_RETRIES: u32 = 10;
+
+/// A server that asks for more is believed no further.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Clients that were refused together must not come back together: up to this share of the wait on top.
+const JITTER: f64 = 0.2;
+
+/// How long to wait before the request is sent again. `None`: its answer stands. Everything else is for the caller, who
+/// knows what the request was for.
+pub(super) fn wait_before_retry(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let wait = Duration::from_secs(seconds).min(LONGEST_WAIT);
+    Some(wait.mul_f64(fastrand::f64().mul_add(JITTER, 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_has_to_ask_for_it() {
+        let wait = |status: u16, retry_after: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            retry_after.map(|text| headers.insert(RETRY_AFTER, text.parse().expect("a header")));
+            wait_before_retry(StatusCode::from_u16(status).expect("a status"), &headers)
+        };
+        for (status, retry_after, expected) in [
+            (429, Some("1"), Some(1)),
+            (503, Some("7"), Some(7)),
+            (500, Some("0"), Some(0)),
+            (429, Some("99999999999"), Some(60)),
+            (429, None, None),
+            (503, Some("soon"), None),
+            (409, Some("1"), None),
+            (200, Some("1"), None),
+        ] {
+            let found = wait(status, retry_after);
+            let Some(seconds) = expected else {
+                assert_eq!(found, None, "{status} {retry_after:?}");
+                continue;
+            };
+            let (found, least) = (found.expect("a wait"), Duration::from_secs(seconds));
+            assert!(found >= least && found <= least.mul_f64(1.0 + JITTER), "{status}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `User-Agent` as upstream forms it, so that audit logs and API priority rules go on working.
+
+use http::{HeaderValue, header::USER_AGENT};
+use kube::Config;
+
+/// `<binary>/<version> (<os>/<architecture>) kubernetes/<commit>/<suffix>`.
+pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
+    let binary = std::env::args_os()
+        .next()
+        .and_then(|path| Some(std::path::Path::new(&path).file_name()?.to_string_lossy().into_owned()))
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown".to_owned());
+    let agent = format!(
+        "{binary}/v{} ({}) kubernetes/{}/{suffix}",
+        env!("CARGO_PKG_VERSION"),
+        crate::version::platform(),
+        crate::metrics::commit(),
+    );
+    // A binary may be called anything.
+    HeaderValue::from_str(&agent).unwrap_or(HeaderValue::from_static("cloud-controller-manager"))
+}
+
+/// The same configuration for a client that audit logs show as `part` of this program.
+#[must_use]
+pub fn with_user_agent(config: &Config, part: &str) -> Config {
+    let mut config = config.clone();
+    config.headers.push((USER_AGENT, with_suffix(part)));
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_upstream() {
+        let agent = with_suffix("node-controller");
+        let agent = agent.to_str().expect("text");
+        let (binary, rest) = agent.split_once("/v").expect("a version");
+        assert!(!binary.is_empty());
+        assert!(rest.contains(" (linux/") && rest.contains(") kubernetes/"), "{agent}");
+        assert!(rest.ends_with("/node-controller"), "{agent}");
+    }
+}

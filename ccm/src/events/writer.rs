@@ -1,0 +1,194 @@
+//! Writes events, one after the other.
+
+use std::{collections::HashMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    DAEMON, Recorded,
+    correlate::{Correlator, SeriesKey},
+};
+use crate::{api_client::Clients, conditions::api_time, metrics::Metrics};
+
+/// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The API server keeps an event for an hour after its last repeat.
+const SERIES_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// Series remembered before old ones are forgotten.
+const MANY: usize = 4096;
+
+/// What is left in the queue when the daemon stops gets this much time.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// Deadline of one write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tries of one event before it is dropped.
+const TRIES: u32 = 5;
+
+/// Where events on cluster-scoped objects are, as upstream's.
+const CLUSTER_NAMESPACE: &str = "default";
+
+/// Writes the recorded events; [`run`](Self::run) it in a task.
+pub struct EventWriter {
+    queue: mpsc::Receiver<Recorded>,
+    clients: Clients,
+    metrics: Metrics,
+    correlator: Correlator,
+    series: HashMap<SeriesKey, Series>,
+}
+
+struct Series {
+    name: String,
+    count: i32,
+    last: Instant,
+}
+
+impl EventWriter {
+    pub(super) fn new(queue: mpsc::Receiver<Recorded>, clients: Clients, metrics: Metrics) -> Self {
+        Self { queue, clients, metrics, correlator: Correlator::default(), series: HashMap::new() }
+    }
+
+    /// Writes events until `stop` is cancelled, and then what is left, for at most two seconds.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut cut_off = None;
+        while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
+            let Some((event, key)) = self.correlate(event) else { continue };
+            if stop.run_until_cancelled(self.write(&event, &key)).await.is_none() {
+                cut_off = Some((event, key));
+                break;
+            }
+            stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
+        }
+        let rest = async {
+            if let Some((event, key)) = cut_off {
+                self.write(&event, &key).await;
+            }
+            while let Ok(event) = self.queue.try_recv() {
+                if let Some((event, key)) = self.correlate(event) {
+                    self.write(&event, &key).await;
+                }
+            }
+        };
+        // Kubernetes waits for us, and an event is not worth much.
+        let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+    }
+
+    fn correlate(&mut self, event: Recorded) -> Option<(Recorded, SeriesKey)> {
+        let correlated = self.correlator.correlate(event, Instant::now());
+        if correlated.is_none() {
+            self.metrics.events_dropped.with_label_values(&["rate_limited"]).inc();
+        }
+        correlated
+    }
+
+    fn client(&self, event: &Recorded) -> Client {
+        let client =
+            if event.component == DAEMON { &self.clients.main } else { &self.clients.node_controller };
+        client.clone()
+    }
+
+    async fn write(&mut self, event: &Recorded, key: &SeriesKey) {
+        self.forget_old();
+        let namespace =
+            if event.object.namespace.is_empty() { CLUSTER_NAMESPACE } else { &event.object.namespace };
+        let api: Api<Event> = Api::namespaced(self.client(event), namespace);
+        // client-go's form of an event's name: the object and a time that nobody else has. The same for all tries, so
+        // that one whose answer was lost is not written twice.
+        let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
+        for attempt in 1..=TRIES {
+            let write = async {
+                match self.series.get_mut(key) {
+                    Some(series) => repeat(&api, series, event).await,
+                    None => create(&api, namespace, &name, event).await.map(|()| {
+                        let series = Series { name: name.clone(), count: 1, last: Instant::now() };
+                        self.series.insert(key.clone(), series);
+                    }),
+                }
+            };
+            let Ok(outcome) = tokio::time::timeout(WRITE_TIMEOUT, write).await else { continue };
+            match outcome {
+                Ok(()) => return,
+                // The first one expired meanwhile (events live for an hour): begin anew.
+                Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(key).is_some() => {}
+                Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                    tracing::warn!(reason = event.reason, object = event.object.name, error = %status.message, "event refused");
+                    break;
+                }
+                Err(error) => {
+                    tracing::debug!(reason = event.reason, object = event.object.name, %error, attempt, "event not written");
+                    tokio::time::sleep(Duration::from_secs(1 << attempt.min(3))).await;
+                }
+            }
+        }
+        self.metrics.events_dropped.with_label_values(&["failed"]).inc();
+    }
+
+    /// Keeps the map from growing with every Node that ever was.
+    fn forget_old(&mut self) {
+        if self.series.len() > MANY {
+            self.series.retain(|_, series| series.last.elapsed() < SERIES_LIFETIME);
+        }
+        if self.series.len() > MANY {
+            // A storm: what is forgotten begins anew with a count of one.
+            self.series.clear();
+        }
+    }
+}
+
+impl std::fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventWriter").finish_non_exhaustive()
+    }
+}
+
+async fn create(api: &Api<Event>, namespace: &str, name: &str, event: &Recorded) -> kube::Result<()> {
+    let now = api_time(Timestamp::now());
+    let body = serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": event.object.api_version,
+            "kind": event.object.kind,
+            "namespace": event.object.namespace,
+            "name": event.object.name,
+            "uid": event.object.uid,
+        },
+        "type": event.event_type.as_str(),
+        "reason": event.reason,
+        "message": event.message,
+        "source": {"component": event.component},
+        "reportingComponent": event.component,
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }))
+    .map_err(kube::Error::SerdeError)?;
+    match api.create(&PostParams::default(), &body).await {
+        // By the try before, whose answer was lost.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
+
+async fn repeat(api: &Api<Event>, series: &mut Series, event: &Recorded) -> kube::Result<()> {
+    let patch = json!({
+        "count": series.count + 1,
+        "lastTimestamp": api_time(Timestamp::now()),
+        "message": event.message,
+    });
+    api.patch(&series.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    series.count += 1;
+    series.last = Instant::now();
+    Ok(())
+}
