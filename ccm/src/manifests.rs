@@ -8,11 +8,12 @@ mod rbac;
 mod workload;
 pub mod yaml;
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::{
     flags::{self, CommandLineError, Flags},
-    permissions,
+    permissions::{self, Permission},
 };
 
 pub use command::ManifestsCommand;
@@ -132,20 +133,26 @@ impl ManifestOptions {
             "kind": "ServiceAccount",
             "metadata": {"name": self.name, "namespace": self.namespace, "labels": labels(self)},
         })];
-        objects.extend(rbac::roles(self, &permissions::needed(&flags)));
+        objects.extend(self.roles(&permissions::needed(&flags)));
         if let CloudConfig::Content { secret, text } = &self.cloud_config {
             objects.push(json!({
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": secret, "namespace": self.namespace, "labels": labels(self)},
-                "stringData": {CONFIG_KEY: text},
+                // Not `stringData`, by which `kubectl apply` sees a change each time.
+                "data": {CONFIG_KEY: ByteString(text.clone().into_bytes())},
             }));
         }
-        objects.push(workload::workload(self));
+        objects.push(workload::workload(self, &flags));
         if self.service_monitor {
             objects.extend(monitoring::service_monitor(self));
         }
         Ok(objects)
+    }
+
+    /// Roles that allow these permissions and nothing else, and what binds them to the service account.
+    pub fn roles(&self, permissions: &[Permission]) -> Vec<Value> {
+        rbac::roles(self, permissions)
     }
 
     /// What the daemon will read from its arguments.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|guest|all]...
+#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|helm|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -183,6 +183,14 @@ vcsim() {
     once "$(folder_for vcsim "vcsim" "$here"/vcsim/*)" make_vcsim
 }
 
+make_helm() {
+    go_build helm "" "$1" helm.sh/helm/v4/cmd/helm
+}
+
+helm() {
+    once "$(folder_for helm "helm" "$here/helm/go.mod" "$here/helm/go.sum")" make_helm
+}
+
 make_guest() {
     "$here/guest/make.sh" "$1" "$2"
 }
@@ -194,7 +202,7 @@ guest() {
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | leader | framework | vcsim | guest) "$peer" ;;
+    kubernetes | kubelet | containerd | leader | framework | vcsim | helm | guest) "$peer" ;;
     all)
         kubernetes
         kubelet
@@ -202,13 +210,14 @@ for peer in "$@"; do
         leader
         framework
         vcsim
+        helm
         guest
         ;;
     -h | --help)
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim guest all"
+        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim helm guest all"
         exit 2
         ;;
     esac

@@ -1,14 +1,14 @@
 //! The API that a scenario runs against.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
-use http::{Method, Request};
+use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Event, Node},
@@ -22,7 +22,7 @@ use sandbox::Sandbox;
 use test_env::StartError;
 use tower::{Layer, Service};
 
-use crate::peers::Borrowed;
+use crate::{peers::Borrowed, shipped_roles};
 
 /// Which API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Target {
 pub(crate) struct Api {
     /// For the test itself.
     pub(crate) client: Client,
-    /// For the daemon: counts its requests.
+    /// For the daemon: counts its requests. At the real API server it is the shipped service account.
     pub(crate) daemon_client: Client,
     pub(crate) requests: RequestCounts,
     pub(crate) sandbox: Option<Sandbox>,
@@ -66,9 +66,8 @@ impl Api {
             Target::ApiServer => {
                 let control_plane = Borrowed::control_plane()?;
                 let client = client(control_plane.kubeconfig()).await?;
-                let config = ccm::api_client::config(Some(control_plane.kubeconfig()), "").await?;
-                let stack = ClientBuilder::try_from(config).map_err(anyhow::Error::from)?;
-                let daemon_client = stack.with_layer(&requests).build();
+                let daemon_client =
+                    counted_client(&shipped_roles::kubeconfig(&control_plane).await?, &requests).await?;
                 empty(&client).await?;
                 Ok(Self {
                     client,
@@ -82,9 +81,25 @@ impl Api {
     }
 }
 
+impl Api {
+    /// Fails where the shipped roles were not enough.
+    pub(crate) fn nothing_was_refused(&self) -> anyhow::Result<()> {
+        let refused = self.requests.refused();
+        anyhow::ensure!(refused.is_empty(), "refused by the shipped roles: {refused:?}");
+        Ok(())
+    }
+}
+
 /// A client for this kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     ccm::api_client::client(ccm::api_client::config(Some(kubeconfig), "").await?)
+}
+
+/// The same, with its requests counted.
+pub(crate) async fn counted_client(kubeconfig: &Path, requests: &RequestCounts) -> anyhow::Result<Client> {
+    let config = ccm::api_client::config(Some(kubeconfig), "").await?;
+    let stack = ClientBuilder::try_from(config).map_err(anyhow::Error::from)?;
+    Ok(stack.with_layer(requests).build())
 }
 
 async fn empty(client: &Client) -> anyhow::Result<()> {
@@ -107,30 +122,43 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
 
 /// Counts requests by method and resource, as in `PATCH nodes/status`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RequestCounts(Arc<Mutex<BTreeMap<String, usize>>>);
+pub(crate) struct RequestCounts(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: BTreeMap<String, usize>,
+    /// Those that RBAC refused: method and path.
+    refused: BTreeSet<String>,
+}
 
 impl RequestCounts {
     /// How many requests so far.
     pub(crate) fn of(&self, what: &str) -> usize {
-        self.lock().get(what).copied().unwrap_or_default()
+        self.lock().requests.get(what).copied().unwrap_or_default()
     }
 
     /// All writes so far but those of events.
     pub(crate) fn writes(&self) -> BTreeMap<String, usize> {
         let counts = self.lock();
         counts
+            .requests
             .iter()
             .filter(|(what, _)| !what.starts_with("GET") && !what.ends_with("events"))
             .map(|(k, v)| (k.clone(), *v))
             .collect()
     }
 
-    /// Begins anew.
+    /// Begins anew; what was refused stays.
     pub(crate) fn reset(&self) {
-        self.lock().clear();
+        self.lock().requests.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+    /// Requests that were answered with 403 Forbidden.
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.lock().refused.iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +171,7 @@ impl RequestCounts {
             [.., "leases"] | [.., "leases", _] => "leases",
             _ => path,
         };
-        *self.lock().entry(format!("{method} {resource}")).or_default() += 1;
+        *self.lock().requests.entry(format!("{method} {resource}")).or_default() += 1;
     }
 }
 
@@ -159,9 +187,9 @@ pub(crate) struct Counted<S> {
     counts: RequestCounts,
 }
 
-impl<S> Service<Request<Body>> for Counted<S>
+impl<S, B> Service<Request<Body>> for Counted<S>
 where
-    S: Service<Request<Body>>,
+    S: Service<Request<Body>, Response = Response<B>>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
@@ -174,6 +202,14 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         self.counts.add(request.method(), request.uri().path());
-        Box::pin(self.inner.call(request))
+        let what = format!("{} {}", request.method(), request.uri());
+        let (counts, response) = (self.counts.clone(), self.inner.call(request));
+        Box::pin(async move {
+            let response = response.await?;
+            if response.status() == StatusCode::FORBIDDEN {
+                counts.lock().refused.insert(what);
+            }
+            Ok(response)
+        })
     }
 }

@@ -91,7 +91,8 @@ impl InProcess {
     }
 }
 
-fn parse(arguments: &[&str]) -> anyhow::Result<Flags> {
+/// The flags of a daemon with a cloud of the test's.
+pub(crate) fn parse(arguments: &[&str]) -> anyhow::Result<Flags> {
     let all = ["cloud-controller-manager", "--cloud-provider=test"].iter().chain(arguments);
     Ok(flags::parse(all.map(|argument| (*argument).to_owned()))?)
 }

@@ -15,6 +15,7 @@ use crate::{
     api,
     daemon::{DaemonProcess, binary},
     hypervisors::{name, test_driver_file},
+    shipped_roles,
     support::*,
     trial::{Outcome, runtime, trial},
 };
@@ -42,14 +43,15 @@ pub(crate) fn write_config(folder: &Path, libvirtd: &Libvirtd) -> anyhow::Result
     Ok(path.display().to_string())
 }
 
-/// The daemon's command line with what these tests need.
-pub(crate) fn command_line(control_plane: &ControlPlane, config: &str) -> Vec<String> {
-    vec![
+/// The daemon's command line with what these tests need, as the shipped service account.
+pub(crate) fn command_line(control_plane: &ControlPlane, config: &str) -> anyhow::Result<Vec<String>> {
+    let kubeconfig = runtime(false)?.block_on(shipped_roles::kubeconfig(control_plane))?;
+    Ok(vec![
         "--cloud-provider=libvirt".into(),
         format!("--cloud-config={config}"),
-        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        format!("--kubeconfig={}", kubeconfig.display()),
         "-v=4".into(),
-    ]
+    ])
 }
 
 fn from_power_on_to_deletion() -> Outcome {
@@ -61,7 +63,7 @@ fn from_power_on_to_deletion() -> Outcome {
     let folder = TempDir::new()?;
     let config = write_config(folder.path(), &libvirtd)?;
     let log = folder.path().join("daemon.log");
-    let daemon = DaemonProcess::start(&command_line(&control_plane, &config), &log)?;
+    let daemon = DaemonProcess::start(&command_line(&control_plane, &config)?, &log)?;
     let outcome = runtime(false)?.block_on(async {
         let client = api::client(control_plane.kubeconfig()).await?;
         boots(&client, &guest).await.context("a guest boots")?;

@@ -34,7 +34,8 @@ pub(crate) fn in_real_time(target: Target, name: &str, scenario: Scenario) -> Tr
     trial(&format!("{}::libvirt::{name}", target.as_str()), move || -> Outcome {
         runtime(false)?.block_on(async {
             let api = Api::connect(target).await?;
-            Ok(scenario(&api).await?)
+            scenario(&api).await?;
+            Ok(api.nothing_was_refused()?)
         })
     })
 }

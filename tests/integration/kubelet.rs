@@ -40,7 +40,7 @@ fn side_by_side() -> Outcome {
     let folder = TempDir::new()?;
     let config = write_config(folder.path(), &libvirtd)?;
     let log = folder.path().join("daemon.log");
-    let daemon = DaemonProcess::start(&command_line(&control_plane, &config), &log)?;
+    let daemon = DaemonProcess::start(&command_line(&control_plane, &config)?, &log)?;
     // The kubelet says that it runs in this guest.
     let options = KubeletOptions {
         system_uuid: Some(guest.uuid().to_owned()),

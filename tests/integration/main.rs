@@ -18,6 +18,7 @@ mod api;
 mod command_line;
 mod conformance;
 mod daemon;
+mod deployment;
 mod fake_cloud;
 mod faults;
 mod guest;
@@ -29,7 +30,9 @@ mod node;
 mod node_lifecycle;
 mod outage;
 mod peers;
+mod permissions;
 mod scale;
+mod shipped_roles;
 mod support;
 mod trial;
 
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         conformance::trials(),
         kubectl::trials(),
         command_line::trials(),
+        deployment::trials(),
+        permissions::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     peers::stop_all();

@@ -11,6 +11,7 @@ use crate::{
     api,
     daemon::InProcess,
     fake_cloud::{FakeCloud, Machine},
+    shipped_roles,
     support::*,
     trial::{Outcome, runtime, trial},
 };
@@ -26,7 +27,8 @@ fn outage() -> Outcome {
         let cloud = FakeCloud::new();
         cloud.put(&uuid(1), Machine::running(1));
         cloud.put(&uuid(2), Machine::running(2));
-        let daemon = InProcess::start(&client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
+        let daemon_client = shipped_roles::client(&control_plane).await?;
+        let daemon = InProcess::start(&daemon_client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
         kubelet::register(&client, &kubelet::node("n1", &uuid(1))).await?;
         node_becomes(&client, "n1", Duration::from_secs(20), "initialized", is_initialized).await?;
 

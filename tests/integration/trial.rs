@@ -32,6 +32,7 @@ pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
         runtime.block_on(async {
             let api = Api::connect(target).await?;
             within(scenario(&api)).await?;
+            api.nothing_was_refused()?;
             Ok(())
         })
     })

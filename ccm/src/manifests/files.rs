@@ -10,7 +10,8 @@ const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
 
 /// The options of the Helm chart that change what the daemon has to be allowed: the value, and what it passes to the
 /// daemon.
-const CHART_OPTIONS: [(&str, &[&str]); 0] = [];
+const CHART_OPTIONS: [(&str, &[&str]); 1] =
+    [(".Values.useServiceAccountCredentials", &["--use-service-account-credentials"])];
 
 /// What stands in objects for what Helm puts there.
 const CHART_NAME: &str = "chart-full-name";

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::flags::Flags;
+
 use super::{CloudConfig, ManifestOptions, labels, selector};
 
 /// Where the cloud configuration is mounted.
@@ -17,10 +19,10 @@ pub(super) const PORT_NAME: &str = "https";
 /// the last events some more.
 pub(super) const GRACE_PERIOD: u32 = 30;
 
-pub(super) fn workload(options: &ManifestOptions) -> Value {
+pub(super) fn workload(options: &ManifestOptions, flags: &Flags) -> Value {
     let template = json!({
         "metadata": {"labels": labels(options)},
-        "spec": pod(options),
+        "spec": pod(options, flags),
     });
     let metadata = json!({
         "name": options.name,
@@ -56,7 +58,7 @@ pub(super) fn workload(options: &ManifestOptions) -> Value {
     }
 }
 
-fn pod(options: &ManifestOptions) -> Value {
+fn pod(options: &ManifestOptions, flags: &Flags) -> Value {
     let mut spec = json!({
         "serviceAccountName": options.name,
         "priorityClassName": "system-cluster-critical",
@@ -70,7 +72,7 @@ fn pod(options: &ManifestOptions) -> Value {
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [container(options)],
+        "containers": [container(options, flags)],
     });
     if options.host_network {
         spec["hostNetwork"] = json!(true);
@@ -138,7 +140,7 @@ fn tolerations() -> Value {
     ])
 }
 
-fn container(options: &ManifestOptions) -> Value {
+fn container(options: &ManifestOptions, flags: &Flags) -> Value {
     let mut container = json!({
         "name": "cloud-controller-manager",
         "image": options.image,
@@ -151,7 +153,7 @@ fn container(options: &ManifestOptions) -> Value {
             "capabilities": {"drop": ["ALL"]},
         },
     });
-    if let Some(port) = serving_port(options) {
+    if let Some(port) = flags.secure_serving.port() {
         container["ports"] = json!([{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}]);
         container["startupProbe"] = probe(options, "/livez", 2, 2, 30);
         container["livenessProbe"] = probe(options, "/livez", 10, 5, 6);
@@ -212,12 +214,4 @@ fn volume(options: &ManifestOptions) -> Option<Value> {
             Some(json!({"name": "cloud-config", "configMap": {"name": name, "defaultMode": MODE}}))
         }
     }
-}
-
-/// The port on which the daemon serves, if it does.
-fn serving_port(options: &ManifestOptions) -> Option<u16> {
-    let mut given =
-        options.arguments.iter().rev().filter_map(|argument| argument.strip_prefix("--secure-port="));
-    let port = given.next().and_then(|port| port.parse().ok()).unwrap_or(10_258);
-    (port != 0).then_some(port)
 }

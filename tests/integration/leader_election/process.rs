@@ -14,6 +14,7 @@ use super::{elector, options, record, rivals, write};
 use crate::{
     api::{self, Api, Target},
     daemon::{DaemonProcess, binary},
+    shipped_roles,
     support::*,
     trial::on,
 };
@@ -40,7 +41,7 @@ async fn exit_codes(api: &Api) -> anyhow::Result<()> {
     let arguments = [
         "--cloud-provider=libvirt".to_owned(),
         format!("--cloud-config={}", config.display()),
-        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        format!("--kubeconfig={}", shipped_roles::kubeconfig(control_plane).await?.display()),
         "--leader-elect".to_owned(),
         "--leader-elect-retry-period=500ms".to_owned(),
     ];

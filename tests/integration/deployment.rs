@@ -1,0 +1,309 @@
+//! `deploy/` with the programs that operators use: kustomize (in kubectl), Helm, and a real API server. Each way gives
+//! the objects that `ccm::manifests` renders.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use ccm::manifests::{CloudConfig, ManifestOptions, yaml};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_env::{ControlPlane, ControlPlanePrograms, built};
+
+use crate::{
+    peers::Borrowed,
+    trial::{Outcome, trial},
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("deployment::kustomize_gives_what_the_code_renders", kustomize),
+        trial("deployment::helm_gives_what_the_code_renders", helm),
+        trial("deployment::the_chart_refuses_what_cannot_work", chart_faults),
+        trial("apiserver::deployment::manifests_apply_cleanly", apply),
+        trial("apiserver::deployment::applied_twice_is_unchanged", apply_twice),
+    ]
+}
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
+}
+
+fn run(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Objects by kind, namespace and name.
+type Objects = BTreeMap<(String, String, String), Value>;
+
+/// What a YAML stream holds, without the labels that only Helm gives and with rules in one order.
+fn read(text: &str) -> anyhow::Result<Objects> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    let mut objects = Objects::new();
+    for mut object in documents.into_iter().filter(|document| !document.is_null()) {
+        if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+            labels.remove("helm.sh/chart");
+            labels.remove("app.kubernetes.io/managed-by");
+        }
+        if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
+            rules.sort_by_key(ToString::to_string);
+        }
+        let part = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = (
+            part(&object["kind"]),
+            part(&object["metadata"]["namespace"]),
+            part(&object["metadata"]["name"]),
+        );
+        ensure!(!objects.contains_key(&key), "{key:?} stands twice");
+        objects.insert(key, object);
+    }
+    Ok(objects)
+}
+
+fn rendered(options: &ManifestOptions) -> anyhow::Result<String> {
+    let objects = options.render().map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+    Ok(yaml::stream(&objects))
+}
+
+fn same(what: &str, found: &str, options: &ManifestOptions) -> anyhow::Result<()> {
+    let (found, expected) = (read(found)?, read(&rendered(options)?)?);
+    ensure!(
+        found.keys().eq(expected.keys()),
+        "{what} has {:?}, the code renders {:?}",
+        found.keys(),
+        expected.keys()
+    );
+    for (key, object) in &found {
+        ensure!(object == &expected[key], "{what}, {key:?}:\n{object}\nthe code renders\n{}", expected[key]);
+    }
+    Ok(())
+}
+
+fn kustomize() -> Outcome {
+    let kubectl = ControlPlanePrograms::find()?.kubectl;
+    for provider in ["libvirt", "vsphere", "rancher"] {
+        let overlay = deploy("kustomize/overlays").join(provider);
+        let found = run(Command::new(&kubectl).arg("kustomize").arg(overlay))?;
+        same(provider, &found, &ManifestOptions::new(provider))?;
+    }
+    let plain = std::fs::read_to_string(deploy("daemonset.yaml")).map_err(anyhow::Error::from)?;
+    same("daemonset.yaml", &plain, &ManifestOptions::new("libvirt"))?;
+    Ok(())
+}
+
+/// Helm on our chart, for a release called as the chart.
+struct Helm {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+impl Helm {
+    fn find() -> Result<Self, test_env::StartError> {
+        let folder = TempDir::new().map_err(anyhow::Error::from)?;
+        Ok(Self { program: built("helm")?.join("helm"), folder })
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        // Nothing of the user's own.
+        for variable in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(variable, self.folder.path());
+        }
+        command.env_remove("KUBECONFIG").arg(verb);
+        command
+    }
+
+    fn template(&self, values: &Value) -> anyhow::Result<String> {
+        let file = self.folder.path().join("values.json");
+        std::fs::write(&file, values.to_string())?;
+        run(self
+            .command("template")
+            .args(["cloud-controller-manager", "--namespace=kube-system", "--values"])
+            .arg(file)
+            .arg(deploy("helm/cloud-controller-manager")))
+    }
+}
+
+/// Values of the chart, and the options that mean the same.
+fn chart_cases() -> Vec<(Value, ManifestOptions)> {
+    let base = || ManifestOptions::new("libvirt");
+    let config = "hypervisors:\n- name: kvm1\n  uri: \"qemu:///system\"\n";
+    let secret = |name: &str| CloudConfig::Secret { name: name.into(), key: "cloud.conf".into() };
+    let strings = |items: &[&str]| items.iter().map(ToString::to_string).collect();
+    vec![
+        (json!({"provider": "libvirt"}), base()),
+        (json!({"provider": "vsphere"}), ManifestOptions::new("vsphere")),
+        (
+            json!({"provider": "libvirt", "image": {"repository": "registry.example.org/ccm", "tag": "v9"},
+                   "imagePullSecrets": [{"name": "registry"}], "kind": "Deployment", "replicas": 3}),
+            ManifestOptions {
+                image: "registry.example.org/ccm:v9".into(),
+                image_pull_secrets: strings(&["registry"]),
+                replicas: Some(3),
+                ..base()
+            },
+        ),
+        (
+            json!({"provider": "libvirt", "cloudConfig": config}),
+            ManifestOptions {
+                cloud_config: CloudConfig::Content { secret: "cloud-config".into(), text: config.into() },
+                ..base()
+            },
+        ),
+        (
+            json!({"provider": "libvirt", "existingSecret": "mine"}),
+            ManifestOptions { cloud_config: secret("mine"), ..base() },
+        ),
+        (
+            json!({"provider": "vsphere", "existingConfigMap": "vsphere-cloud-config", "configKey": "vsphere.conf"}),
+            ManifestOptions {
+                cloud_config: CloudConfig::ConfigMap {
+                    name: "vsphere-cloud-config".into(),
+                    key: "vsphere.conf".into(),
+                },
+                ..ManifestOptions::new("vsphere")
+            },
+        ),
+        (
+            json!({"provider": "libvirt", "existingSecret": "", "hostNetwork": false}),
+            ManifestOptions { cloud_config: CloudConfig::None, host_network: false, ..base() },
+        ),
+        (
+            json!({"provider": "libvirt", "useServiceAccountCredentials": true}),
+            ManifestOptions { arguments: strings(&["--use-service-account-credentials"]), ..base() },
+        ),
+        (
+            json!({"provider": "libvirt", "logging": {"verbosity": 4, "format": "json"},
+                   "extraArgs": ["--concurrent-node-syncs=32", "--controllers=*,-route"],
+                   "apiServer": {"host": "10.0.0.1"}, "serviceMonitor": {"enabled": true},
+                   "fullnameOverride": "second"}),
+            ManifestOptions {
+                name: "second".into(),
+                arguments: strings(&[
+                    "--logging-format=json",
+                    "--v=4",
+                    "--concurrent-node-syncs=32",
+                    "--controllers=*,-route",
+                ]),
+                api_server: Some(("10.0.0.1".into(), 6443)),
+                service_monitor: true,
+                ..base()
+            },
+        ),
+    ]
+}
+
+fn helm() -> Outcome {
+    let helm = Helm::find()?;
+    for (values, options) in chart_cases() {
+        same(&values.to_string(), &helm.template(&values)?, &options)?;
+    }
+    run(helm
+        .command("lint")
+        .arg("--strict")
+        .arg("--set=provider=libvirt")
+        .arg(deploy("helm/cloud-controller-manager")))?;
+    let chart = std::fs::read_to_string(deploy("helm/cloud-controller-manager/Chart.yaml"))
+        .map_err(anyhow::Error::from)?;
+    let chart: Value = serde_saphyr::from_str(&chart).map_err(anyhow::Error::from)?;
+    for key in ["version", "appVersion"] {
+        if chart[key] != env!("CARGO_PKG_VERSION") {
+            return Err(anyhow::anyhow!(
+                "Chart.yaml: {key} is {}, the crates are {}",
+                chart[key],
+                env!("CARGO_PKG_VERSION")
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+fn chart_faults() -> Outcome {
+    let helm = Helm::find()?;
+    for (values, words) in [
+        (json!({}), "provider is required"),
+        (json!({"provider": "libvirt", "extraArgs": ["--cloud-config=/x"]}), "use provider, cloudConfig"),
+        (json!({"provider": "libvirt", "kind": "StatefulSet"}), "kind"),
+        (json!({"provider": "libvirt", "hostnetwork": true}), "hostnetwork"),
+        (json!({"provider": "libvirt", "cloudConfig": "a", "existingConfigMap": "b"}), "exclude each other"),
+    ] {
+        match helm.template(&values) {
+            Ok(_) => return Err(anyhow::anyhow!("the chart accepts {values}").into()),
+            Err(error) if format!("{error:#}").contains(words) => {}
+            Err(error) => return Err(error.context(format!("{values}: no {words:?}")).into()),
+        }
+    }
+    Ok(())
+}
+
+/// Runs `kubectl apply` with this on its standard input.
+fn kubectl_apply(control_plane: &ControlPlane, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+    let mut child = control_plane
+        .kubectl()
+        .arg("apply")
+        .args(arguments)
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    child.stdin.take().context("a pipe")?.write_all(input.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && errors.is_empty(), "kubectl apply {arguments:?}: {errors}\n{input}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The API server does not know the kinds of the Prometheus operator.
+fn without_service_monitor(text: &str) -> anyhow::Result<String> {
+    let objects: Vec<Value> =
+        read(text)?.into_values().filter(|object| object["kind"] != "ServiceMonitor").collect();
+    Ok(yaml::stream(&objects))
+}
+
+fn apply() -> Outcome {
+    let control_plane = Borrowed::control_plane()?;
+    let dry_run = ["--server-side", "--dry-run=server", "--validate=strict"];
+    let plain = std::fs::read_to_string(deploy("daemonset.yaml")).map_err(anyhow::Error::from)?;
+    kubectl_apply(&control_plane, &dry_run, &plain)?;
+    for provider in ["libvirt", "vsphere", "rancher"] {
+        let overlay = deploy("kustomize/overlays").join(provider).display().to_string();
+        kubectl_apply(&control_plane, &dry_run, &control_plane.kubectl_output(&["kustomize", &overlay])?)?;
+    }
+    let helm = Helm::find()?;
+    for (values, options) in chart_cases() {
+        kubectl_apply(&control_plane, &dry_run, &without_service_monitor(&helm.template(&values)?)?)?;
+        kubectl_apply(&control_plane, &dry_run, &without_service_monitor(&rendered(&options)?)?)?;
+    }
+    Ok(())
+}
+
+fn apply_twice() -> Outcome {
+    let control_plane = Borrowed::control_plane()?;
+    // Names of its own: other tests have the shipped ones.
+    let options = ManifestOptions {
+        name: "applied-twice".into(),
+        cloud_config: CloudConfig::Content { secret: "applied-twice".into(), text: "a: b\n".into() },
+        ..ManifestOptions::new("libvirt")
+    };
+    let text = rendered(&options)?;
+    let count = read(&text)?.len();
+    for words in ["created", "unchanged"] {
+        let said = kubectl_apply(&control_plane, &[], &text)?;
+        let lines: Vec<&str> = said.lines().collect();
+        if lines.len() != count || !lines.iter().all(|line| line.ends_with(words)) {
+            return Err(anyhow::anyhow!("not all are {words}: {said}").into());
+        }
+    }
+    Ok(())
+}
