@@ -64,6 +64,10 @@ doc: build-packages ## builds the Rust documentation
 build: build-packages ## the release binary, target/release/cloud-controller-manager
 	$(CARGO) build --locked --release -p ccm
 
+.PHONY: dist
+dist: build-packages ## tarball, Debian package and checksums for this machine's architecture, in target/dist
+	@deploy/dist/package.sh
+
 .PHONY: manifests
 manifests: build-packages ## writes the generated files of deploy/ anew
 	$(CARGO) run --locked --quiet -p ccm --example write_manifests
