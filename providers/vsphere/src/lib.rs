@@ -2,8 +2,15 @@
 
 #![allow(dead_code, reason = "the parts stand before the provider that puts them together")]
 
+mod http;
 mod moref;
 mod provider_id;
+#[cfg(test)]
+mod scripted;
+mod session;
+mod soap;
+mod tls;
+mod vim;
 mod vm;
 
 pub use provider_id::{format_provider_id, parse_provider_id};

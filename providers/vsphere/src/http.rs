@@ -1,0 +1,172 @@
+//! HTTP to one vCenter: deadlines, bounded answers, no redirects, proxies as the environment says.
+
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+
+use bytes::BytesMut;
+use cloudprovider::error_chain;
+use http::{HeaderMap, Method};
+
+use crate::tls::{self, Thumbprint};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A silent connection is probed after this time, so that a dead peer is noticed while a long poll waits.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Where a vCenter is and how it proves that it is the one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// A DNS name or an IP address, without brackets.
+    pub(crate) host: String,
+    /// The port of HTTPS.
+    pub(crate) port: u16,
+    /// A file with the certificates of authorities to trust, instead of the system's.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A certificate that is trusted whoever signed it.
+    pub(crate) thumbprint: Option<Thumbprint>,
+    /// Whether any certificate is taken.
+    pub(crate) insecure: bool,
+}
+
+impl Endpoint {
+    /// `host:port`, with brackets around an IPv6 address.
+    pub(crate) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Whether it is this machine: proxies are for others, as in Go.
+    fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+/// A client of one vCenter. Clones share its connections.
+#[derive(Clone)]
+pub(crate) struct HttpClient {
+    client: reqwest::Client,
+    base: String,
+}
+
+/// A body to send.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// Its media type.
+    pub(crate) content_type: &'static str,
+    /// The text.
+    pub(crate) text: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: u16,
+    /// The headers.
+    pub(crate) headers: HeaderMap,
+    /// The whole body.
+    pub(crate) body: BytesMut,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HttpError {
+    /// Not in time.
+    Timeout,
+    /// No connection, or it broke; the causes.
+    Unreachable(Box<str>),
+    /// It is larger than allowed.
+    TooLarge,
+}
+
+impl HttpClient {
+    /// A client of this vCenter. Reads the CA file, and connects to nobody.
+    ///
+    /// # Errors
+    /// The reason, where the certificates to trust cannot be read.
+    pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, String> {
+        let tls = tls::client_config(endpoint)?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(KEEPALIVE)
+            .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")));
+        if endpoint.is_loopback() {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| error_chain(&error))?;
+        Ok(Self { client, base: format!("https://{}", endpoint.authority()) })
+    }
+
+    /// Sends a request and reads the whole answer, both within `deadline`.
+    ///
+    /// # Errors
+    /// [`HttpError`]; an answer with a bad status is none.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: &[(&'static str, String)],
+        body: Option<Body>,
+        deadline: Duration,
+        largest: usize,
+    ) -> Result<Answer, HttpError> {
+        let mut request = self.client.request(method, format!("{}{path_and_query}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        if let Some(body) = body {
+            request = request.header(http::header::CONTENT_TYPE, body.content_type).body(body.text);
+        }
+        tokio::time::timeout(deadline, read(request, largest)).await.unwrap_or(Err(HttpError::Timeout))
+    }
+}
+
+async fn read(request: reqwest::RequestBuilder, largest: usize) -> Result<Answer, HttpError> {
+    let mut response = request.send().await.map_err(unreachable)?;
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if body.len() + chunk.len() > largest {
+            return Err(HttpError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Answer { status: response.status().as_u16(), headers: std::mem::take(response.headers_mut()), body })
+}
+
+fn unreachable(error: reqwest::Error) -> HttpError {
+    if error.is_timeout() {
+        return HttpError::Timeout;
+    }
+    HttpError::Unreachable(error_chain(&error.without_url()).into())
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpClient").field(&self.base).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(host: &str) -> Endpoint {
+        Endpoint { host: host.to_owned(), port: 443, ca_file: None, thumbprint: None, insecure: false }
+    }
+
+    #[test]
+    fn addresses_of_the_sixth_version_have_brackets() {
+        assert_eq!(endpoint("fd00::1").authority(), "[fd00::1]:443");
+        assert_eq!(endpoint("vc.example").authority(), "vc.example:443");
+        assert!(endpoint("::1").is_loopback() && endpoint("127.0.0.1").is_loopback());
+        assert!(!endpoint("vc.example").is_loopback());
+    }
+}

@@ -1,0 +1,115 @@
+//! A vCenter that answers what a test says.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use cloudprovider::async_trait;
+
+use crate::{
+    moref::MoRef,
+    vim::{Call, CallError, Transport, element::Element},
+};
+
+/// Answers each method from its script, and without one as a vCenter without any machine.
+#[derive(Debug, Default)]
+pub(crate) struct Scripted {
+    answers: Mutex<Vec<(&'static str, VecDeque<Result<Element, CallError>>)>>,
+    calls: Mutex<Vec<&'static str>>,
+    has_session: AtomicBool,
+}
+
+impl Scripted {
+    /// The next answer to this method.
+    pub(crate) fn answer(&self, method: &'static str, answer: Result<Element, CallError>) {
+        let mut answers = self.answers.lock().expect("lock");
+        match answers.iter_mut().find(|(name, _)| *name == method) {
+            Some((_, queue)) => queue.push_back(answer),
+            None => answers.push((method, VecDeque::from([answer]))),
+        }
+    }
+
+    /// The next answer to this method is a fault.
+    pub(crate) fn fault(&self, method: &'static str, kind: &str) {
+        let fault = CallError::Fault { method, kind: kind.into(), message: "scripted".into() };
+        self.answer(method, Err(fault));
+    }
+
+    /// The methods called so far.
+    pub(crate) fn calls(&self) -> Vec<&'static str> {
+        self.calls.lock().expect("lock").clone()
+    }
+
+    /// How often a method was called.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.calls().iter().filter(|called| **called == method).count()
+    }
+}
+
+#[async_trait]
+impl Transport for Scripted {
+    async fn call(&self, call: &Call, _: Duration) -> Result<Element, CallError> {
+        self.calls.lock().expect("lock").push(call.method);
+        tokio::task::yield_now().await;
+        let scripted = {
+            let mut answers = self.answers.lock().expect("lock");
+            answers.iter_mut().find(|(name, _)| *name == call.method).and_then(|(_, queue)| queue.pop_front())
+        };
+        let answer = scripted.unwrap_or_else(|| Ok(default_answer(call.method)));
+        if call.method == "Login" && answer.is_ok() {
+            self.has_session.store(true, Ordering::SeqCst);
+        }
+        answer
+    }
+
+    fn forget_session(&self) {
+        self.has_session.store(false, Ordering::SeqCst);
+    }
+
+    fn has_session(&self) -> bool {
+        self.has_session.load(Ordering::SeqCst)
+    }
+}
+
+/// A reference as an answer.
+pub(crate) fn reference(name: &str, object: &MoRef) -> Element {
+    Element {
+        name: name.into(),
+        ref_kind: Some(object.kind().into()),
+        text: object.id().into(),
+        ..Element::default()
+    }
+}
+
+/// A text as an answer.
+pub(crate) fn text(name: &str, text: &str) -> Element {
+    Element { name: name.into(), text: text.into(), ..Element::default() }
+}
+
+/// Something with children.
+pub(crate) fn node(name: &str, children: Vec<Element>) -> Element {
+    Element { name: name.into(), children, ..Element::default() }
+}
+
+fn default_answer(method: &str) -> Element {
+    match method {
+        "RetrieveServiceContent" => node(
+            "returnval",
+            [
+                ("rootFolder", "Folder"),
+                ("propertyCollector", "PropertyCollector"),
+                ("viewManager", "ViewManager"),
+                ("sessionManager", "SessionManager"),
+                ("searchIndex", "SearchIndex"),
+            ]
+            .map(|(name, kind)| reference(name, &MoRef::new(kind, name)))
+            .into(),
+        ),
+        _ => Element::default(),
+    }
+}

@@ -1,0 +1,258 @@
+//! The session of one vCenter and user.
+//!
+//! There is one. When vCenter says that it is gone, whoever notices opens a new one, once, however many noticed. When
+//! vCenter refuses the credentials, they are not tried again: a few refusals lock an account.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{
+    moref::MoRef,
+    vim::{
+        Call, CallError, Transport, Value,
+        element::Element,
+        objects::{Login, Logout, RetrieveServiceContent},
+    },
+};
+
+/// How long a call may take that does not wait for anything.
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a logout may take: nobody waits for it gladly.
+const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A user and a password.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    /// The user.
+    pub(crate) user: String,
+    /// The password.
+    pub(crate) password: SecretString,
+}
+
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Self) -> bool {
+        self.user == other.user && self.password.expose_secret() == other.password.expose_secret()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// What vCenter calls its own parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceContent {
+    pub(crate) root_folder: MoRef,
+    pub(crate) property_collector: MoRef,
+    pub(crate) view_manager: MoRef,
+    pub(crate) session_manager: MoRef,
+    pub(crate) search_index: Option<MoRef>,
+    /// The version of the API, such as `8.0.3.0`.
+    pub(crate) api_version: String,
+    /// The name of the vCenter among others.
+    pub(crate) instance_uuid: Option<String>,
+}
+
+/// Gives the credentials that count now. They may change at any time.
+pub(crate) type CredentialSource = Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>;
+
+/// A session, open or not.
+pub(crate) struct Session {
+    transport: Arc<dyn Transport>,
+    credentials: CredentialSource,
+    /// Those that vCenter refused.
+    refused: Arc<Refused>,
+    content: Mutex<Option<Arc<ServiceContent>>>,
+    /// Counts the logins: who sees a session end says which one.
+    generation: AtomicU64,
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// The credentials that vCenter refused, remembered longer than a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(Mutex<Option<Credentials>>);
+
+impl Refused {
+    /// Whether these were refused.
+    pub(crate) fn holds(&self, credentials: &Credentials) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(credentials)
+    }
+
+    /// Remembers these.
+    pub(crate) fn set(&self, credentials: Credentials) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(credentials);
+    }
+}
+
+impl Session {
+    /// A session that is opened when it is first needed.
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        credentials: CredentialSource,
+        refused: Arc<Refused>,
+    ) -> Self {
+        Self {
+            transport,
+            credentials,
+            refused,
+            content: Mutex::new(None),
+            generation: AtomicU64::new(0),
+            opening: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Which login the session is of; 0 before the first.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Opens the session if it is still that of login `seen`, and says what vCenter calls its parts. Takes two calls the
+    /// first time, and two for each session that ended.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] without any call where vCenter refused the same credentials before.
+    pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(content) = self.content()
+            && self.generation() != seen
+        {
+            return Ok(content);
+        }
+        let credentials =
+            (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        if self.refused.holds(&credentials) {
+            return Err(CallError::Refused { user: credentials.user.into() });
+        }
+        let content = match self.content() {
+            Some(content) => content,
+            None => {
+                let content = Arc::new(self.retrieve_content().await?);
+                *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&content));
+                content
+            }
+        };
+        self.end(&content).await;
+        let login = Login {
+            user_name: credentials.user.clone(),
+            password: Value::Secret(credentials.password.expose_secret().to_owned()),
+            locale: Some("en_US"),
+        };
+        let outcome = self.transport.call(&login.of(&content.session_manager), CALL_DEADLINE).await;
+        if let Err(error) = outcome {
+            if error.is_fault("InvalidLogin") {
+                self.refused.set(credentials);
+            }
+            return Err(error);
+        }
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(content)
+    }
+
+    /// What vCenter calls its parts, once it was asked.
+    pub(crate) fn content(&self) -> Option<Arc<ServiceContent>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a call in the session. A session that has ended is opened again, once.
+    ///
+    /// # Errors
+    /// What the call brings, or the login.
+    pub(crate) async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
+        let seen = self.generation();
+        let outcome = self.transport.call(call, deadline).await;
+        match outcome {
+            Err(error) if error.is_session_lost() => {
+                self.open(seen).await?;
+                self.transport.call(call, deadline).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Makes a call in the session as it is: who built something in it has to build it again in another one.
+    ///
+    /// # Errors
+    /// What the call brings.
+    pub(crate) async fn call_once(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
+        self.transport.call(call, deadline).await
+    }
+
+    /// Ends the session, and with it everything that was made in it.
+    pub(crate) async fn close(&self) {
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(content) = self.content() {
+            self.end(&content).await;
+        }
+    }
+
+    /// Logs out where there is a session, so that none is left behind when vCenter only seems to have lost it.
+    async fn end(&self, content: &ServiceContent) {
+        if self.transport.has_session() {
+            let outcome =
+                self.transport.call(&Logout {}.of(&content.session_manager), LOGOUT_DEADLINE).await;
+            if let Err(error) = outcome.filter_lost() {
+                tracing::debug!(%error, "cannot end the session");
+            }
+            self.transport.forget_session();
+        }
+    }
+
+    async fn retrieve_content(&self) -> Result<ServiceContent, CallError> {
+        let call = RetrieveServiceContent {}.of(&MoRef::new("ServiceInstance", "ServiceInstance"));
+        let content = self.transport.call(&call, CALL_DEADLINE).await?;
+        let part = |name: &str| {
+            content.moref_of(name).ok_or_else(|| CallError::Malformed {
+                method: "RetrieveServiceContent",
+                reason: format!("the answer has no {name}").into(),
+            })
+        };
+        let about = |name: &str| content.child("about").and_then(|about| about.text_of(name)).map(str::to_owned);
+        Ok(ServiceContent {
+            root_folder: part("rootFolder")?,
+            property_collector: part("propertyCollector")?,
+            view_manager: part("viewManager")?,
+            session_manager: part("sessionManager")?,
+            search_index: content.moref_of("searchIndex"),
+            api_version: about("apiVersion").unwrap_or_default(),
+            instance_uuid: about("instanceUuid"),
+        })
+    }
+}
+
+/// That a session has ended already is what its end is for.
+trait FilterLost {
+    fn filter_lost(self) -> Result<(), CallError>;
+}
+
+impl FilterLost for Result<Element, CallError> {
+    fn filter_lost(self) -> Result<(), CallError> {
+        match self {
+            Err(error) if !error.is_session_lost() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("transport", &self.transport)
+            .field("generation", &self.generation())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

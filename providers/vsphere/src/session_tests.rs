@@ -1,0 +1,86 @@
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::scripted::Scripted;
+
+fn credentials(password: &str) -> Credentials {
+    Credentials { user: "user".to_owned(), password: password.into() }
+}
+
+fn session(transport: &Arc<Scripted>, password: &'static str) -> Session {
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(transport);
+    Session::new(transport, Arc::new(move || Ok(credentials(password))), Arc::default())
+}
+
+fn some_call() -> Call {
+    Call { this: MoRef::new("ServiceInstance", "ServiceInstance"), method: "CurrentTime", arguments: Vec::new() }
+}
+
+#[tokio::test]
+async fn many_who_see_the_session_end_log_in_once() {
+    let vcenter = Arc::new(Scripted::default());
+    let session = session(&vcenter, "p");
+    session.open(0).await.expect("open");
+    for _ in 0..10 {
+        vcenter.fault("CurrentTime", "NotAuthenticated");
+    }
+    let call = some_call();
+    let outcomes = futures::future::join_all((0..10).map(|_| session.call(&call, CALL_DEADLINE))).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(vcenter.count("Login"), 2, "one at the start, one again");
+    assert_eq!(vcenter.count("RetrieveServiceContent"), 1);
+    assert_eq!(vcenter.count("Logout"), 1, "the one that seemed to be gone is not left behind");
+}
+
+#[tokio::test]
+async fn refused_credentials_are_tried_once() {
+    let vcenter = Arc::new(Scripted::default());
+    let tried = Arc::new(AtomicUsize::new(0));
+    let current = Arc::new(Mutex::new("wrong"));
+    let source = {
+        let (current, tried) = (Arc::clone(&current), Arc::clone(&tried));
+        move || {
+            tried.fetch_add(1, Ordering::SeqCst);
+            Ok(credentials(*current.lock().expect("lock")))
+        }
+    };
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let session = Session::new(transport, Arc::new(source), Arc::default());
+    vcenter.fault("Login", "InvalidLogin");
+    assert!(session.open(0).await.expect_err("wrong").is_refused());
+    for _ in 0..20 {
+        let error = session.open(0).await.expect_err("still wrong");
+        assert_eq!(error, CallError::Refused { user: "user".into() });
+        assert!(!error.to_string().contains("wrong"));
+    }
+    assert_eq!(vcenter.count("Login"), 1);
+    *current.lock().expect("lock") = "right";
+    session.open(0).await.expect("the Secret has changed");
+    assert_eq!(vcenter.count("Login"), 2);
+}
+
+#[tokio::test]
+async fn a_second_refusal_of_the_session_is_told() {
+    let vcenter = Arc::new(Scripted::default());
+    let session = session(&vcenter, "p");
+    session.open(0).await.expect("open");
+    vcenter.fault("CurrentTime", "NotAuthenticated");
+    vcenter.fault("CurrentTime", "NotAuthenticated");
+    let error = session.call(&some_call(), CALL_DEADLINE).await.expect_err("no loop");
+    assert!(error.is_session_lost());
+    assert_eq!(vcenter.count("Login"), 2);
+    session.close().await;
+    session.close().await;
+    assert_eq!(vcenter.calls().last(), Some(&"Logout"));
+    assert_eq!(vcenter.count("Logout"), 2);
+}
+
+#[tokio::test]
+async fn without_credentials_nothing_is_called() {
+    let vcenter = Arc::new(Scripted::default());
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let session = Session::new(transport, Arc::new(|| Err("the Secret is not there".to_owned())), Arc::default());
+    let error = session.open(0).await.expect_err("nothing");
+    assert!(error.is_refused() && error.to_string() == "the Secret is not there");
+    assert!(vcenter.calls().is_empty());
+}

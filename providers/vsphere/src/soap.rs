@@ -1,0 +1,97 @@
+//! SOAP, as vCenter speaks it at `/sdk`.
+
+mod envelope;
+mod parse;
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::async_trait;
+
+use crate::{
+    http::{Body, HttpClient, HttpError},
+    vim::{Call, CallError, Transport, element::Element},
+};
+
+/// The version whose names and types are used: the oldest vCenter that is supported, and known to all later ones.
+const SOAP_ACTION: &str = "urn:vim25/7.0";
+
+/// The cookie that holds the session.
+const SESSION_COOKIE: &str = "vmware_soap_session";
+
+/// An answer larger than this is refused. A page of the listing has some kilobytes for each machine.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// The SOAP endpoint of one vCenter, with the session's cookie.
+pub(crate) struct SoapTransport {
+    http: HttpClient,
+    /// `vmware_soap_session=...`, the value byte for byte as vCenter gave it: a real one puts it into quotes and wants
+    /// those back.
+    cookie: Mutex<Option<String>>,
+}
+
+impl SoapTransport {
+    /// The endpoint of this vCenter.
+    pub(crate) fn new(http: HttpClient) -> Self {
+        Self { http, cookie: Mutex::new(None) }
+    }
+
+    fn cookie(&self) -> Option<String> {
+        self.cookie.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep_cookie(&self, headers: &http::HeaderMap) {
+        for header in headers.get_all(http::header::SET_COOKIE) {
+            let Ok(text) = header.to_str() else { continue };
+            let pair = text.split(';').next().unwrap_or_default().trim();
+            if pair.split_once('=').is_some_and(|(name, value)| name == SESSION_COOKIE && !value.is_empty()) {
+                *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair.to_owned());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SoapTransport {
+    /// Without the cookie.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SoapTransport").field("http", &self.http).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Transport for SoapTransport {
+    async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
+        let method = call.method;
+        let mut headers = vec![("SOAPAction", SOAP_ACTION.to_owned())];
+        headers.extend(self.cookie().map(|cookie| ("Cookie", cookie)));
+        let body = Body { content_type: "text/xml; charset=\"utf-8\"", text: envelope::write(call) };
+        let answer = self
+            .http
+            .send(http::Method::POST, "/sdk", &headers, Some(body), deadline, LARGEST_ANSWER)
+            .await
+            .map_err(|error| match error {
+                HttpError::Timeout => CallError::Timeout { method, after: deadline },
+                HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
+                HttpError::TooLarge => CallError::Malformed {
+                    method,
+                    reason: format!("the answer has more than {} MiB", LARGEST_ANSWER >> 20).into(),
+                },
+            })?;
+        let result = parse::read(method, answer.status, &answer.body);
+        if result.is_ok() {
+            self.keep_cookie(&answer.headers);
+        }
+        result
+    }
+
+    fn forget_session(&self) {
+        *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn has_session(&self) -> bool {
+        self.cookie.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads answers.
+//!
+//! Names count without their prefixes: a real vCenter binds `xsi`, the simulator another prefix for the same namespace.
+
+use quick_xml::{
+    NsReader,
+    events::{BytesStart, Event},
+    name::{Namespace, ResolveResult},
+};
+
+use crate::vim::{CallError, element::Element};
+
+const SCHEMA_INSTANCE: Namespace<'static> = Namespace("http://www.w3.org/2001/XMLSchema-instance");
+
+/// No answer is nested more deeply.
+const DEEPEST: usize = 64;
+
+/// How much of vCenter's words is kept.
+const LONGEST_MESSAGE: usize = 300;
+
+/// The `returnval` of an answer, or several of them below an element without a name; empty where there is none.
+///
+/// # Errors
+/// The fault, where it is one; [`CallError::Status`] where the answer is no SOAP at all.
+pub(super) fn read(method: &'static str, status: u16, body: &[u8]) -> Result<Element, CallError> {
+    let is_good = (200..300).contains(&status);
+    let no_soap = |reason: String| {
+        if is_good {
+            CallError::Malformed { method, reason: reason.into() }
+        } else {
+            CallError::Status { method, status }
+        }
+    };
+    let text = std::str::from_utf8(body).map_err(|_| no_soap("the answer is not UTF-8".to_owned()))?;
+    let envelope = tree(text).map_err(no_soap)?;
+    if &*envelope.name != "Envelope" {
+        return Err(no_soap("the answer is no SOAP envelope".to_owned()));
+    }
+    let answer = take(envelope, "Body").and_then(|body| body.children.into_iter().next());
+    let Some(answer) = answer else { return Err(no_soap("the envelope is empty".to_owned())) };
+    if &*answer.name == "Fault" {
+        return Err(fault(method, &answer));
+    }
+    if !is_good {
+        return Err(CallError::Status { method, status });
+    }
+    let mut results: Vec<_> =
+        answer.children.into_iter().filter(|child| &*child.name == "returnval").collect();
+    Ok(if results.len() == 1 {
+        results.swap_remove(0)
+    } else {
+        Element { children: results, ..Element::default() }
+    })
+}
+
+fn take(element: Element, name: &str) -> Option<Element> {
+    element.children.into_iter().find(|child| *child.name == *name)
+}
+
+fn fault(method: &'static str, fault: &Element) -> CallError {
+    let detail = fault.child("detail").and_then(|detail| detail.children.first());
+    let kind = match detail {
+        Some(detail) => detail.kind.clone().unwrap_or_else(|| {
+            // old servers name the element for the type
+            detail.name.strip_suffix("Fault").unwrap_or(&detail.name).into()
+        }),
+        None => fault.text_of("faultcode").unwrap_or("an unnamed fault").into(),
+    };
+    let words = fault.text_of("faultstring").unwrap_or_default().trim();
+    let message: String = words.chars().take(LONGEST_MESSAGE).collect();
+    CallError::Fault { method, kind, message: message.into() }
+}
+
+/// The answer as a tree.
+fn tree(text: &str) -> Result<Element, String> {
+    let mut reader = NsReader::from_str(text);
+    let mut open: Vec<(Element, String)> = Vec::new();
+    loop {
+        let event = reader.read_event().map_err(|error| format!("the answer is not XML: {error}"))?;
+        match event {
+            Event::Start(start) => {
+                if open.len() >= DEEPEST {
+                    return Err("the answer is nested too deeply".to_owned());
+                }
+                open.push((element(&reader, &start)?, String::new()));
+            }
+            Event::Empty(start) => {
+                let element = element(&reader, &start)?;
+                match open.last_mut() {
+                    Some((parent, _)) => parent.children.push(element),
+                    None => return Ok(element),
+                }
+            }
+            Event::End(_) => {
+                let Some((mut element, text)) = open.pop() else {
+                    return Err("the answer is not XML".to_owned());
+                };
+                // what stands between children is layout
+                if element.children.is_empty() {
+                    element.text = text.into();
+                }
+                element.children.shrink_to_fit();
+                match open.last_mut() {
+                    Some((parent, _)) => parent.children.push(element),
+                    None => return Ok(element),
+                }
+            }
+            Event::Text(words) => {
+                if let Some((_, text)) = open.last_mut() {
+                    text.push_str(&words.xml10_content());
+                }
+            }
+            Event::CData(words) => {
+                if let Some((_, text)) = open.last_mut() {
+                    text.push_str(&words.xml10_content());
+                }
+            }
+            Event::GeneralRef(reference) => {
+                let Some((_, text)) = open.last_mut() else { continue };
+                let character = reference.resolve_char_ref().map_err(|error| error.to_string())?;
+                match character {
+                    Some(character) => text.push(character),
+                    None => match quick_xml::escape::resolve_predefined_entity(&reference.xml10_content()) {
+                        Some(words) => text.push_str(words),
+                        None => return Err("the answer uses an entity that XML does not define".to_owned()),
+                    },
+                }
+            }
+            Event::Eof => return Err("the answer ends too early".to_owned()),
+            Event::DocType(_) => return Err("the answer has a document type".to_owned()),
+            Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
+        }
+    }
+}
+
+fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, String> {
+    let mut element = Element { name: start.local_name().as_ref().into(), ..Element::default() };
+    for attribute in start.attributes() {
+        let attribute = attribute.map_err(|error| format!("the answer is not XML: {error}"))?;
+        let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
+        if name.as_ref() != "type" {
+            continue;
+        }
+        let value = quick_xml::escape::unescape(&attribute.value)
+            .map_err(|error| format!("the answer is not XML: {error}"))?
+            .into_owned();
+        match namespace {
+            ResolveResult::Bound(namespace) if namespace == SCHEMA_INSTANCE => {
+                let local = value.rsplit_once(':').map_or(value.as_str(), |(_, local)| local);
+                element.kind = Some(local.into());
+            }
+            ResolveResult::Unbound => element.ref_kind = Some(value.into()),
+            _ => {}
+        }
+    }
+    Ok(element)
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! Which certificates are trusted.
+
+use std::{fmt, fs, str::FromStr, sync::Arc};
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+
+use crate::http::Endpoint;
+
+/// The hash of a certificate: SHA-1 or SHA-256 of its DER form.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Thumbprint(Box<[u8]>);
+
+/// Why a text is no thumbprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the SHA-1 or SHA-256 of the certificate: 20 or 32 bytes in hexadecimal, colons between them or none")]
+pub(crate) struct ThumbprintError;
+
+impl FromStr for Thumbprint {
+    type Err = ThumbprintError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits: Vec<u8> = text
+            .trim()
+            .bytes()
+            .filter(|byte| *byte != b':')
+            .map(|byte| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect::<Option<_>>()
+            .ok_or(ThumbprintError)?;
+        if !matches!(digits.len(), 40 | 64) {
+            return Err(ThumbprintError);
+        }
+        Ok(Self(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()))
+    }
+}
+
+impl fmt::Debug for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02X}", if i == 0 { "" } else { ":" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Thumbprint {
+    fn is_of(&self, certificate: &CertificateDer<'_>) -> bool {
+        use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+        let algorithm = if self.0.len() == 20 { &SHA1_FOR_LEGACY_USE_ONLY } else { &SHA256 };
+        digest(algorithm, certificate).as_ref() == &*self.0
+    }
+}
+
+/// The TLS settings for a vCenter.
+///
+/// # Errors
+/// The reason, where the CA file cannot be read or holds no certificate.
+pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = Arc::new(roots(endpoint)?);
+    let normal = if roots.is_empty() {
+        None
+    } else {
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+        Some(verifier.map_err(|error| error.to_string())?)
+    };
+    let verifier = Verifier {
+        normal,
+        thumbprint: endpoint.thumbprint.clone(),
+        insecure: endpoint.insecure,
+        provider: Arc::clone(&provider),
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = &endpoint.ca_file else {
+        // some of a system's certificates may be beyond rustls, which is nobody's fault here
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let text = fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate =
+            certificate.map_err(|error| format!("the CA file {} is not PEM: {error}", path.display()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("the CA file {} has a bad certificate: {error}", path.display()))?;
+    }
+    if roots.is_empty() {
+        return Err(format!("the CA file {} holds no certificate in PEM form", path.display()));
+    }
+    Ok(roots)
+}
+
+/// Verifies as usual, and asks for the thumbprint only where that fails, as govmomi does.
+#[derive(Debug)]
+struct Verifier {
+    normal: Option<Arc<WebPkiServerVerifier>>,
+    thumbprint: Option<Thumbprint>,
+    insecure: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.insecure {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let outcome = match &self.normal {
+            Some(normal) => {
+                normal.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            }
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        match &self.thumbprint {
+            Some(thumbprint) if outcome.is_err() && thumbprint.is_of(end_entity) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            _ => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thumbprints_in_every_spelling() {
+        let bytes = |n: usize| (0..n).map(|i| format!("{i:02X}")).collect::<Vec<_>>();
+        for text in [bytes(20).join(":"), bytes(20).concat(), bytes(32).join(":").to_lowercase()] {
+            let thumbprint: Thumbprint = text.parse().expect(&text);
+            assert_eq!(format!("{thumbprint:?}").replace(':', ""), text.to_uppercase().replace(':', ""));
+        }
+        for text in ["", "zz", "AA:BB", &bytes(21).join(":"), "grün"] {
+            assert!(text.parse::<Thumbprint>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_ca_file_without_certificates_is_named() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut endpoint = Endpoint {
+            host: "vc".to_owned(),
+            port: 443,
+            ca_file: Some(file.path().to_owned()),
+            thumbprint: None,
+            insecure: false,
+        };
+        assert!(client_config(&endpoint).expect_err("empty").contains("holds no certificate"));
+        endpoint.ca_file = Some("/does/not/exist".into());
+        assert!(client_config(&endpoint).expect_err("missing").contains("/does/not/exist"));
+    }
+}

@@ -1,0 +1,190 @@
+//! vCenter's API (`vim25`), apart from how it is put on the wire.
+//!
+//! A [`Call`] is a method of a managed object with its arguments; the answer is an [`Element`]. A [`Transport`] carries
+//! both: SOAP today ([`crate::soap`]), which every vCenter and the simulator speak. The names are those of the WSDL,
+//! which VI/JSON uses as well.
+
+pub(crate) mod element;
+pub(crate) mod objects;
+pub(crate) mod property_collector;
+
+use std::{fmt, time::Duration};
+
+use cloudprovider::{Error, ErrorKind, async_trait};
+
+use crate::{moref::MoRef, vim::element::Element};
+
+/// A value of an argument or of a field of a data object.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// A string, number or boolean, as its text.
+    Text(String),
+    /// A string that is never shown.
+    Secret(String),
+    /// A reference to a managed object.
+    Ref(MoRef),
+    /// A data object: its type, where it is not the declared one, and its fields in the order of the WSDL.
+    Object(Option<&'static str>, Vec<Field>),
+}
+
+/// A field with its name. A list is the same name several times.
+pub(crate) type Field = (&'static str, Value);
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => fmt::Debug::fmt(text, f),
+            Self::Secret(_) => f.write_str("***"),
+            Self::Ref(object) => fmt::Debug::fmt(object, f),
+            Self::Object(kind, fields) => write!(f, "{} {fields:?}", kind.unwrap_or_default()),
+        }
+    }
+}
+
+/// A method call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The object whose method it is.
+    pub(crate) this: MoRef,
+    /// The method's name in the WSDL.
+    pub(crate) method: &'static str,
+    /// The arguments, in the order of the WSDL: a real vCenter refuses any other.
+    pub(crate) arguments: Vec<Field>,
+}
+
+/// Carries calls to one vCenter, together with the session that a login gave.
+#[async_trait]
+pub(crate) trait Transport: fmt::Debug + Send + Sync {
+    /// Makes a call and gives `returnval`, or an empty element where there is none.
+    async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError>;
+
+    /// Forgets the session, so that the next call goes without one. A login over a live session is refused.
+    fn forget_session(&self);
+
+    /// Whether there is a session, valid or not.
+    fn has_session(&self) -> bool;
+}
+
+/// Why a call brought no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// vCenter answered with a fault. Its type decides; its words are for people, and differ between servers.
+    #[error("{method}: vCenter answers {kind}{}", words(.message))]
+    Fault {
+        /// The method called.
+        method: &'static str,
+        /// The `xsi:type` of the fault.
+        kind: Box<str>,
+        /// vCenter's words, shortened.
+        message: Box<str>,
+    },
+    /// vCenter, or what stands before it, answered with this HTTP status and no fault.
+    #[error("{method}: HTTP status {status}")]
+    Status {
+        /// The method called.
+        method: &'static str,
+        /// The status.
+        status: u16,
+    },
+    /// No answer in time.
+    #[error("{method}: no answer within {} s", .after.as_secs())]
+    Timeout {
+        /// The method called.
+        method: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// There is no connection: refused, reset, unresolved, or not to be trusted.
+    #[error("{method}: {reason}")]
+    Unreachable {
+        /// The method called.
+        method: &'static str,
+        /// The causes.
+        reason: Box<str>,
+    },
+    /// The answer cannot be understood, or is larger than any should be.
+    #[error("{method}: {reason}")]
+    Malformed {
+        /// The method called.
+        method: &'static str,
+        /// What is wrong with it.
+        reason: Box<str>,
+    },
+    /// vCenter refused these credentials before. They are not tried again, so that the account is not locked.
+    #[error("vCenter refused the credentials of user {user:?}; they are not tried again until they change")]
+    Refused {
+        /// The user.
+        user: Box<str>,
+    },
+    /// There is nothing to log in with.
+    #[error("{0}")]
+    NoCredentials(Box<str>),
+}
+
+fn words(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+impl CallError {
+    /// Whether vCenter answered with a fault of this type.
+    pub(crate) fn is_fault(&self, wanted: &str) -> bool {
+        matches!(self, Self::Fault { kind, .. } if **kind == *wanted)
+    }
+
+    /// Whether the session is gone.
+    pub(crate) fn is_session_lost(&self) -> bool {
+        self.is_fault("NotAuthenticated")
+    }
+
+    /// Whether what was made on the server is gone: the watch has to be set up anew, the connection is good.
+    pub(crate) fn is_watch_lost(&self) -> bool {
+        ["InvalidCollectorVersion", "ManagedObjectNotFound", "RequestCanceled"]
+            .iter()
+            .any(|kind| self.is_fault(kind))
+    }
+
+    /// Whether no waiting helps, but new credentials may.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::NoCredentials(_)) || self.is_fault("InvalidLogin")
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused { .. } | Self::NoCredentials(_) => ErrorKind::Unauthenticated,
+            Self::Fault { kind, .. } => match &**kind {
+                "InvalidLogin" | "NotAuthenticated" | "PasswordExpired" => ErrorKind::Unauthenticated,
+                "NoPermission" => ErrorKind::PermissionDenied,
+                _ => ErrorKind::Unavailable,
+            },
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Status { .. } | Self::Unreachable { .. } | Self::Malformed { .. } => ErrorKind::Unavailable,
+        }
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_decide_by_their_type() {
+        let fault = |kind: &str| CallError::Fault { method: "Login", kind: kind.into(), message: "x".into() };
+        assert!(fault("NotAuthenticated").is_session_lost());
+        assert!(fault("InvalidCollectorVersion").is_watch_lost());
+        assert!(fault("InvalidLogin").is_refused());
+        assert_eq!(Error::from(fault("NoPermission")).kind(), ErrorKind::PermissionDenied);
+        assert_eq!(Error::from(fault("InvalidLogin")).kind(), ErrorKind::Unauthenticated);
+        assert_eq!(fault("HostNotConnected").to_string(), "Login: vCenter answers HostNotConnected (x)");
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        assert_eq!(format!("{:?}", Value::Secret("hunter2".to_owned())), "***");
+    }
+}

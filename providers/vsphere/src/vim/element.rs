@@ -1,0 +1,62 @@
+//! What vCenter answers: a tree of named values.
+
+use crate::moref::MoRef;
+
+/// A value of an answer with its name, its type and what is below. Nothing is known of types here: who reads it takes what
+/// it knows by name, and leaves the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Element {
+    /// The name without its prefix.
+    pub(crate) name: Box<str>,
+    /// The type (`xsi:type`) without its prefix, where the answer tells it.
+    pub(crate) kind: Option<Box<str>>,
+    /// The type of the object that this is a reference to.
+    pub(crate) ref_kind: Option<Box<str>>,
+    /// The text, empty where there are children only.
+    pub(crate) text: Box<str>,
+    /// What is below, in order.
+    pub(crate) children: Vec<Self>,
+}
+
+impl Element {
+    /// The first child with this name.
+    pub(crate) fn child(&self, name: &str) -> Option<&Self> {
+        self.children.iter().find(|child| *child.name == *name)
+    }
+
+    /// All children with this name.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
+        self.children.iter().filter(move |child| *child.name == *name)
+    }
+
+    /// The text of the first child with this name.
+    pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
+        self.child(name).map(|child| &*child.text)
+    }
+
+    /// The object that this refers to. Some servers tell the type in `xsi:type` alone.
+    pub(crate) fn moref(&self) -> Option<MoRef> {
+        let kind = self.ref_kind.as_deref()?;
+        (!self.text.is_empty()).then(|| MoRef::new(kind, &self.text))
+    }
+
+    /// The object that the first child with this name refers to.
+    pub(crate) fn moref_of(&self, name: &str) -> Option<MoRef> {
+        self.child(name)?.moref()
+    }
+
+    /// The text as a number or a boolean.
+    pub(crate) fn parse<T: std::str::FromStr>(&self) -> Option<T> {
+        self.text.trim().parse().ok()
+    }
+
+    /// The text as a boolean, in either of XML's spellings.
+    pub(crate) fn is_true(&self) -> bool {
+        matches!(self.text.trim(), "true" | "1")
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.children.is_empty()
+    }
+}
