@@ -2,14 +2,18 @@
 
 #![allow(dead_code, reason = "the parts stand before the provider that puts them together")]
 
+mod follow;
 mod http;
+mod inventory;
 mod moref;
 mod provider_id;
 #[cfg(test)]
 mod scripted;
 mod session;
 mod soap;
+mod tags;
 mod tls;
+mod vcenter;
 mod vim;
 mod vm;
 

@@ -1,7 +1,7 @@
 //! A vCenter that answers what a test says.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -16,22 +16,20 @@ use crate::{
     vim::{Call, CallError, Transport, element::Element},
 };
 
+type Answer = Result<Element, CallError>;
+
 /// Answers each method from its script, and without one as a vCenter without any machine.
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
-    answers: Mutex<Vec<(&'static str, VecDeque<Result<Element, CallError>>)>>,
+    answers: Mutex<HashMap<&'static str, VecDeque<Answer>>>,
     calls: Mutex<Vec<&'static str>>,
     has_session: AtomicBool,
 }
 
 impl Scripted {
     /// The next answer to this method.
-    pub(crate) fn answer(&self, method: &'static str, answer: Result<Element, CallError>) {
-        let mut answers = self.answers.lock().expect("lock");
-        match answers.iter_mut().find(|(name, _)| *name == method) {
-            Some((_, queue)) => queue.push_back(answer),
-            None => answers.push((method, VecDeque::from([answer]))),
-        }
+    pub(crate) fn answer(&self, method: &'static str, answer: Answer) {
+        self.answers.lock().expect("lock").entry(method).or_default().push_back(answer);
     }
 
     /// The next answer to this method is a fault.
@@ -58,7 +56,7 @@ impl Transport for Scripted {
         tokio::task::yield_now().await;
         let scripted = {
             let mut answers = self.answers.lock().expect("lock");
-            answers.iter_mut().find(|(name, _)| *name == call.method).and_then(|(_, queue)| queue.pop_front())
+            answers.get_mut(call.method).and_then(VecDeque::pop_front)
         };
         let answer = scripted.unwrap_or_else(|| Ok(default_answer(call.method)));
         if call.method == "Login" && answer.is_ok() {

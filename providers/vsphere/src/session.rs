@@ -77,6 +77,7 @@ pub(crate) struct Session {
     /// Counts the logins: who sees a session end says which one.
     generation: AtomicU64,
     opening: tokio::sync::Mutex<()>,
+    failed_logouts: AtomicU64,
 }
 
 /// The credentials that vCenter refused, remembered longer than a connection.
@@ -109,6 +110,7 @@ impl Session {
             content: Mutex::new(None),
             generation: AtomicU64::new(0),
             opening: tokio::sync::Mutex::new(()),
+            failed_logouts: AtomicU64::new(0),
         }
     }
 
@@ -129,8 +131,7 @@ impl Session {
         {
             return Ok(content);
         }
-        let credentials =
-            (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        let credentials = (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
         if self.refused.holds(&credentials) {
             return Err(CallError::Refused { user: credentials.user.into() });
         }
@@ -142,7 +143,7 @@ impl Session {
                 content
             }
         };
-        self.end(&content).await;
+        self.end(&content).await?;
         let login = Login {
             user_name: credentials.user.clone(),
             password: Value::Secret(credentials.password.expose_secret().to_owned()),
@@ -191,21 +192,34 @@ impl Session {
     /// Ends the session, and with it everything that was made in it.
     pub(crate) async fn close(&self) {
         let _one_at_a_time = self.opening.lock().await;
-        if let Some(content) = self.content() {
-            self.end(&content).await;
+        if let Some(content) = self.content()
+            && let Err(error) = self.end(&content).await
+        {
+            tracing::debug!(%error, "cannot end the session");
         }
     }
 
-    /// Logs out where there is a session, so that none is left behind when vCenter only seems to have lost it.
-    async fn end(&self, content: &ServiceContent) {
-        if self.transport.has_session() {
-            let outcome =
-                self.transport.call(&Logout {}.of(&content.session_manager), LOGOUT_DEADLINE).await;
-            if let Err(error) = outcome.filter_lost() {
-                tracing::debug!(%error, "cannot end the session");
-            }
-            self.transport.forget_session();
+    /// Logs out where there is a session, so that none is left behind when vCenter only seems to have lost it. A logout that
+    /// fails is made again next time, but not for ever.
+    async fn end(&self, content: &ServiceContent) -> Result<(), CallError> {
+        /// As many may fail before a session is left to end by itself.
+        const TRIES: u64 = 5;
+        if !self.transport.has_session() {
+            return Ok(());
         }
+        let outcome = self.transport.call(&Logout {}.of(&content.session_manager), LOGOUT_DEADLINE).await;
+        match outcome {
+            Err(error)
+                if !error.is_session_lost()
+                    && self.failed_logouts.fetch_add(1, Ordering::AcqRel) + 1 < TRIES =>
+            {
+                return Err(error);
+            }
+            _ => {}
+        }
+        self.failed_logouts.store(0, Ordering::Release);
+        self.transport.forget_session();
+        Ok(())
     }
 
     async fn retrieve_content(&self) -> Result<ServiceContent, CallError> {
@@ -217,7 +231,8 @@ impl Session {
                 reason: format!("the answer has no {name}").into(),
             })
         };
-        let about = |name: &str| content.child("about").and_then(|about| about.text_of(name)).map(str::to_owned);
+        let about =
+            |name: &str| content.child("about").and_then(|about| about.text_of(name)).map(str::to_owned);
         Ok(ServiceContent {
             root_folder: part("rootFolder")?,
             property_collector: part("propertyCollector")?,
@@ -227,20 +242,6 @@ impl Session {
             api_version: about("apiVersion").unwrap_or_default(),
             instance_uuid: about("instanceUuid"),
         })
-    }
-}
-
-/// That a session has ended already is what its end is for.
-trait FilterLost {
-    fn filter_lost(self) -> Result<(), CallError>;
-}
-
-impl FilterLost for Result<Element, CallError> {
-    fn filter_lost(self) -> Result<(), CallError> {
-        match self {
-            Err(error) if !error.is_session_lost() => Err(error),
-            _ => Ok(()),
-        }
     }
 }
 

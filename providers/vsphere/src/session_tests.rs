@@ -13,7 +13,11 @@ fn session(transport: &Arc<Scripted>, password: &'static str) -> Session {
 }
 
 fn some_call() -> Call {
-    Call { this: MoRef::new("ServiceInstance", "ServiceInstance"), method: "CurrentTime", arguments: Vec::new() }
+    Call {
+        this: MoRef::new("ServiceInstance", "ServiceInstance"),
+        method: "CurrentTime",
+        arguments: Vec::new(),
+    }
 }
 
 #[tokio::test]
@@ -79,7 +83,8 @@ async fn a_second_refusal_of_the_session_is_told() {
 async fn without_credentials_nothing_is_called() {
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
-    let session = Session::new(transport, Arc::new(|| Err("the Secret is not there".to_owned())), Arc::default());
+    let session =
+        Session::new(transport, Arc::new(|| Err("the Secret is not there".to_owned())), Arc::default());
     let error = session.open(0).await.expect_err("nothing");
     assert!(error.is_refused() && error.to_string() == "the Secret is not there");
     assert!(vcenter.calls().is_empty());

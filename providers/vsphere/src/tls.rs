@@ -20,7 +20,9 @@ pub(crate) struct Thumbprint(Box<[u8]>);
 
 /// Why a text is no thumbprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be the SHA-1 or SHA-256 of the certificate: 20 or 32 bytes in hexadecimal, colons between them or none")]
+#[error(
+    "must be the SHA-1 or SHA-256 of the certificate: 20 or 32 bytes in hexadecimal, colons between them or none"
+)]
 pub(crate) struct ThumbprintError;
 
 impl FromStr for Thumbprint {
@@ -90,7 +92,8 @@ fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
-    let text = fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
+    let text =
+        fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate =
             certificate.map_err(|error| format!("the CA file {} is not PEM: {error}", path.display()))?;

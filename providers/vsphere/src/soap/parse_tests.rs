@@ -37,7 +37,10 @@ fn both_prefixes_of_types_are_read() {
         let [object] = &page.objects[..] else { panic!("{page:?}") };
         assert_eq!(object.object, MoRef::new("VirtualMachine", "vm-78"));
         let (name, value) = object.properties[0];
-        assert_eq!((name, value.and_then(Element::moref)), ("runtime.host", Some(MoRef::new("HostSystem", "host-24"))));
+        assert_eq!(
+            (name, value.and_then(Element::moref)),
+            ("runtime.host", Some(MoRef::new("HostSystem", "host-24")))
+        );
         assert_eq!(value.and_then(|v| v.kind.as_deref()), Some("ManagedObjectReference"));
     }
 }
@@ -69,9 +72,13 @@ fn faults_go_by_type_and_not_by_text() {
     let error = read("M", 500, body.as_bytes()).expect_err("a fault");
     assert!(error.is_fault("ManagedObjectNotFound"), "{error}");
     // without xsi:type, as in some old answers, and without any detail
-    let body = of_vcenter("<soapenv:Fault><faultstring>x</faultstring><detail><InvalidLoginFault/></detail></soapenv:Fault>");
+    let body = of_vcenter(
+        "<soapenv:Fault><faultstring>x</faultstring><detail><InvalidLoginFault/></detail></soapenv:Fault>",
+    );
     assert!(read("M", 500, body.as_bytes()).expect_err("a fault").is_fault("InvalidLogin"));
-    let body = of_vcenter("<soapenv:Fault><faultcode>Client</faultcode><faultstring>x</faultstring></soapenv:Fault>");
+    let body = of_vcenter(
+        "<soapenv:Fault><faultcode>Client</faultcode><faultstring>x</faultstring></soapenv:Fault>",
+    );
     assert!(read("M", 500, body.as_bytes()).expect_err("a fault").is_fault("Client"));
 }
 
@@ -112,11 +119,15 @@ fn updates() {
 
 #[test]
 fn what_is_no_soap() {
-    for (status, body) in [(503, "<html><body>busy</body></html>"), (502, ""), (500, "no XML"), (404, "<Envelope/>")] {
+    for (status, body) in
+        [(503, "<html><body>busy</body></html>"), (502, ""), (500, "no XML"), (404, "<Envelope/>")]
+    {
         let error = read("M", status, body.as_bytes()).expect_err("no SOAP");
         assert_eq!(error, CallError::Status { method: "M", status }, "{body}");
     }
-    for body in ["", "<Envelope", "<Envelope><Body/></Envelope>", "<a/>", "<!DOCTYPE x []><Envelope/>", "\u{1}"] {
+    for body in
+        ["", "<Envelope", "<Envelope><Body/></Envelope>", "<a/>", "<!DOCTYPE x []><Envelope/>", "\u{1}"]
+    {
         let error = read("M", 200, body.as_bytes()).expect_err("no SOAP");
         assert!(matches!(error, CallError::Malformed { .. }), "{body}: {error}");
     }

@@ -273,10 +273,7 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_wsdl() {
-        assert_eq!(
-            PropertyFilterSpec::ORDER,
-            ["propSet", "objectSet", "reportMissingObjectsInResults"]
-        );
+        assert_eq!(PropertyFilterSpec::ORDER, ["propSet", "objectSet", "reportMissingObjectsInResults"]);
         assert_eq!(PropertySpec::ORDER, ["type", "all", "pathSet"]);
         assert_eq!(ObjectSpec::ORDER, ["obj", "skip", "selectSet"]);
         assert_eq!(TraversalSpec::ORDER, ["name", "type", "path", "skip", "selectSet"]);

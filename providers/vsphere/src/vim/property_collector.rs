@@ -47,10 +47,7 @@ pub(crate) struct Page<'a> {
 ///
 /// # Errors
 /// `NotAuthenticated` where the session is gone, which vCenter tells in the objects, under HTTP status 200.
-pub(crate) fn read_listing<'a>(
-    method: &'static str,
-    result: &'a Element,
-) -> Result<Page<'a>, CallError> {
+pub(crate) fn read_listing<'a>(method: &'static str, result: &'a Element) -> Result<Page<'a>, CallError> {
     let mut page = Page { token: result.text_of("token").map(str::to_owned), ..Page::default() };
     for content in result.all("objects") {
         check_missing(method, content)?;
@@ -68,10 +65,7 @@ pub(crate) fn read_listing<'a>(
 ///
 /// # Errors
 /// As [`read_listing`].
-pub(crate) fn read_updates<'a>(
-    method: &'static str,
-    result: &'a Element,
-) -> Result<Page<'a>, CallError> {
+pub(crate) fn read_updates<'a>(method: &'static str, result: &'a Element) -> Result<Page<'a>, CallError> {
     let mut page = Page {
         version: result.text_of("version").map(str::to_owned),
         is_truncated: result.child("truncated").is_some_and(Element::is_true),
@@ -109,7 +103,9 @@ fn set(value: &Element) -> Option<&Element> {
 /// Looks for what could not be read. A property that may not be read, or that this object lacks, is only missing.
 fn check_missing(method: &'static str, content: &Element) -> Result<(), CallError> {
     for missing in content.all("missingSet") {
-        let Some(fault) = missing.child("fault").and_then(|localized| localized.child("fault")) else { continue };
+        let Some(fault) = missing.child("fault").and_then(|localized| localized.child("fault")) else {
+            continue;
+        };
         if fault.kind.as_deref() == Some("NotAuthenticated") {
             return Err(CallError::Fault {
                 method,

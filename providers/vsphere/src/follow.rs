@@ -1,0 +1,467 @@
+//! The task that follows one vCenter: logs in, lists everything, and waits for changes from then on.
+//!
+//! The listing is read first, in large pages, so that look-ups have answers after a handful of calls. Then the property
+//! collector is asked for the same, in its own small pages, and goes on to tell each change.
+
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    http::HttpClient,
+    inventory::{Changes, ENTITY_KINDS, ENTITY_PATHS, machine_paths},
+    moref::MoRef,
+    session::{CALL_DEADLINE, ServiceContent, Session},
+    soap::SoapTransport,
+    tags::TagClient,
+    vcenter::VCenter,
+    vim::{
+        Call, CallError, Transport,
+        element::Element,
+        objects::{
+            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, CreatePropertyCollector,
+            ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions, RetrievePropertiesEx,
+            TraversalSpec, WaitForUpdatesEx, WaitOptions,
+        },
+        property_collector::{Page, read_listing, read_updates},
+    },
+};
+
+/// Objects in a page of the listing.
+const PAGE: u32 = 2000;
+
+/// How long vCenter may keep a wait for changes. Each also keeps the session alive, which ends after half an hour without a
+/// call.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How much longer than that is waited for its answer.
+const WAIT_MARGIN: Duration = Duration::from_secs(20);
+
+/// How often a call that failed for a moment is made before everything is set up anew.
+const TRIES: u32 = 4;
+
+/// The pause before the second try of a call, and then twice as long each time.
+const TRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two connections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether credentials that were refused, or missing, have changed. That costs no call.
+const CREDENTIALS_PAUSE: Duration = Duration::from_secs(2);
+
+/// A connection that lasted so long was a good one: the next one is tried at once.
+const GOOD: Duration = Duration::from_secs(30);
+
+/// Follows a vCenter until it is stopped, and logs out.
+pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
+    let mut follower = Follower { vcenter: &vcenter, with_optional: true, failures: 0 };
+    let mut connection: Option<Connection> = None;
+    let mut pause = Duration::ZERO;
+    loop {
+        let reconnect = vcenter.reconnect.notified();
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = sleep(pause) => {}
+            () = reconnect => {}
+        }
+        let current = match connection.take() {
+            Some(current) => current,
+            None => match Connection::new(&vcenter) {
+                Ok(current) => current,
+                Err(error) => {
+                    pause = follower.note(error);
+                    continue;
+                }
+            },
+        };
+        let error = {
+            let outcome = follower.follow(&current);
+            let mut outcome = pin!(outcome);
+            tokio::select! {
+                () = stop.cancelled() => {
+                    connection = Some(current.clone());
+                    break;
+                }
+                error = &mut outcome => error,
+            }
+        };
+        pause = follower.note(error.clone());
+        // what is trusted may have changed meanwhile; a session that may still be alive is kept, to be ended
+        let is_fresh = matches!(error, CallError::Unreachable { .. }) && !current.transport.has_session();
+        if is_fresh {
+            current.close().await;
+        } else {
+            connection = Some(current);
+        }
+    }
+    if let Some(connection) = connection {
+        connection.close().await;
+    }
+}
+
+/// A client of a vCenter with its session.
+#[derive(Clone)]
+struct Connection {
+    http: HttpClient,
+    transport: Arc<dyn Transport>,
+    session: Arc<Session>,
+    tags: Arc<std::sync::Mutex<Option<Arc<TagClient>>>>,
+}
+
+impl Connection {
+    fn new(vcenter: &VCenter) -> Result<Self, CallError> {
+        let settings = &vcenter.settings;
+        let http = HttpClient::new(&settings.endpoint)
+            .map_err(|reason| CallError::Unreachable { method: "connect", reason: reason.into() })?;
+        let transport: Arc<dyn Transport> = Arc::new(SoapTransport::new(http.clone()));
+        let session = Arc::new(Session::new(
+            Arc::clone(&transport),
+            Arc::clone(&settings.credentials),
+            Arc::clone(&vcenter.refused),
+        ));
+        *vcenter.session() = Some(Arc::clone(&session));
+        Ok(Self { http, transport, session, tags: Arc::default() })
+    }
+
+    /// Who reads tags, with the session from last time.
+    fn tag_client(&self, vcenter: &VCenter, content: &ServiceContent) -> Arc<TagClient> {
+        let mut tags = self.tags.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let client = tags.get_or_insert_with(|| {
+            Arc::new(TagClient::new(
+                self.http.clone(),
+                Arc::clone(&vcenter.settings.credentials),
+                Arc::clone(&vcenter.refused),
+                &content.api_version,
+            ))
+        });
+        Arc::clone(client)
+    }
+
+    async fn close(&self) {
+        let tags = self.tags.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(tags) = tags {
+            tags.close().await;
+        }
+        self.session.close().await;
+    }
+}
+
+struct Follower<'a> {
+    vcenter: &'a Arc<VCenter>,
+    /// Cleared when vCenter does not know the paths that are not everybody's.
+    with_optional: bool,
+    /// Connections in a row that failed.
+    failures: u32,
+}
+
+impl Follower<'_> {
+    /// Follows until that is not possible any more, and says why.
+    async fn follow(&mut self, connection: &Connection) -> CallError {
+        let seen = connection.session.generation();
+        let content = match connection.session.open(seen).await {
+            Ok(content) => content,
+            Err(error) => return error,
+        };
+        tracing::info!(
+            vcenter = self.vcenter.name(),
+            version = content.api_version,
+            instance = content.instance_uuid,
+            "logged in"
+        );
+        let view = match self.list(connection, &content).await {
+            Ok(view) => view,
+            Err(error) => return error,
+        };
+        let tags = connection.tag_client(self.vcenter, &content);
+        let began = Instant::now();
+        let watching = self.watch(connection, &content, &view);
+        let error = tokio::select! {
+            error = watching => error,
+            error = read_tags(self.vcenter, &tags) => error,
+        };
+        if began.elapsed() >= GOOD {
+            self.failures = 0;
+        }
+        error
+    }
+
+    /// Lists everything. Takes two calls for each 2,000 objects or fewer.
+    async fn list(&mut self, connection: &Connection, content: &ServiceContent) -> Result<MoRef, CallError> {
+        let create = CreateContainerView {
+            container: content.root_folder.clone(),
+            kinds: std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect(),
+            recursive: true,
+        };
+        let view = reference(
+            &self.call(connection, &create.of(&content.view_manager)).await?,
+            "CreateContainerView",
+        )?;
+        let mut call = self.retrieve(content, &view);
+        let mut listed = HashSet::new();
+        let mut changes = Changes::default();
+        loop {
+            let method = call.method;
+            let answer = match self.call(connection, &call).await {
+                Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
+                    tracing::info!(
+                        vcenter = self.vcenter.name(),
+                        "vCenter cannot read single keys of extraConfig"
+                    );
+                    self.with_optional = false;
+                    call = self.retrieve(content, &view);
+                    continue;
+                }
+                answer => answer?,
+            };
+            let page = read_listing(method, &answer)?;
+            self.take(&page, &mut listed, &mut changes);
+            match page.token {
+                Some(token) => {
+                    call = ContinueRetrievePropertiesEx { token }.of(&content.property_collector);
+                }
+                None => break,
+            }
+        }
+        self.vcenter.update(|state| {
+            let gone = state.inventory.retain(&listed);
+            state.is_listed = true;
+            state.trouble = None;
+            changes.instances.extend(gone.instances);
+            changes
+        });
+        Ok(view)
+    }
+
+    fn retrieve(&self, content: &ServiceContent, view: &MoRef) -> Call {
+        RetrievePropertiesEx {
+            spec_set: vec![spec(view, self.with_optional)],
+            options: RetrieveOptions { max_objects: Some(PAGE) },
+        }
+        .of(&content.property_collector)
+    }
+
+    /// Takes a page into the inventory, without telling anybody yet.
+    fn take(&self, page: &Page<'_>, seen: &mut HashSet<MoRef>, changes: &mut Changes) {
+        for update in &page.objects {
+            if update.kind == crate::vim::property_collector::UpdateKind::Leave {
+                seen.remove(&update.object);
+            } else {
+                seen.insert(update.object.clone());
+            }
+        }
+        let mut told = Changes::default();
+        self.vcenter.update(|state| {
+            told = state.inventory.apply(&page.objects);
+            Changes { instances: Vec::new(), is_moved: told.is_moved && state.is_live }
+        });
+        changes.instances.append(&mut told.instances);
+    }
+
+    /// Waits for changes, for ever.
+    async fn watch(&self, connection: &Connection, content: &ServiceContent, view: &MoRef) -> CallError {
+        match self.try_watch(connection, content, view).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn try_watch(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        view: &MoRef,
+    ) -> Result<std::convert::Infallible, CallError> {
+        let collector = CreatePropertyCollector {}.of(&content.property_collector);
+        let collector = reference(&self.call(connection, &collector).await?, "CreatePropertyCollector")?;
+        let filter = CreateFilter { spec: spec(view, self.with_optional), partial_updates: false };
+        self.call(connection, &filter.of(&collector)).await?;
+        let mut version = String::new();
+        let mut first_pass = Some(HashSet::new());
+        loop {
+            let wait = WaitForUpdatesEx {
+                version: version.clone(),
+                options: WaitOptions {
+                    max_wait_seconds: u32::try_from(LONGEST_WAIT.as_secs()).ok(),
+                    max_object_updates: None,
+                },
+            };
+            let deadline = LONGEST_WAIT + WAIT_MARGIN;
+            let answer = self.call_within(connection, &wait.of(&collector), deadline).await?;
+            let page = read_updates("WaitForUpdatesEx", &answer)?;
+            if let Some(new) = &page.version {
+                version.clone_from(new);
+            }
+            let mut ignored = HashSet::new();
+            let mut changes = Changes::default();
+            self.take(&page, first_pass.as_mut().unwrap_or(&mut ignored), &mut changes);
+            self.vcenter.update(|state| {
+                if let Some(seen) = first_pass.take_if(|_| !page.is_truncated) {
+                    let gone = state.inventory.retain(&seen);
+                    changes.instances.extend(gone.instances);
+                    state.is_live = true;
+                    tracing::info!(
+                        vcenter = self.vcenter.name(),
+                        machines = state.inventory.machines().len(),
+                        "following changes"
+                    );
+                }
+                changes
+            });
+        }
+    }
+
+    async fn call(&self, connection: &Connection, call: &Call) -> Result<Element, CallError> {
+        self.call_within(connection, call, CALL_DEADLINE).await
+    }
+
+    /// Makes a call, and again where vCenter says that it failed for a moment. Where the answer was lost, a wait for changes
+    /// is not made again: vCenter may have told its changes to nobody.
+    async fn call_within(
+        &self,
+        connection: &Connection,
+        call: &Call,
+        deadline: Duration,
+    ) -> Result<Element, CallError> {
+        let mut pause = TRY_PAUSE;
+        for _ in 1..TRIES {
+            match connection.session.call_once(call, deadline).await {
+                Err(error) if is_momentary(&error, call.method) => {
+                    tracing::debug!(vcenter = self.vcenter.name(), %error, "trying again");
+                }
+                outcome => return outcome,
+            }
+            sleep(jittered(pause)).await;
+            pause *= 2;
+        }
+        connection.session.call_once(call, deadline).await
+    }
+
+    /// Notes that following has ended, and says how long to pause.
+    fn note(&mut self, error: CallError) -> Duration {
+        let pause = if error.is_refused() {
+            CREDENTIALS_PAUSE
+        } else if self.failures == 0 && (error.is_session_lost() || error.is_watch_lost()) {
+            Duration::ZERO
+        } else {
+            let doubled = Duration::from_millis(500) * 2u32.saturating_pow(self.failures.min(10));
+            jittered(doubled.min(LONGEST_PAUSE))
+        };
+        self.failures = self.failures.saturating_add(1);
+        let mut is_news = false;
+        self.vcenter.update(|state| {
+            state.is_live = false;
+            let since = match &state.trouble {
+                Some((known, since)) => {
+                    is_news = *known != error;
+                    *since
+                }
+                None => {
+                    is_news = true;
+                    Instant::now()
+                }
+            };
+            state.trouble = Some((error.clone(), since));
+            Changes::default()
+        });
+        if is_news {
+            tracing::warn!(vcenter = self.vcenter.name(), %error, "not following the vCenter");
+        }
+        pause
+    }
+}
+
+/// Reads tags now, when something moves, and from time to time. Ends only with the session's credentials.
+async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
+    let Some(refresh) = vcenter.settings.tag_refresh else { return std::future::pending().await };
+    let mut failures = 0u32;
+    loop {
+        match client.attached(&vcenter.taggable()).await {
+            Ok(tags) => {
+                failures = 0;
+                let mut is_news = false;
+                vcenter.update(|state| {
+                    is_news = !state.has_tags || state.tags != tags;
+                    state.tags = tags;
+                    state.has_tags = true;
+                    state.tag_trouble = None;
+                    Changes::default()
+                });
+                if is_news {
+                    vcenter.push_all();
+                }
+                tokio::select! {
+                    () = sleep(refresh) => {}
+                    // several moves at once are one
+                    () = vcenter.retag.notified() => sleep(Duration::from_millis(200)).await,
+                }
+            }
+            Err(error) => {
+                tracing::warn!(vcenter = vcenter.name(), %error, "cannot read tags");
+                let is_refused = error.is_refused();
+                vcenter.update(|state| {
+                    state.tag_trouble = Some(error);
+                    Changes::default()
+                });
+                let pause = Duration::from_millis(500) * 2u32.saturating_pow(failures.min(10));
+                failures = failures.saturating_add(1);
+                sleep(if is_refused { CREDENTIALS_PAUSE } else { jittered(pause.min(LONGEST_PAUSE)) }).await;
+            }
+        }
+    }
+}
+
+/// Everything that is read of what a view shows.
+fn spec(view: &MoRef, with_optional: bool) -> PropertyFilterSpec {
+    let entities = ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() });
+    let machines = PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) };
+    PropertyFilterSpec {
+        prop_set: std::iter::once(machines).chain(entities).collect(),
+        object_set: vec![ObjectSpec {
+            obj: view.clone(),
+            skip: Some(true),
+            select_set: vec![TraversalSpec {
+                name: Some("view"),
+                kind: "ContainerView",
+                path: "view",
+                skip: Some(false),
+                select_set: Vec::new(),
+            }],
+        }],
+        report_missing_objects_in_results: None,
+    }
+}
+
+fn reference(answer: &Element, method: &'static str) -> Result<MoRef, CallError> {
+    answer
+        .moref()
+        .ok_or_else(|| CallError::Malformed { method, reason: "the answer has no reference".into() })
+}
+
+/// Whether the same call may succeed in a moment.
+fn is_momentary(error: &CallError, method: &str) -> bool {
+    match error {
+        CallError::Fault { kind, .. } => !matches!(
+            &**kind,
+            "NotAuthenticated"
+                | "NoPermission"
+                | "InvalidLogin"
+                | "InvalidArgument"
+                | "InvalidProperty"
+                | "InvalidRequest"
+                | "InvalidType"
+                | "ManagedObjectNotFound"
+                | "MethodNotFound"
+                | "InvalidCollectorVersion"
+                | "RequestCanceled"
+        ),
+        CallError::Status { status, .. } => method != "WaitForUpdatesEx" && *status >= 500,
+        CallError::Unreachable { .. } => method != "WaitForUpdatesEx",
+        _ => false,
+    }
+}
+
+/// Between a half and the whole of it, so that several do not knock at the same time.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}

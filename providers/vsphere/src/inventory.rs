@@ -1,0 +1,353 @@
+//! What one vCenter holds, in memory: machines with what identifies them, and what is above them.
+
+mod properties;
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
+
+use cloudprovider::InstanceRef;
+use uuid::Uuid;
+
+use crate::{
+    moref::MoRef,
+    provider_id::{byte_orders, format_provider_id},
+    vim::{
+        element::Element,
+        property_collector::{ObjectUpdate, UpdateKind},
+    },
+    vm::VirtualMachine,
+};
+
+pub(crate) use properties::{ENTITY_PATHS, machine_paths};
+
+/// The types that are read beside machines: what a machine can be below of.
+pub(crate) const ENTITY_KINDS: [&str; 5] =
+    ["HostSystem", "ComputeResource", "ResourcePool", "Folder", "Datacenter"];
+
+/// No chain of parents is longer.
+const DEEPEST: usize = 64;
+
+/// A machine, with what is needed to bring it up to date.
+#[derive(Debug)]
+struct Machine {
+    vm: VirtualMachine,
+    /// `guestinfo.metadata` and its encoding, which may come one after the other. Few machines have them.
+    metadata: Option<Box<Metadata>>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Metadata {
+    text: Option<Box<str>>,
+    encoding: Option<Box<str>>,
+}
+
+/// Something that machines are below of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entity {
+    /// Its name, unescaped.
+    pub(crate) name: Box<str>,
+    /// What it is in.
+    pub(crate) parent: Option<MoRef>,
+}
+
+/// What changed, for those who watch.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// The machines that appeared, changed or vanished.
+    pub(crate) instances: Vec<InstanceRef>,
+    /// Whether something above machines appeared, moved or vanished.
+    pub(crate) is_moved: bool,
+}
+
+/// The machines of a vCenter and what is above them.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    machines: HashMap<MoRef, Machine>,
+    entities: HashMap<MoRef, Entity>,
+    by_bios_uuid: Index<Uuid>,
+    by_instance_uuid: Index<Uuid>,
+    by_guest_host_name: Index<Box<str>>,
+    by_name: Index<Box<str>>,
+}
+
+impl Inventory {
+    /// Takes in what vCenter told.
+    pub(crate) fn apply(&mut self, updates: &[ObjectUpdate<'_>]) -> Changes {
+        let mut changes = Changes::default();
+        for update in updates {
+            if update.object.kind() == "VirtualMachine" {
+                self.apply_to_machine(update, &mut changes);
+            } else if ENTITY_KINDS.contains(&update.object.kind())
+                || matches!(update.object.kind(), "ClusterComputeResource" | "VirtualApp" | "StoragePod")
+            {
+                self.apply_to_entity(update, &mut changes);
+            }
+        }
+        changes
+    }
+
+    fn apply_to_machine(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {
+        let reference = &update.object;
+        let before = self.machines.remove(reference);
+        if let Some(machine) = &before {
+            self.unindex(&machine.vm);
+        }
+        if update.kind == UpdateKind::Leave {
+            changes.instances.extend(before.iter().flat_map(|machine| refs(&machine.vm)));
+            return;
+        }
+        let (mut vm, mut metadata) = match &before {
+            Some(machine) => (machine.vm.clone(), machine.metadata.clone()),
+            None => (VirtualMachine::new(reference.clone(), reference.id()), None),
+        };
+        let mut wanted = metadata.take().map(|boxed| *boxed).unwrap_or_default();
+        properties::apply(&mut vm, &mut wanted, &update.properties);
+        let metadata = (wanted != Metadata::default()).then(|| Box::new(wanted));
+        match &before {
+            Some(machine) if machine.vm == vm => {}
+            Some(machine) => {
+                changes.instances.extend(refs(&machine.vm));
+                if identity(&machine.vm) != identity(&vm) {
+                    changes.instances.extend(refs(&vm));
+                }
+            }
+            None => changes.instances.extend(refs(&vm)),
+        }
+        self.index(&vm);
+        self.machines.insert(reference.clone(), Machine { vm, metadata });
+    }
+
+    fn apply_to_entity(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {
+        let reference = &update.object;
+        if update.kind == UpdateKind::Leave {
+            changes.is_moved |= self.entities.remove(reference).is_some();
+            return;
+        }
+        let before = self.entities.get(reference);
+        let mut entity = before.cloned().unwrap_or_default();
+        for (name, value) in &update.properties {
+            match *name {
+                "name" => {
+                    entity.name = value.map(|value| properties::unescaped(&value.text)).unwrap_or_default();
+                }
+                "parent" => entity.parent = value.and_then(Element::moref),
+                _ => {}
+            }
+        }
+        if before != Some(&entity) {
+            changes.is_moved = true;
+            self.entities.insert(reference.clone(), entity);
+        }
+    }
+
+    /// Drops what a complete listing did not show.
+    pub(crate) fn retain(&mut self, seen: &HashSet<MoRef>) -> Changes {
+        let gone: Vec<MoRef> = self
+            .machines
+            .keys()
+            .chain(self.entities.keys())
+            .filter(|reference| !seen.contains(reference))
+            .cloned()
+            .collect();
+        let gone: Vec<_> = gone
+            .into_iter()
+            .map(|object| ObjectUpdate { object, kind: UpdateKind::Leave, properties: Vec::new() })
+            .collect();
+        self.apply(&gone)
+    }
+
+    fn index(&mut self, vm: &VirtualMachine) {
+        // a template never runs, and shares much with what is made of it
+        if vm.is_template {
+            return;
+        }
+        let keys = Keys::of(vm);
+        self.by_bios_uuid.add(keys.bios_uuid, &vm.moref);
+        self.by_instance_uuid.add(keys.instance_uuid, &vm.moref);
+        self.by_guest_host_name.add(keys.guest_host_name, &vm.moref);
+        self.by_name.add(Some(keys.name), &vm.moref);
+    }
+
+    fn unindex(&mut self, vm: &VirtualMachine) {
+        if vm.is_template {
+            return;
+        }
+        let keys = Keys::of(vm);
+        self.by_bios_uuid.remove(keys.bios_uuid, &vm.moref);
+        self.by_instance_uuid.remove(keys.instance_uuid, &vm.moref);
+        self.by_guest_host_name.remove(keys.guest_host_name, &vm.moref);
+        self.by_name.remove(Some(keys.name), &vm.moref);
+    }
+
+    /// The machines with this BIOS UUID, as it stands.
+    pub(crate) fn with_bios_uuid(&self, uuid: Uuid) -> impl Iterator<Item = &VirtualMachine> {
+        self.found(self.by_bios_uuid.get(&uuid))
+    }
+
+    /// The machines with this instance UUID.
+    pub(crate) fn with_instance_uuid(&self, uuid: Uuid) -> impl Iterator<Item = &VirtualMachine> {
+        self.found(self.by_instance_uuid.get(&uuid))
+    }
+
+    /// The machines whose guest calls itself so, in any letter case.
+    pub(crate) fn with_guest_host_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
+        self.found(self.by_guest_host_name.get(name.to_lowercase().as_str()))
+    }
+
+    /// The machines with this name, in any letter case: names are unique within a folder only.
+    pub(crate) fn with_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
+        self.found(self.by_name.get(name.to_lowercase().as_str()))
+    }
+
+    fn found<'a>(&'a self, references: &'a [MoRef]) -> impl Iterator<Item = &'a VirtualMachine> {
+        references.iter().filter_map(|reference| self.machine(reference))
+    }
+
+    /// A machine by its reference.
+    pub(crate) fn machine(&self, reference: &MoRef) -> Option<&VirtualMachine> {
+        self.machines.get(reference).map(|machine| &machine.vm)
+    }
+
+    /// All machines, templates too.
+    pub(crate) fn machines(&self) -> impl ExactSizeIterator<Item = &VirtualMachine> {
+        self.machines.values().map(|machine| &machine.vm)
+    }
+
+    /// Everything that is no machine.
+    pub(crate) fn entities(&self) -> impl ExactSizeIterator<Item = (&MoRef, &Entity)> {
+        self.entities.iter()
+    }
+
+    /// An object and what it is in, the nearest first, up to the root.
+    pub(crate) fn path_up(&self, from: &MoRef) -> Vec<MoRef> {
+        let mut path = vec![from.clone()];
+        let mut next = self.entities.get(from).and_then(|entity| entity.parent.clone());
+        while let Some(reference) = next.take() {
+            if path.len() >= DEEPEST || path.contains(&reference) {
+                break;
+            }
+            next = self.entities.get(&reference).and_then(|entity| entity.parent.clone());
+            path.push(reference);
+        }
+        path
+    }
+
+    /// The datacenter that a machine is in.
+    pub(crate) fn datacenter_of(&self, vm: &VirtualMachine) -> Option<MoRef> {
+        [&vm.folder, &vm.vapp, &vm.resource_pool, &vm.host]
+            .into_iter()
+            .flatten()
+            .find_map(|start| self.path_up(start).into_iter().find(|object| object.kind() == "Datacenter"))
+    }
+
+    /// The datacenters that a word of the configuration means: a name, a path of names, or `Datacenter:` and a reference.
+    pub(crate) fn datacenters_called(&self, word: &str) -> Vec<MoRef> {
+        let word = word.trim();
+        let is_meant = |reference: &MoRef| {
+            if let Some(id) = word.strip_prefix("Datacenter:") {
+                return reference.id() == id;
+            }
+            let path = self.path_up(reference);
+            // the root folder has no part in a path
+            let names = path[..path.len().saturating_sub(1)].iter().rev();
+            let names = names.filter_map(|object| self.entities.get(object)).map(|entity| &*entity.name);
+            let path = names.collect::<Vec<_>>().join("/");
+            let wanted = word.trim_matches('/');
+            path == wanted || (!wanted.contains('/') && path.rsplit('/').next() == Some(wanted))
+        };
+        self.entities
+            .keys()
+            .filter(|reference| reference.kind() == "Datacenter" && is_meant(reference))
+            .cloned()
+            .collect()
+    }
+}
+
+/// What a machine is found by.
+struct Keys {
+    bios_uuid: Option<Uuid>,
+    instance_uuid: Option<Uuid>,
+    guest_host_name: Option<Box<str>>,
+    name: Box<str>,
+}
+
+impl Keys {
+    fn of(vm: &VirtualMachine) -> Self {
+        Self {
+            bios_uuid: vm.bios_uuid,
+            instance_uuid: vm.instance_uuid,
+            guest_host_name: vm.guest_host_name.as_deref().map(|name| name.to_lowercase().into()),
+            name: vm.name.to_lowercase().into(),
+        }
+    }
+}
+
+fn identity(vm: &VirtualMachine) -> (Option<Uuid>, Option<&str>, &str) {
+    (vm.bios_uuid, vm.guest_host_name.as_deref(), &vm.name)
+}
+
+/// What the Nodes of a machine may be known by: guests show the UUID in one byte order or the other, and a Node is called
+/// as its guest or, seldom, as its machine.
+fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
+    if vm.is_template {
+        return Vec::new();
+    }
+    let name = vm.guest_host_name.as_deref().unwrap_or(&vm.name).to_lowercase();
+    match vm.bios_uuid {
+        Some(uuid) => byte_orders(uuid)
+            .into_iter()
+            .rev()
+            .map(|order| InstanceRef {
+                provider_id: Some(format_provider_id(order).as_str().to_owned()),
+                system_uuid: Some(order.hyphenated().to_string()),
+                name: Some(name.clone()),
+            })
+            .collect(),
+        None => vec![InstanceRef { name: Some(name), ..InstanceRef::default() }],
+    }
+}
+
+/// References by a key that several objects may share.
+#[derive(Debug)]
+struct Index<K>(HashMap<K, Vec<MoRef>>);
+
+impl<K> Default for Index<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Index<K> {
+    fn add(&mut self, key: Option<K>, reference: &MoRef) {
+        if let Some(key) = key {
+            let references = self.0.entry(key).or_insert_with(|| Vec::with_capacity(1));
+            if !references.contains(reference) {
+                references.push(reference.clone());
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Option<K>, reference: &MoRef) {
+        if let Some(key) = key
+            && let Some(references) = self.0.get_mut(&key)
+        {
+            references.retain(|other| other != reference);
+            if references.is_empty() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> &[MoRef]
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        self.0.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+#[path = "inventory_tests.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! Which properties are read of a machine, and where each of them goes.
+
+use std::net::IpAddr;
+
+use super::Metadata;
+use crate::{
+    provider_id::parse_uuid,
+    vim::{element::Element, property_collector::Property},
+    vm::{AddressOrigin, AddressState, Connection, GuestAddress, GuestNic, Tools, VirtualMachine, VmPower},
+};
+
+/// What is read of everything that is no machine.
+pub(crate) const ENTITY_PATHS: [&str; 2] = ["name", "parent"];
+
+/// What every vCenter has. Narrow paths: `config` as a whole is a hundred times as much. What `config` lacks while vCenter
+/// cannot read the machine stands in `summary` too.
+const MACHINE_PATHS: [&str; 23] = [
+    "name",
+    "parent",
+    "parentVApp",
+    "resourcePool",
+    "runtime.host",
+    "runtime.powerState",
+    "runtime.connectionState",
+    "config.uuid",
+    "config.instanceUuid",
+    "config.template",
+    "config.guestId",
+    "config.hardware.numCPU",
+    "config.hardware.memoryMB",
+    "summary.config.uuid",
+    "summary.config.instanceUuid",
+    "summary.config.numCpu",
+    "summary.config.memorySizeMB",
+    "summary.config.guestId",
+    "guest.hostName",
+    "guest.ipAddress",
+    "guest.net",
+    "guest.toolsRunningStatus",
+    "guest.toolsVersionStatus2",
+];
+
+/// One key of `config.extraConfig` each. Given up where vCenter knows no such path.
+const OPTIONAL_MACHINE_PATHS: [&str; 2] = [METADATA, METADATA_ENCODING];
+
+const METADATA: &str = "config.extraConfig[\"guestinfo.metadata\"]";
+const METADATA_ENCODING: &str = "config.extraConfig[\"guestinfo.metadata.encoding\"]";
+
+/// Metadata larger than this is not read.
+const LARGEST_METADATA: usize = 64 << 10;
+
+/// What is read of a machine.
+pub(crate) fn machine_paths(with_optional: bool) -> Vec<&'static str> {
+    let optional = if with_optional { &OPTIONAL_MACHINE_PATHS[..] } else { &[] };
+    MACHINE_PATHS.iter().chain(optional).copied().collect()
+}
+
+/// Brings a machine up to date. What is told to be unset is unset, but for what `config` holds: vCenter cannot read that of
+/// a machine which is inaccessible, and its identity does not change by that.
+pub(super) fn apply(vm: &mut VirtualMachine, metadata: &mut Metadata, properties: &[Property<'_>]) {
+    // where a property comes twice, the later one counts
+    let find = |wanted: &str| properties.iter().rev().find(|(name, _)| *name == wanted);
+    let set = |wanted: &str| find(wanted).and_then(|(_, value)| *value);
+    let text = |wanted: &str| set(wanted).map(|value| &*value.text);
+
+    if let Some(name) = text("name") {
+        vm.name = unescaped(name);
+    }
+    for (path, field) in [
+        ("parent", &mut vm.folder),
+        ("parentVApp", &mut vm.vapp),
+        ("resourcePool", &mut vm.resource_pool),
+        ("runtime.host", &mut vm.host),
+    ] {
+        if let Some((_, value)) = find(path) {
+            *field = value.and_then(Element::moref);
+        }
+    }
+    if let Some(power) = text("runtime.powerState").and_then(VmPower::from_word) {
+        vm.power = power;
+    }
+    if let Some(connection) = text("runtime.connectionState").and_then(Connection::from_word) {
+        vm.connection = connection;
+    }
+    let uuid = |path: &str| text(path).and_then(|text| parse_uuid(text.trim()));
+    vm.bios_uuid = uuid("config.uuid").or(vm.bios_uuid).or_else(|| uuid("summary.config.uuid"));
+    vm.instance_uuid =
+        uuid("config.instanceUuid").or(vm.instance_uuid).or_else(|| uuid("summary.config.instanceUuid"));
+    if let Some(template) = set("config.template") {
+        vm.is_template = template.is_true();
+    }
+    if let Some(id) = text("config.guestId").or_else(|| text("summary.config.guestId")) {
+        vm.guest_id = Some(id.into());
+    }
+    let number = |path: &str| set(path).and_then(Element::parse);
+    vm.cpus = number("config.hardware.numCPU").or_else(|| number("summary.config.numCpu")).or(vm.cpus);
+    vm.memory_mib = number("config.hardware.memoryMB")
+        .or_else(|| number("summary.config.memorySizeMB"))
+        .or(vm.memory_mib);
+
+    if let Some((_, value)) = find("guest.hostName") {
+        vm.guest_host_name = value.map(|value| value.text.clone());
+    }
+    if let Some((_, value)) = find("guest.ipAddress") {
+        vm.guest_ip_address = value.and_then(Element::parse);
+    }
+    if let Some((_, value)) = find("guest.net") {
+        let nics = value.iter().flat_map(|value| value.all("GuestNicInfo"));
+        vm.guest_nics = nics.map(guest_nic).collect();
+    }
+    apply_tools(vm, find("guest.toolsRunningStatus"), find("guest.toolsVersionStatus2"));
+    apply_metadata(vm, metadata, find(METADATA), find(METADATA_ENCODING));
+}
+
+fn apply_tools(vm: &mut VirtualMachine, running: Option<&Property<'_>>, version: Option<&Property<'_>>) {
+    if running.is_none() && version.is_none() {
+        return;
+    }
+    let words = |told: Option<&Property<'_>>, known: Option<&'static str>| -> Option<Box<str>> {
+        match told {
+            Some((_, value)) => value.map(|value| value.text.clone()),
+            None => known.map(Into::into),
+        }
+    };
+    // one of the two may come alone: the other is what the state says of it
+    let known_running = match vm.tools {
+        Tools::Running => Some("guestToolsRunning"),
+        Tools::NotRunning | Tools::NotInstalled => Some("guestToolsNotRunning"),
+        Tools::Unknown => None,
+    };
+    let known_version = (vm.tools == Tools::NotInstalled).then_some("guestToolsNotInstalled");
+    let (running, version) = (words(running, known_running), words(version, known_version));
+    vm.tools = Tools::from_words(running.as_deref(), version.as_deref());
+}
+
+fn apply_metadata(
+    vm: &mut VirtualMachine,
+    metadata: &mut Metadata,
+    text: Option<&Property<'_>>,
+    encoding: Option<&Property<'_>>,
+) {
+    if text.is_none() && encoding.is_none() {
+        return;
+    }
+    let option_value = |value: &Element| -> Option<Box<str>> {
+        // the whole OptionValue, or its value alone
+        let text = value.text_of("value").unwrap_or(&value.text);
+        (!text.is_empty() && text.len() <= LARGEST_METADATA).then(|| text.into())
+    };
+    if let Some((_, value)) = text {
+        metadata.text = value.and_then(option_value);
+    }
+    if let Some((_, value)) = encoding {
+        metadata.encoding = value.and_then(option_value);
+    }
+    vm.static_addresses = static_addresses(metadata);
+}
+
+fn static_addresses(_metadata: &Metadata) -> Box<[IpAddr]> {
+    Box::default()
+}
+
+fn guest_nic(nic: &Element) -> GuestNic {
+    let text = |name: &str| nic.text_of(name).unwrap_or_default().into();
+    let config = nic.child("ipConfig");
+    let details = |ip: IpAddr| {
+        config?
+            .all("ipAddress")
+            .find(|entry| entry.child("ipAddress").and_then(Element::parse::<IpAddr>) == Some(ip))
+    };
+    let address = |value: &Element| {
+        let mut address = GuestAddress::new(value.parse()?);
+        if let Some(details) = details(address.ip) {
+            address.prefix_length = details.child("prefixLength").and_then(Element::parse);
+            address.origin = AddressOrigin::from_word(details.text_of("origin").unwrap_or_default());
+            address.state = AddressState::from_word(details.text_of("state").unwrap_or_default());
+        }
+        Some(address)
+    };
+    GuestNic {
+        network: text("network"),
+        mac: text("macAddress"),
+        device_config_id: nic.child("deviceConfigId").and_then(Element::parse).unwrap_or_default(),
+        connected: nic.child("connected").is_some_and(Element::is_true),
+        addresses: nic.all("ipAddress").filter_map(address).collect(),
+    }
+}
+
+/// A name as people typed it: vCenter escapes three characters in names.
+pub(super) fn unescaped(name: &str) -> Box<str> {
+    if !name.contains('%') {
+        return name.into();
+    }
+    let name = name.replace("%2f", "/").replace("%2F", "/").replace("%5c", "\\").replace("%5C", "\\");
+    name.replace("%25", "%").into()
+}

@@ -1,0 +1,251 @@
+use super::*;
+use crate::{
+    scripted::{node, reference, text},
+    vm::{Connection, Tools, VmPower},
+};
+
+const UUID: &str = "422e4956-ad22-1139-8d72-59cc8f26bc90";
+
+fn vm(id: &str) -> MoRef {
+    MoRef::new("VirtualMachine", id)
+}
+
+fn update<'a>(
+    object: MoRef,
+    kind: UpdateKind,
+    properties: &[(&'a str, Option<&'a Element>)],
+) -> ObjectUpdate<'a> {
+    ObjectUpdate { object, kind, properties: properties.to_vec() }
+}
+
+fn put(inventory: &mut Inventory, object: MoRef, properties: &[(&str, Element)]) -> Changes {
+    let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, Some(value))).collect();
+    inventory.apply(&[update(object, UpdateKind::Enter, &properties)])
+}
+
+fn word(word: &str) -> Element {
+    text("val", word)
+}
+
+fn with_machine(properties: &[(&str, Element)]) -> Inventory {
+    let mut inventory = Inventory::default();
+    let mut all = vec![("name", word("a")), ("config.uuid", word(UUID)), ("guest.hostName", word("Node-A"))];
+    all.extend(properties.iter().cloned());
+    let changes = put(&mut inventory, vm("vm-1"), &all);
+    assert_eq!(changes.instances.len(), 2, "a reference for each byte order");
+    inventory
+}
+
+#[test]
+fn a_machine_is_found_by_everything_that_a_node_may_know() {
+    let instance = "50aa0000-0000-4000-8000-000000000001";
+    let inventory = with_machine(&[("config.instanceUuid", word(instance))]);
+    let uuid: Uuid = UUID.parse().expect("a UUID");
+    assert_eq!(inventory.with_bios_uuid(uuid).count(), 1);
+    assert_eq!(inventory.with_instance_uuid(instance.parse().expect("a UUID")).count(), 1);
+    assert_eq!(inventory.with_guest_host_name("node-a").count(), 1);
+    assert_eq!(inventory.with_name("A").count(), 1);
+    assert_eq!(inventory.with_name("b").count(), 0);
+}
+
+#[test]
+fn what_changes_is_told_and_found_anew() {
+    let mut inventory = with_machine(&[]);
+    let off = word("poweredOff");
+    let same =
+        inventory.apply(&[update(vm("vm-1"), UpdateKind::Modify, &[("runtime.powerState", Some(&off))])]);
+    assert!(same.instances.is_empty(), "it was off before");
+    let on = word("poweredOn");
+    let changes =
+        inventory.apply(&[update(vm("vm-1"), UpdateKind::Modify, &[("runtime.powerState", Some(&on))])]);
+    assert_eq!(changes.instances[0].provider_id.as_deref(), Some(&*format!("vsphere://{UUID}")));
+    assert_eq!(changes.instances[0].name.as_deref(), Some("node-a"));
+    let name = word("b");
+    let changes =
+        inventory.apply(&[update(vm("vm-1"), UpdateKind::Modify, &[("guest.hostName", Some(&name))])]);
+    let names: HashSet<_> = changes.instances.iter().filter_map(|one| one.name.as_deref()).collect();
+    assert_eq!(names, HashSet::from(["node-a", "b"]), "both Nodes are looked at");
+    assert_eq!(inventory.with_guest_host_name("node-a").count(), 0);
+    let changes = inventory.apply(&[update(vm("vm-1"), UpdateKind::Leave, &[])]);
+    assert_eq!((changes.instances.len(), inventory.machines().len()), (2, 0));
+    assert_eq!(inventory.by_bios_uuid.0.len() + inventory.by_name.0.len(), 0);
+}
+
+#[test]
+fn copies_are_all_found_and_templates_are_not() {
+    let mut inventory = with_machine(&[]);
+    put(&mut inventory, vm("vm-2"), &[("name", word("copy")), ("config.uuid", word(UUID))]);
+    let template = [("name", word("t")), ("config.uuid", word(UUID)), ("config.template", word("true"))];
+    assert!(put(&mut inventory, vm("vm-3"), &template).instances.is_empty());
+    assert_eq!(inventory.with_bios_uuid(UUID.parse().expect("a UUID")).count(), 2);
+}
+
+#[test]
+fn an_inaccessible_machine_keeps_its_identity() {
+    let mut inventory = with_machine(&[("config.hardware.numCPU", word("4"))]);
+    let state = word("inaccessible");
+    inventory.apply(&[update(
+        vm("vm-1"),
+        UpdateKind::Modify,
+        &[
+            ("runtime.connectionState", Some(&state)),
+            ("config.uuid", None),
+            ("config.hardware.numCPU", None),
+            ("guest.hostName", None),
+            ("guest.net", None),
+        ],
+    )]);
+    let machine = inventory.with_bios_uuid(UUID.parse().expect("a UUID")).next().expect("still there");
+    assert_eq!((machine.connection, machine.cpus), (Connection::Inaccessible, Some(4)));
+    assert_eq!(machine.guest_host_name, None);
+}
+
+#[test]
+fn the_summary_stands_in_for_the_configuration() {
+    let mut inventory = Inventory::default();
+    put(
+        &mut inventory,
+        vm("vm-1"),
+        &[
+            ("summary.config.uuid", word(&UUID.to_uppercase())),
+            ("summary.config.numCpu", word("2")),
+            ("summary.config.memorySizeMB", word("2048")),
+            ("summary.config.guestId", word("ubuntu64Guest")),
+            ("runtime.powerState", word("suspended")),
+        ],
+    );
+    let machine = inventory.with_bios_uuid(UUID.parse().expect("a UUID")).next().expect("found");
+    assert_eq!((machine.cpus, machine.memory_mib), (Some(2), Some(2048)));
+    assert_eq!((machine.guest_id.as_deref(), machine.power), (Some("ubuntu64Guest"), VmPower::Suspended));
+}
+
+#[test]
+fn guests_interfaces() {
+    let nic = node(
+        "GuestNicInfo",
+        vec![
+            text("network", "VM Network"),
+            text("ipAddress", "10.0.0.1"),
+            text("ipAddress", "fe80::1"),
+            text("ipAddress", "not an address"),
+            text("macAddress", "00:50:56:00:00:01"),
+            text("connected", "true"),
+            text("deviceConfigId", "-1"),
+            node(
+                "ipConfig",
+                vec![node(
+                    "ipAddress",
+                    vec![
+                        text("ipAddress", "10.0.0.1"),
+                        text("prefixLength", "24"),
+                        text("origin", "dhcp"),
+                        text("state", "preferred"),
+                    ],
+                )],
+            ),
+        ],
+    );
+    let inventory = with_machine(&[
+        ("guest.net", node("val", vec![nic])),
+        ("guest.toolsRunningStatus", word("guestToolsNotRunning")),
+        ("guest.toolsVersionStatus2", word("guestToolsNotInstalled")),
+    ]);
+    let machine = inventory.machine(&vm("vm-1")).expect("there");
+    let [nic] = &machine.guest_nics[..] else { panic!("{:?}", machine.guest_nics) };
+    assert_eq!((&*nic.network, nic.device_config_id, nic.connected), ("VM Network", -1, true));
+    assert_eq!((nic.addresses.len(), nic.addresses[0].prefix_length), (2, Some(24)));
+    assert_eq!(machine.tools, Tools::NotInstalled);
+}
+
+#[test]
+fn tools_that_begin_to_run() {
+    let mut inventory = with_machine(&[
+        ("guest.toolsRunningStatus", word("guestToolsNotRunning")),
+        ("guest.toolsVersionStatus2", word("guestToolsCurrent")),
+    ]);
+    assert_eq!(inventory.machine(&vm("vm-1")).map(|machine| machine.tools), Some(Tools::NotRunning));
+    let running = word("guestToolsRunning");
+    inventory.apply(&[update(
+        vm("vm-1"),
+        UpdateKind::Modify,
+        &[("guest.toolsRunningStatus", Some(&running))],
+    )]);
+    assert_eq!(inventory.machine(&vm("vm-1")).map(|machine| machine.tools), Some(Tools::Running));
+}
+
+/// root / folder / DC0 / vm / machine, and root / folder / DC0 / host / cluster / host
+fn tree() -> Inventory {
+    let mut inventory = Inventory::default();
+    let parent = |kind: &str, id: &str| reference("val", &MoRef::new(kind, id));
+    for (kind, id, name, above) in [
+        ("Folder", "group-f1", "a%2fb", Some(("Folder", "group-d1"))),
+        ("Datacenter", "datacenter-2", "DC0", Some(("Folder", "group-f1"))),
+        ("Folder", "group-v3", "vm", Some(("Datacenter", "datacenter-2"))),
+        ("Folder", "group-h4", "host", Some(("Datacenter", "datacenter-2"))),
+        ("ClusterComputeResource", "domain-c5", "C0", Some(("Folder", "group-h4"))),
+        ("HostSystem", "host-6", "H0", Some(("ClusterComputeResource", "domain-c5"))),
+    ] {
+        let mut properties = vec![("name", word(name))];
+        properties.extend(above.map(|(kind, id)| ("parent", parent(kind, id))));
+        assert!(put(&mut inventory, MoRef::new(kind, id), &properties).is_moved);
+    }
+    put(
+        &mut inventory,
+        vm("vm-7"),
+        &[
+            ("name", word("m")),
+            ("parent", parent("Folder", "group-v3")),
+            ("runtime.host", parent("HostSystem", "host-6")),
+        ],
+    );
+    inventory
+}
+
+#[test]
+fn the_way_up() {
+    let inventory = tree();
+    let ids =
+        |from: &MoRef| inventory.path_up(from).iter().map(|one| one.id().to_owned()).collect::<Vec<_>>();
+    let host = inventory.machine(&vm("vm-7")).and_then(|machine| machine.host.clone()).expect("a host");
+    assert_eq!(ids(&host), ["host-6", "domain-c5", "group-h4", "datacenter-2", "group-f1", "group-d1"]);
+    let datacenter =
+        inventory.datacenter_of(inventory.machine(&vm("vm-7")).expect("there")).expect("a datacenter");
+    for word in ["DC0", "/DC0", "a/b/DC0", "/a/b/DC0", "Datacenter:datacenter-2"] {
+        assert_eq!(inventory.datacenters_called(word), std::slice::from_ref(&datacenter), "{word}");
+    }
+    for word in ["DC", "dc0", "b/DC0", "Datacenter:datacenter-3", ""] {
+        assert!(inventory.datacenters_called(word).is_empty(), "{word}");
+    }
+}
+
+#[test]
+fn a_ring_of_parents_ends() {
+    let mut inventory = Inventory::default();
+    for (id, above) in [("a", "b"), ("b", "a")] {
+        put(
+            &mut inventory,
+            MoRef::new("Folder", id),
+            &[("parent", reference("val", &MoRef::new("Folder", above)))],
+        );
+    }
+    assert_eq!(inventory.path_up(&MoRef::new("Folder", "a")).len(), 2);
+}
+
+#[test]
+fn what_a_complete_listing_lacks_is_gone() {
+    let mut inventory = tree();
+    let mut seen: HashSet<_> = inventory.entities().map(|(object, _)| object.clone()).collect();
+    assert_eq!(inventory.retain(&seen).instances.len(), 1);
+    seen.remove(&MoRef::new("HostSystem", "host-6"));
+    let changes = inventory.retain(&seen);
+    assert!(changes.is_moved && changes.instances.is_empty());
+}
+
+#[test]
+fn a_move_alone_is_told() {
+    let mut inventory = tree();
+    let host = reference("val", &MoRef::new("HostSystem", "host-9"));
+    let changes =
+        inventory.apply(&[update(vm("vm-7"), UpdateKind::Modify, &[("runtime.host", Some(&host))])]);
+    assert_eq!(changes.instances.len(), 1);
+}

@@ -1,0 +1,279 @@
+//! One vCenter of the configuration: what is known of it, and whether that can be relied on.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
+};
+
+use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    time::Instant,
+};
+use uuid::Uuid;
+
+use crate::{
+    http::Endpoint,
+    inventory::{Changes, Inventory},
+    moref::MoRef,
+    provider_id::byte_orders,
+    session::{CALL_DEADLINE, CredentialSource, Refused, Session},
+    tags::TagMap,
+    vim::{CallError, element::Element, objects::FindAllByUuid},
+    vm::VirtualMachine,
+};
+
+/// How long what is known is still told of machines that are there, after the connection was lost: a session that ends, or
+/// a vCenter that restarts one of its services, is back by then.
+const BRIDGED: Duration = Duration::from_secs(15);
+
+/// How long vCenter's word is believed that there is no machine with a UUID.
+const PROBE_LASTS: Duration = Duration::from_secs(30);
+
+/// More changes than this at once are told as one.
+const MANY_CHANGES: usize = 512;
+
+/// What a vCenter is followed by.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// Its name in the configuration.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) endpoint: Endpoint,
+    /// The datacenters that count; all if empty.
+    pub(crate) datacenters: Vec<String>,
+    /// What to log in with.
+    pub(crate) credentials: CredentialSource,
+    /// Whether tags are wanted, and how often they are read again: vCenter does not push them.
+    pub(crate) tag_refresh: Option<Duration>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A vCenter, followed by a task of its own ([`crate::follow`]).
+#[derive(Debug)]
+pub(crate) struct VCenter {
+    pub(crate) settings: Settings,
+    pub(crate) refused: Arc<Refused>,
+    state: RwLock<State>,
+    session: Mutex<Option<Arc<Session>>>,
+    probes: Mutex<HashMap<Uuid, Instant>>,
+    instance_changes: broadcast::Sender<InstanceChange>,
+    status_changes: watch::Sender<u64>,
+    /// Wakes who reads tags.
+    pub(crate) retag: Notify,
+    /// Wakes who waits to connect again.
+    pub(crate) reconnect: Notify,
+}
+
+/// What is known of a vCenter.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// What it holds.
+    pub(crate) inventory: Inventory,
+    /// The tags of what it holds.
+    pub(crate) tags: TagMap,
+    /// Why tags are not known, where they are wanted and never were.
+    pub(crate) tag_trouble: Option<CallError>,
+    /// Whether tags were read.
+    pub(crate) has_tags: bool,
+    /// Whether everything was listed once.
+    pub(crate) is_listed: bool,
+    /// Whether changes are followed without a gap: what is not here, is not there.
+    pub(crate) is_live: bool,
+    /// What is wrong, and since when.
+    pub(crate) trouble: Option<(CallError, Instant)>,
+}
+
+impl VCenter {
+    /// A vCenter of which nothing is known.
+    pub(crate) fn new(
+        settings: Settings,
+        instance_changes: broadcast::Sender<InstanceChange>,
+        status_changes: watch::Sender<u64>,
+    ) -> Self {
+        Self {
+            settings,
+            refused: Arc::default(),
+            state: RwLock::default(),
+            session: Mutex::default(),
+            probes: Mutex::default(),
+            instance_changes,
+            status_changes,
+            retag: Notify::new(),
+            reconnect: Notify::new(),
+        }
+    }
+
+    /// Its name in the configuration.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// What is known.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known, and tells those who watch.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Changes) {
+        let changes = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        if changes.is_moved {
+            self.retag.notify_one();
+        }
+        self.push(changes.instances);
+        self.status_changes.send_modify(|count| *count += 1);
+    }
+
+    fn push(&self, instances: Vec<InstanceRef>) {
+        let change = match instances.len() {
+            0 => return,
+            1..=MANY_CHANGES => InstanceChange::Changed(instances),
+            _ => InstanceChange::Resync,
+        };
+        // nobody listens before the controllers start
+        let _ = self.instance_changes.send(change);
+    }
+
+    /// Tells those who watch that anything may have changed.
+    pub(crate) fn push_all(&self) {
+        let _ = self.instance_changes.send(InstanceChange::Resync);
+        self.status_changes.send_modify(|count| *count += 1);
+    }
+
+    /// The session in which it is followed.
+    pub(crate) fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks vCenter for each UUID, in both byte orders, whether it has a machine with it. Its answer is believed for a while.
+    ///
+    /// # Errors
+    /// Why that cannot be said, also where there is one that the inventory does not show.
+    pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
+        {
+            let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+            probes.retain(|_, at| at.elapsed() < PROBE_LASTS);
+            if probes.contains_key(&uuid) {
+                return Ok(());
+            }
+        }
+        let session = self.session().clone();
+        let content = session.as_ref().and_then(|session| session.content());
+        let (Some(session), Some(content)) = (session, content) else {
+            return Err(self.error(ErrorKind::Unavailable, "not connected"));
+        };
+        let Some(index) = &content.search_index else { return Ok(()) };
+        for order in byte_orders(uuid) {
+            let call = FindAllByUuid {
+                datacenter: None,
+                uuid: order.hyphenated().to_string(),
+                vm_search: true,
+                instance_uuid: Some(false),
+            };
+            let found =
+                session.call(&call.of(index), CALL_DEADLINE).await.map_err(|error| self.error_of(&error))?;
+            if let Some(machine) = found.moref().or_else(|| found.all("returnval").find_map(Element::moref)) {
+                let is_elsewhere = {
+                    let state = self.state();
+                    state.inventory.machine(&machine).is_some_and(|vm| !self.counts(&state, vm))
+                };
+                if is_elsewhere {
+                    continue;
+                }
+                let words = format!("it has {machine} with that UUID, which the inventory does not show");
+                return Err(self.error(ErrorKind::Unavailable, &words));
+            }
+        }
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).insert(uuid, Instant::now());
+        Ok(())
+    }
+
+    /// Whether a machine is in a datacenter that counts.
+    pub(crate) fn counts(&self, state: &State, vm: &VirtualMachine) -> bool {
+        if vm.is_template {
+            return false;
+        }
+        if self.settings.datacenters.is_empty() {
+            return true;
+        }
+        let Some(datacenter) = state.inventory.datacenter_of(vm) else { return false };
+        self.settings
+            .datacenters
+            .iter()
+            .any(|word| state.inventory.datacenters_called(word).contains(&datacenter))
+    }
+
+    /// The words of the configuration that mean no datacenter.
+    pub(crate) fn missing_datacenters<'a>(&'a self, state: &State) -> Vec<&'a str> {
+        let is_missing = |word: &&String| state.inventory.datacenters_called(word).is_empty();
+        self.settings.datacenters.iter().filter(is_missing).map(String::as_str).collect()
+    }
+
+    /// Why nothing can be said of its machines; `None` while it is connected, or was a moment ago.
+    pub(crate) fn trouble(&self, state: &State) -> Option<Error> {
+        match &state.trouble {
+            Some((error, since)) if !state.is_listed || since.elapsed() >= BRIDGED => {
+                Some(self.error_of(error))
+            }
+            _ if !state.is_listed => Some(self.error(ErrorKind::Unavailable, "its inventory is being read")),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot be said that a machine is not there; `None` while changes are followed and everything that counts is
+    /// seen.
+    pub(crate) fn doubt(&self, state: &State) -> Option<Error> {
+        if let Some(error) = self.trouble(state) {
+            return Some(error);
+        }
+        if let Some((error, _)) = &state.trouble {
+            return Some(self.error_of(error));
+        }
+        if !state.is_live {
+            return Some(self.error(ErrorKind::Unavailable, "its inventory is being read"));
+        }
+        let missing = self.missing_datacenters(state);
+        (!missing.is_empty()).then(|| {
+            let words = format!("it shows no datacenter called {}", missing.join(", "));
+            self.error(ErrorKind::Unavailable, &words)
+        })
+    }
+
+    /// An error that names this vCenter.
+    pub(crate) fn error(&self, kind: ErrorKind, words: &str) -> Error {
+        Error::new(kind, format!("vCenter {:?}: {words}", self.name()))
+    }
+
+    /// What a call brought, with the name of this vCenter.
+    pub(crate) fn error_of(&self, error: &CallError) -> Error {
+        let kind = Error::from(error.clone()).kind();
+        self.error(kind, &error.to_string())
+    }
+
+    /// What has tags that matter for a machine: everything above machines, and machines where they are not too many.
+    pub(crate) fn taggable(&self) -> Vec<MoRef> {
+        /// With more, their own tags are left out: all of them would have to be asked for, and named, every time.
+        const FEW_MACHINES: usize = 2000;
+        let state = self.state();
+        let mut objects: Vec<MoRef> =
+            state.inventory.entities().map(|(reference, _)| reference.clone()).collect();
+        let root = objects.first().and_then(|first| state.inventory.path_up(first).pop());
+        objects.extend(root);
+        if state.inventory.machines().len() <= FEW_MACHINES {
+            objects.extend(state.inventory.machines().map(|vm| vm.moref.clone()));
+        }
+        objects.sort_unstable();
+        objects.dedup();
+        objects
+    }
+}
