@@ -82,6 +82,7 @@ mod provider;
 mod provider_id;
 mod registry;
 mod routes;
+mod secrets;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
@@ -104,4 +105,5 @@ pub use provider::{CloudProvider, StartContext};
 pub use provider_id::{ProviderId, ProviderIdError};
 pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
+pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
 pub use zones::{Zone, Zones};

@@ -1,11 +1,11 @@
 //! The top of the contract.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, Instances, LoadBalancer, Result, Routes, Zones};
+use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, SecretSource, Zones};
 
 /// A cloud, as the controllers see it.
 ///
@@ -49,11 +49,20 @@ pub struct StartContext {
     pub stop: CancellationToken,
     /// `--cluster-name`: marks what the provider creates as belonging to this cluster.
     pub cluster_name: String,
+    /// Secrets of the cluster, for configurations that name some.
+    pub secrets: Arc<dyn SecretSource>,
 }
 
 impl StartContext {
-    /// A context for a cluster of this name.
+    /// A context for a cluster of this name, [without Secrets](NoSecrets).
     pub fn new(stop: CancellationToken, cluster_name: impl Into<String>) -> Self {
-        Self { stop, cluster_name: cluster_name.into() }
+        Self { stop, cluster_name: cluster_name.into(), secrets: Arc::new(NoSecrets) }
+    }
+
+    /// The same with these Secrets.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
+        self.secrets = secrets;
+        self
     }
 }
