@@ -21,8 +21,8 @@ pub(crate) struct Endpoint {
     pub(crate) host: String,
     /// The port of HTTPS.
     pub(crate) port: u16,
-    /// A file with the certificates of authorities to trust, instead of the system's.
-    pub(crate) ca_file: Option<PathBuf>,
+    /// Files with the certificates of authorities to trust, instead of the system's.
+    pub(crate) ca_files: Vec<PathBuf>,
     /// A certificate that is trusted whoever signed it.
     pub(crate) thumbprint: Option<Thumbprint>,
     /// Whether any certificate is taken.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn endpoint(host: &str) -> Endpoint {
-        Endpoint { host: host.to_owned(), port: 443, ca_file: None, thumbprint: None, insecure: false }
+        Endpoint { host: host.to_owned(), port: 443, ca_files: Vec::new(), thumbprint: None, insecure: false }
     }
 
     #[test]

@@ -87,22 +87,25 @@ pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String>
 
 fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let Some(path) = &endpoint.ca_file else {
+    if endpoint.ca_files.is_empty() {
         // some of a system's certificates may be beyond rustls, which is nobody's fault here
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
-    };
-    let text =
-        fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate =
-            certificate.map_err(|error| format!("the CA file {} is not PEM: {error}", path.display()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| format!("the CA file {} has a bad certificate: {error}", path.display()))?;
     }
-    if roots.is_empty() {
-        return Err(format!("the CA file {} holds no certificate in PEM form", path.display()));
+    for path in &endpoint.ca_files {
+        let before = roots.len();
+        let text =
+            fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
+        for certificate in CertificateDer::pem_slice_iter(&text) {
+            let certificate =
+                certificate.map_err(|error| format!("the CA file {} is not PEM: {error}", path.display()))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("the CA file {} has a bad certificate: {error}", path.display()))?;
+        }
+        if roots.len() == before {
+            return Err(format!("the CA file {} holds no certificate in PEM form", path.display()));
+        }
     }
     Ok(roots)
 }
@@ -189,12 +192,12 @@ mod tests {
         let mut endpoint = Endpoint {
             host: "vc".to_owned(),
             port: 443,
-            ca_file: Some(file.path().to_owned()),
+            ca_files: vec![file.path().to_owned()],
             thumbprint: None,
             insecure: false,
         };
         assert!(client_config(&endpoint).expect_err("empty").contains("holds no certificate"));
-        endpoint.ca_file = Some("/does/not/exist".into());
+        endpoint.ca_files = vec!["/does/not/exist".into()];
         assert!(client_config(&endpoint).expect_err("missing").contains("/does/not/exist"));
     }
 }

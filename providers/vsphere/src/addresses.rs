@@ -1,0 +1,279 @@
+//! Which addresses of a machine become addresses of its Node. Pure rules, no vCenter.
+//!
+//! The order of the rules is CPI's, and with the same configuration the same addresses come out; `docs/providers/
+//! vsphere.md` tells the differences.
+
+use std::{cmp::Reverse, net::IpAddr};
+
+use cloudprovider::{NodeAddress, append_missing_addresses};
+use ipnet::IpNet;
+
+use crate::vm::{AddressState, Tools, VirtualMachine, VmPower};
+
+/// The kubelet's `--node-ip`, as it stands in a Node's annotations.
+const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// With more addresses of one family and type than this, the rest is left out: a guest may report any number.
+const MOST_ADDRESSES: usize = 32;
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// From the word in the configuration, in any letter case.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Ipv4, Self::Ipv6].into_iter().find(|family| family.as_str().eq_ignore_ascii_case(word.trim()))
+    }
+
+    /// The word in the configuration.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+        }
+    }
+
+    fn has(self, ip: IpAddr) -> bool {
+        ip.is_ipv4() == (self == Self::Ipv4)
+    }
+}
+
+/// The operator's rules: the section `nodes` of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AddressRules {
+    /// What becomes `InternalIP`.
+    pub(crate) internal: Side,
+    /// What becomes `ExternalIP`.
+    pub(crate) external: Side,
+    /// Whether all addresses that match are reported, not the first one of each family and type.
+    pub(crate) all: bool,
+}
+
+/// The rules for one type of address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side {
+    /// Networks that match, the first one first.
+    pub(crate) networks: Vec<IpNet>,
+    /// The port group that matches where no network does, in any letter case.
+    pub(crate) network_name: Option<String>,
+    /// Networks that are left out whatever else matches.
+    pub(crate) exclude: Vec<IpNet>,
+}
+
+/// Why a machine has no addresses for its Node yet. In words for a person who reads the Node's condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAddress {
+    #[error("it is powered off")]
+    Off,
+    #[error("it is suspended")]
+    Suspended,
+    #[error(
+        "VMware Tools are not installed in the guest, and nothing else tells vCenter its addresses; install open-vm-tools"
+    )]
+    ToolsNotInstalled,
+    #[error(
+        "VMware Tools do not run in the guest, and nothing else tells vCenter its addresses; start open-vm-tools"
+    )]
+    ToolsNotRunning,
+    #[error("VMware Tools have reported no network interface yet")]
+    NoNics,
+    #[error("none of its interfaces is on the network {internal:?} or {external:?}; they are on {found}")]
+    OtherNetworks { internal: String, external: String, found: String },
+    #[error("its interfaces have no address that others could reach")]
+    OnlyLocal,
+    #[error("it has no {} address that the rules under nodes allow; it has {found}", family.as_str())]
+    NoneOfFamily { family: Family, found: String },
+}
+
+/// An address that a Node may get.
+#[derive(Clone, Copy, Debug)]
+struct Candidate<'a> {
+    ip: IpAddr,
+    network: &'a str,
+    state: AddressState,
+}
+
+/// The addresses for the Node of `vm`, beginning with the guest's host name, then by family in the order of `families`.
+///
+/// `provided` are the addresses that the kubelet was started with ([`provided_node_ips`]): of several that match a rule,
+/// such a one is taken.
+///
+/// # Errors
+/// Why there are none: also where a family of several has none.
+pub(crate) fn select(
+    vm: &VirtualMachine,
+    rules: &AddressRules,
+    families: &[Family],
+    provided: &[IpAddr],
+) -> Result<Vec<NodeAddress>, NoAddress> {
+    let candidates = candidates(vm, rules, provided)?;
+    let mut addresses: Vec<_> =
+        vm.guest_host_name.as_deref().map(NodeAddress::hostname).into_iter().collect();
+    for family in families {
+        let of_family: Vec<_> =
+            candidates.iter().filter(|candidate| family.has(candidate.ip)).copied().collect();
+        let (internal, external) = discover(&of_family, rules, provided);
+        if internal.is_empty() && external.is_empty() {
+            let found = list(candidates.iter().map(|candidate| candidate.ip.to_string()));
+            return Err(NoAddress::NoneOfFamily { family: *family, found });
+        }
+        append_missing_addresses(&mut addresses, internal.into_iter().map(NodeAddress::internal_ip));
+        append_missing_addresses(&mut addresses, external.into_iter().map(NodeAddress::external_ip));
+    }
+    Ok(addresses)
+}
+
+/// The addresses in a Node's annotation, in its order; nothing for what is none.
+pub(crate) fn provided_node_ips(annotations: &std::collections::BTreeMap<String, String>) -> Vec<IpAddr> {
+    let value = annotations.get(PROVIDED_NODE_IP).map_or("", String::as_str);
+    value.split(',').filter_map(|part| part.parse().ok()).filter(|ip: &IpAddr| !ip.is_unspecified()).collect()
+}
+
+/// The addresses that others can reach, the better ones first: those of the kubelet's own choice, then those that
+/// `guestinfo.metadata` configures, since a virtual IP that moves between machines is not among them, then the rest in
+/// the order of vCenter; last those that the guest itself calls unusable.
+fn candidates<'a>(
+    vm: &'a VirtualMachine,
+    rules: &AddressRules,
+    provided: &[IpAddr],
+) -> Result<Vec<Candidate<'a>>, NoAddress> {
+    if vm.guest_nics.is_empty() {
+        return Err(no_nics(vm));
+    }
+    // -1 is an interface of the guest's own: a bridge, a tunnel, a pod's
+    let nics: Vec<_> = vm.guest_nics.iter().filter(|nic| nic.device_config_id != -1).collect();
+    if let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name)
+        && !nics.iter().any(|nic| is_same(&nic.network, internal) || is_same(&nic.network, external))
+    {
+        let found = list(nics.iter().map(|nic| format!("{:?}", nic.network)));
+        return Err(NoAddress::OtherNetworks {
+            internal: internal.clone(),
+            external: external.clone(),
+            found,
+        });
+    }
+    let mut candidates: Vec<_> = nics
+        .iter()
+        .flat_map(|nic| nic.addresses.iter().map(|address| (address, &*nic.network)))
+        .map(|(address, network)| Candidate { ip: address.ip.to_canonical(), network, state: address.state })
+        .filter(|candidate| is_reachable(candidate.ip))
+        .collect();
+    if candidates.is_empty() {
+        return Err(NoAddress::OnlyLocal);
+    }
+    let place = |list: &[IpAddr], ip| list.iter().position(|other| other.to_canonical() == ip);
+    candidates.sort_by_key(|candidate| {
+        let preferred = place(provided, candidate.ip);
+        let configured = place(&vm.static_addresses, candidate.ip);
+        (
+            (Reverse(preferred.is_some()), preferred),
+            (Reverse(configured.is_some()), configured),
+            match candidate.state {
+                AddressState::Preferred | AddressState::Unknown => 0,
+                AddressState::Deprecated => 1,
+                AddressState::Unusable => 2,
+            },
+        )
+    });
+    Ok(candidates)
+}
+
+fn no_nics(vm: &VirtualMachine) -> NoAddress {
+    match (vm.power, vm.tools) {
+        (VmPower::Off, _) => NoAddress::Off,
+        (VmPower::Suspended, _) => NoAddress::Suspended,
+        (VmPower::On, Tools::NotInstalled) => NoAddress::ToolsNotInstalled,
+        (VmPower::On, Tools::NotRunning) => NoAddress::ToolsNotRunning,
+        (VmPower::On, Tools::Running | Tools::Unknown) => NoAddress::NoNics,
+    }
+}
+
+/// The internal and the external addresses among those of one family.
+fn discover(
+    candidates: &[Candidate<'_>],
+    rules: &AddressRules,
+    provided: &[IpAddr],
+) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let allowed = |side: &Side| -> Vec<Candidate<'_>> {
+        let is_excluded = |ip| side.exclude.iter().any(|network| network.contains(&ip));
+        candidates.iter().filter(|candidate| !is_excluded(candidate.ip)).copied().collect()
+    };
+    let (internal, external) = (allowed(&rules.internal), allowed(&rules.external));
+    let mut matches = (matching(&internal, &rules.internal), matching(&external, &rules.external));
+    if matches.0.is_empty() && matches.1.is_empty() {
+        // no rule says anything about these addresses: they are both
+        let all = |candidates: &[Candidate<'_>]| candidates.iter().map(|candidate| candidate.ip).collect();
+        matches = (all(&internal), all(&external));
+    }
+    let keep = |mut ips: Vec<IpAddr>| {
+        if rules.all {
+            ips.truncate(MOST_ADDRESSES);
+            return ips;
+        }
+        let chosen = ips.iter().find(|ip| provided.iter().any(|other| other.to_canonical() == **ip));
+        chosen.or(ips.first()).copied().into_iter().collect()
+    };
+    (keep(matches.0), keep(matches.1))
+}
+
+/// The addresses that match a side's networks, in the order of the networks; where there is none, those that are on its
+/// port group.
+fn matching(candidates: &[Candidate<'_>], side: &Side) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for network in &side.networks {
+        for candidate in candidates.iter().filter(|candidate| network.contains(&candidate.ip)) {
+            if !found.contains(&candidate.ip) {
+                found.push(candidate.ip);
+            }
+        }
+    }
+    if found.is_empty()
+        && let Some(name) = &side.network_name
+    {
+        found.extend(
+            candidates
+                .iter()
+                .filter(|candidate| is_same(candidate.network, name))
+                .map(|candidate| candidate.ip),
+        );
+    }
+    found
+}
+
+/// Whether two names of networks are the same: their letter case does not matter.
+fn is_same(one: &str, other: &str) -> bool {
+    one == other || one.to_lowercase() == other.to_lowercase()
+}
+
+/// Whether others can reach the address: neither loopback nor link-local nor no unicast address at all.
+fn is_reachable(ip: IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(is_link_local || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast())
+}
+
+/// Texts for a message: not all of very many.
+fn list(texts: impl Iterator<Item = String>) -> String {
+    const MOST: usize = 8;
+    let mut texts: Vec<_> = texts.collect();
+    texts.dedup();
+    let more = texts.len().saturating_sub(MOST);
+    texts.truncate(MOST);
+    match (texts.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (false, 0) => texts.join(", "),
+        (false, more) => format!("{} and {more} more", texts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "addresses_tests.rs"]
+mod tests;

@@ -1,0 +1,317 @@
+//! The INI dialect of CPI's older configuration files: what Go's `gopkg.in/gcfg.v1` reads, which is git's format with a
+//! few rules of its own.
+//!
+//! - `[section]` or `[section "subsection"]` on a line of its own; a section that comes again is continued.
+//! - `name = value`, or a `name` alone, which is "blank". Names of sections and variables are letters, digits and `-`,
+//!   beginning with a letter; their case does not matter, that of a subsection does.
+//! - A value ends at the line's end or at `;` or `#`. White space around it does not count. Parts of it, or all, may
+//!   stand in double quotes, where `\"`, `\\`, `\n` and `\t` are escapes and `;` and `#` are ordinary.
+//! - Outside of quotes a backslash continues the value on the next line, or keeps a `"`; anything else behind it is a
+//!   fault. Inside of quotes no line may end.
+//! - In the name of a subsection only `\"` and `\\` are escapes.
+//!
+//! What the names mean is not decided here. Every faulty line is reported, not only the first. No message holds any
+//! of the text.
+
+/// A file: its sections in their order, each time that one begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Document {
+    pub(crate) sections: Vec<Section>,
+}
+
+/// A section's header and the variables below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    /// As written; to be compared without regard to case.
+    pub(crate) name: String,
+    /// The text in quotes behind it, unescaped.
+    pub(crate) subsection: Option<String>,
+    pub(crate) variables: Vec<Variable>,
+}
+
+/// A line `name = value` or `name`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// As written; to be compared without regard to case.
+    pub(crate) name: String,
+    /// Unquoted and unescaped; `None` for a name alone.
+    pub(crate) value: Option<String>,
+    /// Whether the value ends at a comment sign without white space before it: perhaps the sign was meant.
+    pub(crate) is_cut: bool,
+}
+
+impl std::fmt::Debug for Variable {
+    /// Leaves the value out: it may be a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Variable").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A line that breaks the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) message: &'static str,
+}
+
+/// Reads a whole file. A byte order mark at its beginning is skipped.
+pub(crate) fn parse(text: &str) -> Result<Document, Vec<Fault>> {
+    let mut scanner = Scanner { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
+    let mut document = Document::default();
+    let mut faults = Vec::new();
+    let mut is_lost = false;
+    loop {
+        scanner.skip_white_space();
+        let line = scanner.line;
+        let outcome = match scanner.peek() {
+            None => break,
+            Some('\n' | ';' | '#') => Ok(()),
+            Some('[') => scanner
+                .header()
+                .map(|section| {
+                    is_lost = false;
+                    document.sections.push(section);
+                })
+                .inspect_err(|_| is_lost = true),
+            Some(c) if is_letter(c) => {
+                scanner.variable().and_then(|variable| match document.sections.last_mut() {
+                    Some(section) if !is_lost => {
+                        section.variables.push(variable);
+                        Ok(())
+                    }
+                    // a header that could not be read has been reported; its variables are in order
+                    _ if is_lost => Ok(()),
+                    _ => Err("stands before any [section]"),
+                })
+            }
+            Some(_) => Err("is neither a [section] nor a name = value; a comment begins with # or ;"),
+        };
+        if let Err(message) = outcome.and_then(|()| scanner.end_of_line()) {
+            faults.push(Fault { line, message });
+            scanner.skip_line();
+        }
+    }
+    if faults.is_empty() { Ok(document) } else { Err(faults) }
+}
+
+/// What gcfg takes for white space within a line.
+fn is_white_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r')
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphabetic() || !c.is_ascii() && c.is_alphabetic()
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit() || !c.is_ascii() && c.is_numeric()
+}
+
+type Outcome<T> = Result<T, &'static str>;
+
+struct Scanner<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        self.line += usize::from(c == '\n');
+        Some(c)
+    }
+
+    fn skip_while(&mut self, wanted: impl Fn(char) -> bool) {
+        self.rest = self.rest.trim_start_matches(wanted);
+    }
+
+    fn skip_white_space(&mut self) {
+        self.skip_while(is_white_space);
+    }
+
+    fn skip_line(&mut self) {
+        self.skip_while(|c| c != '\n');
+        self.next();
+    }
+
+    /// A comment, if there is one, and the end of the line.
+    fn end_of_line(&mut self) -> Outcome<()> {
+        self.skip_white_space();
+        if matches!(self.peek(), Some(';' | '#')) {
+            let before = self.rest;
+            self.skip_while(|c| c != '\n');
+            if before[..before.len() - self.rest.len()].contains('\0') {
+                return Err("holds a NUL character");
+            }
+        }
+        match self.peek() {
+            None => Ok(()),
+            Some('\n') => {
+                self.next();
+                Ok(())
+            }
+            Some(_) => {
+                Err("goes on where the line must end; a section and each variable need a line of their own")
+            }
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let before = self.rest;
+        self.skip_while(|c| is_letter(c) || is_digit(c) || c == '-');
+        before[..before.len() - self.rest.len()].to_owned()
+    }
+
+    fn header(&mut self) -> Outcome<Section> {
+        self.next();
+        self.skip_white_space();
+        if !self.peek().is_some_and(is_letter) {
+            return Err("has no name of a section behind the [");
+        }
+        let name = self.name();
+        self.skip_white_space();
+        let subsection = match self.peek() {
+            Some('"') => {
+                self.next();
+                let subsection = self.subsection()?;
+                if subsection.is_empty() {
+                    return Err("has an empty name in quotes");
+                }
+                self.skip_white_space();
+                Some(subsection)
+            }
+            _ => None,
+        };
+        match (self.peek(), &subsection) {
+            (Some(']'), _) => {
+                self.next();
+                Ok(Section { name, subsection, variables: Vec::new() })
+            }
+            (_, Some(_)) => Err("lacks the ] behind the name in quotes"),
+            (_, None) => Err("lacks the ], or the name behind the section is not in double quotes"),
+        }
+    }
+
+    /// The rest of a subsection's name, behind its first quote.
+    fn subsection(&mut self) -> Outcome<String> {
+        const OPEN: &str = "has a name whose double quote is not closed";
+        let mut name = String::new();
+        loop {
+            match self.peek().ok_or(OPEN)? {
+                '\n' => return Err(OPEN),
+                '"' => {
+                    self.next();
+                    return Ok(name);
+                }
+                '\0' => return Err("holds a NUL character"),
+                '\\' => {
+                    self.next();
+                    match self.peek() {
+                        Some(c @ ('"' | '\\')) => {
+                            self.next();
+                            name.push(c);
+                        }
+                        _ => return Err("has a name with an escape other than \\\" and \\\\"),
+                    }
+                }
+                c => {
+                    self.next();
+                    name.push(c);
+                }
+            }
+        }
+    }
+
+    fn variable(&mut self) -> Outcome<Variable> {
+        let name = self.name();
+        self.skip_white_space();
+        match self.peek() {
+            None | Some('\n' | ';' | '#') => Ok(Variable { name, value: None, is_cut: false }),
+            Some('=') => {
+                self.next();
+                self.skip_white_space();
+                let (value, is_cut) = self.value()?;
+                Ok(Variable { name, value: Some(value), is_cut })
+            }
+            Some('_') => Err("has a _ in a name; names of variables have - instead"),
+            Some(':') => Err("has a : behind a name; write name = value"),
+            Some(_) => Err("has no = behind the name"),
+        }
+    }
+
+    /// A value up to the end of the line or a comment, and whether a comment cut it.
+    fn value(&mut self) -> Outcome<(String, bool)> {
+        const OPEN: &str = "has a double quote that is not closed on the same line";
+        let mut value = String::new();
+        // the length of the value without the white space behind it that is not in quotes
+        let mut length = 0;
+        let mut is_quoted = false;
+        let mut has_return = false;
+        loop {
+            let c = match self.peek() {
+                None | Some('\n') if is_quoted => return Err(OPEN),
+                None | Some('\n') => break,
+                Some(';' | '#') if !is_quoted => break,
+                Some('\0') => return Err("holds a NUL character"),
+                Some(c) => c,
+            };
+            self.next();
+            match c {
+                '"' => {
+                    is_quoted = !is_quoted;
+                    length = value.len();
+                }
+                '\\' if is_quoted => {
+                    value.push(match self.peek() {
+                        Some(c @ ('"' | '\\')) => c,
+                        Some('n') => '\n',
+                        Some('t') => '\t',
+                        _ => return Err("has an escape in quotes other than \\\", \\\\, \\n and \\t"),
+                    });
+                    self.next();
+                    length = value.len();
+                }
+                '\\' => {
+                    if self.peek() == Some('\r') {
+                        has_return = true;
+                        self.next();
+                    }
+                    match self.peek() {
+                        Some('\n') => {}
+                        Some('"') => value.push('"'),
+                        _ => {
+                            return Err(
+                                "has a backslash outside of quotes; write the value in double quotes, \
+                                        each backslash twice",
+                            );
+                        }
+                    }
+                    self.next();
+                    length = value.len();
+                }
+                // gcfg drops every carriage return of a value, wherever it stands
+                '\r' => has_return = true,
+                c => {
+                    value.push(c);
+                    if is_quoted || !is_white_space(c) {
+                        length = value.len();
+                    }
+                }
+            }
+        }
+        let is_cut =
+            !has_return && self.peek().is_some_and(|c| c != '\n') && length == value.len() && length > 0;
+        value.truncate(length);
+        Ok((value, is_cut))
+    }
+}
+
+#[cfg(test)]
+#[path = "gcfg_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+//! Reads the INI format into [`Settings`].
+
+use std::collections::BTreeMap;
+
+use super::{
+    gcfg, hints,
+    keys::{Key, Kind, Section},
+    read_yaml::split,
+    settings::{Findings, Format, Settings, Value},
+};
+
+pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
+    let mut settings = Settings::new(Format::Ini);
+    let document = match gcfg::parse(text) {
+        Ok(document) => document,
+        Err(faults) => {
+            for fault in faults {
+                findings.problem(format!("line {}", fault.line), fault.message);
+            }
+            return settings;
+        }
+    };
+    for section in document.sections {
+        let found = Section::ALL.into_iter().find(|known| known.ini().eq_ignore_ascii_case(&section.name));
+        let Some(kind) = found else {
+            findings.warning("", hints::unknown(&section.name, &Section::ALL.map(Section::ini)));
+            continue;
+        };
+        let name = match (kind.is_named(), section.subsection) {
+            (true, Some(name)) => name,
+            (false, None) => String::new(),
+            (true, None) => {
+                let example = format!("[{} \"name\"]", kind.ini());
+                findings.fault(kind, format!("[{}]", kind.ini()), format!("needs a name; write {example}"));
+                continue;
+            }
+            (false, Some(_)) => {
+                findings
+                    .warning(format!("[{}]", kind.ini()), "takes no name in quotes; all below it is ignored");
+                continue;
+            }
+        };
+        settings.open(kind, &name);
+        let place = settings.section_origin(kind, &name);
+        for variable in section.variables {
+            let Some(key) = kind.keys().find(|known| known.ini.eq_ignore_ascii_case(&variable.name)) else {
+                let known: Vec<_> = kind.keys().map(|key| key.ini).collect();
+                findings.warning(&place, hints::unknown(&variable.name, &known));
+                continue;
+            };
+            let origin = format!("{place} {}", key.ini);
+            if variable.is_cut {
+                findings.warning(
+                    &origin,
+                    "ends at a comment sign (# or ;); if the sign belongs to the value, put the value in double quotes",
+                );
+            }
+            match read_value(key, variable.value.as_deref()) {
+                Ok(value) => settings.set(key, &name, value, origin),
+                Err(message) => findings.fault(kind, origin, message),
+            }
+        }
+    }
+    settings
+}
+
+/// `None` is a name alone.
+fn read_value(key: &Key, text: Option<&str>) -> Result<Value, &'static str> {
+    const WANTS_FLAG: &str = "must be true, yes, on, 1, false, no, off or 0";
+    let Some(text) = text else {
+        return match key.kind {
+            Kind::Flag => Ok(Value::Flag(true)),
+            _ => Err("needs a value; write name = value"),
+        };
+    };
+    match key.kind {
+        Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
+        Kind::Flag => flag(text).map(Value::Flag).ok_or(WANTS_FLAG),
+        // an empty port is no port in CPI, where it is a text
+        Kind::Number if text.is_empty() => Ok(Value::Text(String::new())),
+        Kind::Number => number(text).map(Value::Number).ok_or("must be a whole number"),
+        Kind::List | Kind::Commas => Ok(Value::List(split(text))),
+        Kind::Tags if text.is_empty() => Ok(Value::Tags(BTreeMap::new())),
+        Kind::Tags => serde_json::from_str(text)
+            .map(Value::Tags)
+            .map_err(|_| r#"must be a JSON object of texts in double quotes: "{\"name\":\"value\"}""#),
+    }
+}
+
+/// gcfg's words for truth values, in any letter case.
+pub(crate) fn flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// gcfg's notation of numbers: decimal, leading zeros no fault, or hexadecimal behind `0x`.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+    digits.bytes().all(|b| b.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix).ok())?
+}

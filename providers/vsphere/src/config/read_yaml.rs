@@ -1,0 +1,182 @@
+//! Reads the YAML format into [`Settings`].
+
+use std::collections::BTreeMap;
+
+use super::{
+    hints,
+    keys::{Key, Kind, Section},
+    settings::{Findings, Format, Settings, Value},
+};
+use crate::yaml::Node;
+
+/// Keys at the top level that mean nothing here and that people write all the same.
+const KUBERNETES_HABITS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
+    let mut settings = Settings::new(Format::Yaml);
+    let root = match Node::parse(text) {
+        Ok(root) => root,
+        Err(fault) => {
+            findings.problem("", fault.to_string());
+            return settings;
+        }
+    };
+    let entries = match root {
+        Node::Mapping(entries) => entries,
+        Node::Null => Vec::new(),
+        other => {
+            findings.problem(
+                "",
+                format!(
+                    "is {}, must be a YAML mapping that begins with a key such as vcenter:, \
+                     or an INI text that begins with a section such as [Global]",
+                    other.kind()
+                ),
+            );
+            return settings;
+        }
+    };
+    for (name, node) in last_of_each("", entries, findings) {
+        match Section::ALL.into_iter().find(|section| section.yaml() == name) {
+            Some(section) if section.is_named() => read_named(section, node, &mut settings, findings),
+            Some(section) => read_section(section, "", node, &mut settings, findings),
+            None if KUBERNETES_HABITS.contains(&name.as_str()) => {}
+            None => findings.warning("", hints::unknown(&name, &Section::ALL.map(Section::yaml))),
+        }
+    }
+    settings
+}
+
+fn read_named(section: Section, node: Node, settings: &mut Settings, findings: &mut Findings) {
+    let what = section.yaml();
+    match node {
+        Node::Null => {}
+        Node::Mapping(entries) => {
+            for (name, node) in last_of_each(what, entries, findings) {
+                match node {
+                    Node::Mapping(_) | Node::Null => read_section(section, &name, node, settings, findings),
+                    other => findings.fault(
+                        section,
+                        settings.section_origin(section, &name),
+                        format!(
+                            "is {}, must be a mapping: below {what} comes a name of your own, and below that the keys",
+                            other.kind()
+                        ),
+                    ),
+                }
+            }
+        }
+        other => findings.fault(
+            section,
+            what,
+            format!("is {}, must be a mapping of names to mappings", other.kind()),
+        ),
+    }
+}
+
+fn read_section(section: Section, name: &str, node: Node, settings: &mut Settings, findings: &mut Findings) {
+    let place = settings.section_origin(section, name);
+    settings.open(section, name);
+    let entries = match node {
+        Node::Mapping(entries) => entries,
+        Node::Null => return,
+        other => {
+            findings.fault(
+                section,
+                place,
+                format!("is {}, must be a mapping of keys to values", other.kind()),
+            );
+            return;
+        }
+    };
+    for (key, node) in last_of_each(&place, entries, findings) {
+        match section.keys().find(|known| known.name == key) {
+            Some(key) => {
+                let origin = format!("{place}.{}", key.name);
+                match read_value(key, &node) {
+                    Ok(Some(value)) => settings.set(key, name, value, origin),
+                    Ok(None) => {}
+                    Err(message) => findings.fault(section, origin, message),
+                }
+            }
+            None => {
+                let known: Vec<_> = section.keys().map(|key| key.name).collect();
+                findings.warning(&place, hints::unknown(&key, &known));
+            }
+        }
+    }
+}
+
+/// The entries of a mapping without those that a later one of the same key replaces.
+fn last_of_each(place: &str, entries: Vec<(String, Node)>, findings: &mut Findings) -> Vec<(String, Node)> {
+    let mut kept: Vec<(String, Node)> = Vec::with_capacity(entries.len());
+    for (key, node) in entries {
+        match kept.iter_mut().find(|(known, _)| *known == key) {
+            Some(earlier) => {
+                findings.warning(place, "has the same key twice; the last one counts");
+                earlier.1 = node;
+            }
+            None => kept.push((key, node)),
+        }
+    }
+    kept
+}
+
+/// `None` where nothing is given.
+fn read_value(key: &Key, node: &Node) -> Result<Option<Value>, String> {
+    if *node == Node::Null {
+        return Ok(None);
+    }
+    let value = match key.kind {
+        Kind::Text | Kind::Secret => node.text().map(|text| Value::Text(text.to_owned())).ok_or("a text"),
+        Kind::Flag => node.flag().map(Value::Flag).ok_or("true or false"),
+        Kind::Number => node.number().map(Value::Number).ok_or("a whole number"),
+        Kind::Commas => node
+            .text()
+            .map(|text| Value::List(split(text)))
+            .ok_or("one text; join several with commas, without a list"),
+        Kind::List => {
+            texts(node).map(Value::List).ok_or("a list of texts, each on a line of its own behind a dash")
+        }
+        Kind::Tags => tags(node).map(Value::Tags).ok_or("a mapping of texts to texts"),
+    };
+    match value {
+        Ok(value) => Ok(Some(value)),
+        Err(wanted) => Err(match node {
+            Node::Scalar { .. } => format!("must be {wanted}"),
+            other => format!("is {}, must be {wanted}", other.kind()),
+        }),
+    }
+}
+
+fn texts(node: &Node) -> Option<Vec<String>> {
+    match node {
+        Node::List(items) => items
+            .iter()
+            .filter(|item| **item != Node::Null)
+            .map(|item| item.text().map(|text| text.trim().to_owned()))
+            .collect(),
+        _ => None,
+    }
+}
+
+fn tags(node: &Node) -> Option<BTreeMap<String, String>> {
+    match node {
+        Node::Mapping(entries) => entries
+            .iter()
+            .map(|(key, node)| match node {
+                Node::Null => Some((key.clone(), String::new())),
+                node => Some((key.clone(), node.text()?.to_owned())),
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// Texts joined by commas; white space around each does not count, and an empty one is kept for those who look.
+pub(crate) fn split(text: &str) -> Vec<String> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    text.split(',').map(|item| item.trim().to_owned()).collect()
+}

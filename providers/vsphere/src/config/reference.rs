@@ -1,0 +1,53 @@
+//! The reference in the documentation, made from the table of keys.
+
+use super::keys::{Key, Section};
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/vsphere.md");
+const BEGIN: &str =
+    "<!-- begin of what the code writes: UPDATE_DOCS=1 cargo test -p cloudprovider-vsphere reference -->\n";
+const END: &str = "<!-- end of what the code writes -->\n";
+
+fn reference() -> String {
+    let section = |section: Section| {
+        let name = if section.is_named() { ".<name>" } else { "" };
+        let quoted = if section.is_named() { " \"<name>\"" } else { "" };
+        let title = format!("\n### `{}{name}` / `[{}{quoted}]`\n\n", section.yaml(), section.ini());
+        let note = if section.is_nsx() { "Read and checked; nothing of NSX-T is done.\n\n" } else { "" };
+        let head = "| YAML | INI | Environment | Value | Default | Meaning |\n|---|---|---|---|---|---|\n";
+        let rows: Vec<_> = section.keys().map(row).collect();
+        [&title, note, head, &rows.concat()].concat()
+    };
+    Section::ALL.map(section).concat()
+}
+
+fn row(key: &Key) -> String {
+    let env = match (key.env, key.section) {
+        ("", _) => String::new(),
+        (env, Section::VCenter) => format!("`VCENTER_<id>_{env}`"),
+        (env, _) => format!("`{env}`"),
+    };
+    format!(
+        "| `{}` | `{}` | {env} | {} | {} | {} |\n",
+        key.name,
+        key.ini,
+        key.kind.describe(),
+        key.default,
+        key.meaning
+    )
+}
+
+#[test]
+fn the_reference_in_the_documentation_is_up_to_date() {
+    let docs = std::fs::read_to_string(DOCS).expect("docs/providers/vsphere.md");
+    let begin = docs.find(BEGIN).expect("the begin mark") + BEGIN.len();
+    let end = docs.find(END).expect("the end mark");
+    let expected = reference();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(DOCS, format!("{}{expected}{}", &docs[..begin], &docs[end..])).expect("written");
+    } else {
+        assert!(
+            docs[begin..end] == expected,
+            "run UPDATE_DOCS=1 cargo test -p cloudprovider-vsphere reference"
+        );
+    }
+}

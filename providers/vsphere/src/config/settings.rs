@@ -1,0 +1,173 @@
+//! What the operator wrote, in one form for both formats and the environment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use cloudprovider::ConfigProblem;
+
+use super::keys::{Key, Section};
+
+/// Values by section, name of the section where it has one, and key.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    values: BTreeMap<(Section, String, &'static str), Setting>,
+    /// The sections that stand there, empty ones included.
+    sections: BTreeSet<(Section, String)>,
+    pub(crate) format: Format,
+}
+
+/// The format of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Yaml,
+    Ini,
+}
+
+/// A value and where it stands, in the words of the operator.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) value: Value,
+    /// Such as `vcenter.a.port`, `[VirtualCenter "a"] port` or `VSPHERE_VCENTER_PORT`.
+    pub(crate) origin: String,
+}
+
+/// A value of the kind that its [`Key`] has.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Flag(bool),
+    Number(u64),
+    List(Vec<String>),
+    Tags(BTreeMap<String, String>),
+}
+
+impl fmt::Debug for Value {
+    /// Leaves the value out: it may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The faults and the oddities found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What makes the configuration unusable.
+    pub(crate) problems: Vec<ConfigProblem>,
+    /// What is probably not meant and works all the same.
+    pub(crate) warnings: Vec<ConfigProblem>,
+}
+
+impl Findings {
+    pub(crate) fn problem(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(ConfigProblem::new(key, message));
+    }
+
+    /// A fault in a section: in one that is about NSX-T it stops nothing, since nothing of it is used.
+    pub(crate) fn fault(&mut self, section: Section, key: impl Into<String>, message: impl Into<String>) {
+        if section.is_nsx() {
+            self.warning(key, message);
+        } else {
+            self.problem(key, message);
+        }
+    }
+
+    pub(crate) fn warning(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.warnings.push(ConfigProblem::new(key, message));
+    }
+}
+
+impl Settings {
+    /// Nothing yet, from a file of this format.
+    pub(crate) fn new(format: Format) -> Self {
+        Self { format, ..Self::default() }
+    }
+
+    /// Notes that a section stands there.
+    pub(crate) fn open(&mut self, section: Section, name: &str) {
+        self.sections.insert((section, name.to_owned()));
+    }
+
+    /// Sets a value; a later one wins. An empty text counts as nothing, as in CPI.
+    pub(crate) fn set(&mut self, key: &'static Key, name: &str, value: Value, origin: String) {
+        let place = (key.section, name.to_owned(), key.name);
+        let is_empty = match &value {
+            Value::Text(text) => text.is_empty(),
+            Value::List(items) => items.is_empty(),
+            Value::Flag(_) | Value::Number(_) | Value::Tags(_) => false,
+        };
+        if is_empty {
+            self.values.remove(&place);
+        } else {
+            self.values.insert(place, Setting { value, origin });
+        }
+    }
+
+    /// The names of the sections of this kind, sorted.
+    pub(crate) fn names(&self, section: Section) -> Vec<String> {
+        self.sections.iter().filter(|(found, _)| *found == section).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Whether a section stands there or has values.
+    pub(crate) fn has(&self, section: Section, name: &str) -> bool {
+        self.sections.contains(&(section, name.to_owned()))
+    }
+
+    /// Whether nothing at all has been read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sections.is_empty() && self.values.is_empty()
+    }
+
+    /// Whether any value stands in a section.
+    pub(crate) fn has_values(&self, section: Section) -> bool {
+        self.values.keys().any(|(found, _, _)| *found == section)
+    }
+
+    pub(crate) fn get(&self, section: Section, name: &str, key: &'static str) -> Option<&Setting> {
+        self.values.get(&(section, name.to_owned(), key))
+    }
+
+    pub(crate) fn text(&self, section: Section, name: &str, key: &'static str) -> Option<&str> {
+        match &self.get(section, name, key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn flag(&self, section: Section, name: &str, key: &'static str) -> Option<bool> {
+        match &self.get(section, name, key)?.value {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// Where a key stands, or where it would stand.
+    pub(crate) fn origin(&self, section: Section, name: &str, key: &'static str) -> String {
+        if let Some(setting) = self.get(section, name, key) {
+            return setting.origin.clone();
+        }
+        let ini = Section::keys(section).find(|known| known.name == key).map_or(key, |known| known.ini);
+        match self.format {
+            Format::Yaml => format!("{}.{key}", self.section_origin(section, name)),
+            Format::Ini => format!("{} {ini}", self.section_origin(section, name)),
+        }
+    }
+
+    /// Where a section stands, or would stand.
+    pub(crate) fn section_origin(&self, section: Section, name: &str) -> String {
+        section_origin(self.format, section, name)
+    }
+}
+
+/// How a section is called in messages.
+pub(crate) fn section_origin(format: Format, section: Section, name: &str) -> String {
+    match (format, section.is_named()) {
+        (Format::Yaml, false) => section.yaml().to_owned(),
+        (Format::Yaml, true) if name.contains('.') => format!("{}[{name:?}]", section.yaml()),
+        (Format::Yaml, true) => format!("{}.{name}", section.yaml()),
+        (Format::Ini, false) => format!("[{}]", section.ini()),
+        (Format::Ini, true) => format!("[{} {name:?}]", section.ini()),
+    }
+}

@@ -1,0 +1,200 @@
+//! What a Secret, or a folder of files, says about the credentials of vCenters.
+//!
+//! Keys are `<server>.username`, `<server>.password`, `<server>.vc-session-manager-url` and
+//! `<server>.vc-session-manager-token`, or, for servers whose address has colons, `server_<id>`, `username_<id>` and
+//! `password_<id>`. One line break at the end of a value is no part of it.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::Path};
+
+use cloudprovider::SecretData;
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// The credentials in a Secret, by server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretContents {
+    by_server: BTreeMap<String, Entry>,
+    /// Keys that mean nothing, and what would. Without values.
+    pub(crate) oddities: Vec<String>,
+}
+
+/// What stands there for one server.
+#[derive(Clone, Default)]
+struct Entry {
+    user: Option<SecretString>,
+    password: Option<SecretString>,
+    session_manager_url: Option<SecretString>,
+    session_manager_token: Option<SecretString>,
+}
+
+/// How to log in to a vCenter.
+#[derive(Clone)]
+pub(crate) enum LoginMethod {
+    /// A user and a password.
+    Password { user: String, password: SecretString },
+    /// A certificate and its key in PEM, for which vCenter's token service gives a token.
+    Certificate { certificate: SecretString, key: SecretString },
+    /// A session that another program shares, by a ticket from `url`.
+    SharedSession { url: String, token: Option<SecretString> },
+}
+
+/// Why there are no credentials. In words for an event; holds no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoCredentials {
+    #[error("has no credentials for {server:?}; {hint}")]
+    NoEntry { server: String, hint: String },
+    #[error("has {there} for {server:?} and no {missing}")]
+    Incomplete { server: String, there: &'static str, missing: &'static str },
+    #[error("holds text that is not UTF-8 for {server:?}")]
+    NotText { server: String },
+}
+
+const DOTTED: [&str; 4] = [".username", ".password", ".vc-session-manager-url", ".vc-session-manager-token"];
+const NUMBERED: [&str; 3] = ["server_", "username_", "password_"];
+
+impl SecretContents {
+    /// Reads the keys of a Secret.
+    pub(crate) fn read(data: &SecretData) -> Self {
+        let mut contents = Self::default();
+        let text = |key: &str| {
+            let bytes = data.get(key)?.expose_secret();
+            let text = std::str::from_utf8(bytes).ok()?;
+            Some(text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text)))
+        };
+        for (key, _) in data.iter() {
+            if let Some(suffix) = DOTTED.iter().find(|suffix| key.ends_with(*suffix)) {
+                let server = &key[..key.len() - suffix.len()];
+                let value = text(key).map(SecretString::from);
+                contents.note_text(key, value.is_some());
+                let entry = contents.by_server.entry(server.to_owned()).or_default();
+                match *suffix {
+                    ".username" => entry.user = value,
+                    ".password" => entry.password = value,
+                    ".vc-session-manager-url" => entry.session_manager_url = value,
+                    _ => entry.session_manager_token = value,
+                }
+            } else if let Some(id) = key.strip_prefix("server_") {
+                match text(key) {
+                    Some(server) if !server.trim().is_empty() => {
+                        let entry = contents.by_server.entry(server.trim().to_owned()).or_default();
+                        entry.user =
+                            text(&format!("username_{id}")).map(SecretString::from).or(entry.user.take());
+                        entry.password =
+                            text(&format!("password_{id}")).map(SecretString::from).or(entry.password.take());
+                    }
+                    _ => contents.oddities.push(format!("key {key:?} holds no server")),
+                }
+            } else if let Some(prefix) = NUMBERED.iter().find(|prefix| key.starts_with(*prefix)) {
+                let id = &key[prefix.len()..];
+                if data.get(&format!("server_{id}")).is_none() {
+                    contents.oddities.push(format!("key {key:?} has no server_{id} beside it"));
+                }
+            } else {
+                contents.oddities.push(format!(
+                    "key {key:?} means nothing; credentials are under <server>.username and <server>.password, or \
+                     server_<id>, username_<id> and password_<id>"
+                ));
+            }
+        }
+        contents
+    }
+
+    fn note_text(&mut self, key: &str, is_text: bool) {
+        if !is_text {
+            self.oddities.push(format!("the value of {key:?} is not UTF-8"));
+        }
+    }
+
+    /// The credentials for a server as the configuration names it: written the same way, or else the same address or
+    /// name in another spelling.
+    pub(crate) fn find(&self, server: &str) -> Result<LoginMethod, NoCredentials> {
+        let entry = self.by_server.get(server).or_else(|| {
+            self.by_server.iter().find(|(known, _)| is_same_server(known, server)).map(|(_, entry)| entry)
+        });
+        let Some(entry) = entry else {
+            let known: Vec<_> = self.by_server.keys().map(|known| format!("{known:?}")).collect();
+            let hint = if known.is_empty() {
+                format!("it needs the keys \"{server}.username\" and \"{server}.password\"")
+            } else {
+                format!("it has some for {}", known.join(", "))
+            };
+            return Err(NoCredentials::NoEntry { server: server.to_owned(), hint });
+        };
+        let is_given = |value: &&SecretString| !value.expose_secret().is_empty();
+        if let Some(url) = entry.session_manager_url.as_ref().filter(is_given) {
+            let token = entry.session_manager_token.as_ref().filter(is_given).cloned();
+            return Ok(LoginMethod::SharedSession { url: url.expose_secret().to_owned(), token });
+        }
+        let incomplete =
+            |there, missing| NoCredentials::Incomplete { server: server.to_owned(), there, missing };
+        match (entry.user.as_ref().filter(is_given), entry.password.as_ref().filter(is_given)) {
+            (Some(user), Some(password)) => Ok(LoginMethod::of(user, password)),
+            (Some(_), None) => Err(incomplete("a user name", "password")),
+            (None, Some(_)) => Err(incomplete("a password", "user name")),
+            (None, None) => Err(incomplete("keys", "user name and password")),
+        }
+    }
+}
+
+impl LoginMethod {
+    /// By what stands in place of a user: a certificate in PEM is one.
+    pub(crate) fn of(user: &SecretString, password: &SecretString) -> Self {
+        if user.expose_secret().contains("-----BEGIN ") {
+            Self::Certificate { certificate: user.clone(), key: password.clone() }
+        } else {
+            Self::Password { user: user.expose_secret().to_owned(), password: password.clone() }
+        }
+    }
+}
+
+fn is_same_server(one: &str, other: &str) -> bool {
+    let ip = |text: &str| {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        bare.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+    };
+    one.eq_ignore_ascii_case(other) || ip(one).is_some_and(|one| ip(other) == Some(one))
+}
+
+/// Reads a folder with a file for each key, such as a mounted Secret; folders in it, and the files with which Kubernetes
+/// keeps track (`..data`), are none. Blocks.
+///
+/// # Errors
+/// The reason, where the folder or one of its files cannot be read.
+pub(crate) fn read_directory(folder: &Path) -> Result<SecretData, String> {
+    let reason = |path: &Path, error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let entries = std::fs::read_dir(folder).map_err(|error| reason(folder, error))?;
+    let mut values = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| reason(folder, error))?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if name.starts_with("..") || path.is_dir() {
+            continue;
+        }
+        let value = std::fs::read(&path).map_err(|error| reason(&path, error))?;
+        values.push((name.to_owned(), value));
+    }
+    Ok(values.into_iter().collect())
+}
+
+impl fmt::Debug for Entry {
+    /// Leaves everything out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Debug for LoginMethod {
+    /// The user is shown, nothing else.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password { user, .. } => {
+                f.debug_struct("Password").field("user", user).finish_non_exhaustive()
+            }
+            Self::Certificate { .. } => f.write_str("Certificate(***)"),
+            Self::SharedSession { .. } => f.write_str("SharedSession(***)"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "credentials_tests.rs"]
+mod tests;
