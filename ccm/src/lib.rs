@@ -26,6 +26,7 @@ pub mod flags;
 pub mod health;
 pub mod inspection;
 pub mod leader_election;
+pub mod leader_migration;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
