@@ -1,5 +1,7 @@
 //! The daemon: puts client, provider and controllers together and runs them until it is told to stop.
 
+mod elected;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
@@ -8,6 +10,8 @@ use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use elected::run_elected;
 
 use crate::{
     api_client::{ApiServer, ClientOptions, Clients, Location, wait_for_api_server},
@@ -21,7 +25,6 @@ use crate::{
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
-    leader_election::{Elector, identity},
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
     reload::ReloadReporter,
@@ -146,52 +149,11 @@ impl Parts {
 /// # Errors
 /// A provider that cannot start, or a part that ended by itself.
 pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
-    let work = base.work(flags, &stop).await;
-    base.end().await;
-    work.outcome
-}
-
-/// As [`run_controllers`], but the controllers run only while we lead, whatever `--leader-elect` says. Until then
-/// everything that they need runs: the watch has its Nodes and the provider its instances.
-///
-/// # Errors
-/// As [`run_controllers`]; and [`Lost`](crate::leader_election::Lost), upon which the process has to end.
-pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let options = flags.leader_election.options(identity()?);
-    let Some(mut base) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
-    let elector = Elector::new(parts.clients.election.clone(), options, &base.events, base.metrics.clone());
-    let status = elector.status();
-    parts.debug_state.share("leader-election", move || status.to_json());
-    let status = elector.status();
-    // Upstream's name.
-    parts.health.add("leaderElection", Concerns::Liveness, move || status.check());
-    let acquired = tokio::select! {
-        acquired = elector.acquire(&stop) => acquired,
-        Some(_) = base.support.join_next() => return Err(ended_by_itself()),
-    };
-    let Some(mut leadership) = acquired else {
-        base.end().await;
-        return Ok(());
-    };
-    let work = tokio::select! {
-        biased;
-        // The controllers end with the other branch, in the middle of what they do: it is not ours to do any more.
-        lost = leadership.renew() => {
-            base.end().await;
-            return Err(lost.into());
-        }
-        work = base.work(flags, &stop) => work,
-    };
-    if work.all_ended {
-        leadership.release().await;
-    } else {
-        tracing::warn!(
-            "the lease is not given back: a write may be on its way; others wait until it expires"
-        );
-    }
-    base.end().await;
-    work.outcome
+    let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
+    let stop = stop.child_token();
+    let work = support.beside(base.work(flags, |_| true, &base.clients, &stop), &stop).await;
+    support.end().await;
+    work?.outcome()
 }
 
 /// What the controllers work with. It runs on a standby too.
@@ -203,26 +165,46 @@ struct Base {
     metrics: Metrics,
     health: HealthChecks,
     debug_state: DebugState,
-    support: JoinSet<()>,
+}
+
+/// What runs beside the controllers, on a standby too.
+struct Support {
+    parts: JoinSet<()>,
     serving: Option<Serving>,
-    /// Parts stop in this order, each when its token is cancelled: controllers, then what they work with.
-    stop_support: CancellationToken,
-    _support_ends_with_us: DropGuard,
+    /// Parts stop in this order, each when its token is cancelled: controllers, then these.
+    stop: CancellationToken,
+    _ends_with_us: DropGuard,
 }
 
 /// How the controllers ended.
+#[derive(Clone, Copy)]
 struct Work {
-    outcome: anyhow::Result<()>,
+    /// Whether they ended because one of them did so by itself.
+    ended_early: bool,
     /// Whether all of them came to their end, with nothing under way.
     all_ended: bool,
 }
 
+impl Work {
+    /// Nothing was begun.
+    const NONE: Self = Self { ended_early: false, all_ended: true };
+
+    fn outcome(self) -> anyhow::Result<()> {
+        // Only a panic ends a part by itself: better a restart than a daemon that does half of its work.
+        if self.ended_early { Err(ended_by_itself()) } else { Ok(()) }
+    }
+}
+
 impl Base {
     /// Starts it. `None`: `stop` was cancelled first.
-    async fn start(flags: &Flags, parts: &Parts, stop: &CancellationToken) -> anyhow::Result<Option<Self>> {
+    async fn start(
+        flags: &Flags,
+        parts: &Parts,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Option<(Self, Support)>> {
         let Parts { clients, provider, metrics, health, debug_state, .. } = parts.clone();
         let stop_support = CancellationToken::new();
-        let support_ends_with_us = stop_support.clone().drop_guard();
+        let ends_with_us = stop_support.clone().drop_guard();
         let election = &flags.leader_election;
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
@@ -247,30 +229,25 @@ impl Base {
             support.spawn(api_server.follow(reporter, stop_support.clone()));
         }
         support.spawn(event_writer.run(stop_support.clone()));
-        Ok(Some(Self {
-            clients,
-            cloud,
-            nodes,
-            events,
-            metrics,
-            health,
-            debug_state,
-            support,
-            serving,
-            stop_support,
-            _support_ends_with_us: support_ends_with_us,
-        }))
+        let base = Self { clients, cloud, nodes, events, metrics, health, debug_state };
+        Ok(Some((base, Support { parts: support, serving, stop: stop_support, _ends_with_us: ends_with_us })))
     }
 
-    /// Runs the controllers until `stop` is cancelled, and lets them finish what is under way. Dropping the future ends
-    /// them at once.
-    async fn work(&mut self, flags: &Flags, stop: &CancellationToken) -> Work {
-        let stop = stop.child_token();
-        let mut controllers = self.controllers(flags, &stop);
+    /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
+    /// under way. One that ends by itself cancels `stop`. Dropping the future ends them at once. They write with
+    /// `clients`.
+    async fn work(
+        &self,
+        flags: &Flags,
+        runs: impl Fn(&str) -> bool,
+        clients: &Clients,
+        stop: &CancellationToken,
+    ) -> Work {
+        let mut controllers =
+            self.controllers(flags, |name| flags.enables(name) && runs(name), clients, stop);
         let ended_early = tokio::select! {
             () = stop.cancelled() => false,
             Some(_) = controllers.join_next() => !stop.is_cancelled(),
-            Some(_) = self.support.join_next() => !stop.is_cancelled(),
         };
         stop.cancel();
         let drained = async { while controllers.join_next().await.is_some() {} };
@@ -278,12 +255,16 @@ impl Base {
         if !all_ended {
             tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
         }
-        // Only a panic ends a part by itself: better a restart than a daemon that does half of its work.
-        let outcome = if ended_early { Err(ended_by_itself()) } else { Ok(()) };
-        Work { outcome, all_ended }
+        Work { ended_early, all_ended }
     }
 
-    fn controllers(&self, flags: &Flags, stop: &CancellationToken) -> JoinSet<()> {
+    fn controllers(
+        &self,
+        flags: &Flags,
+        runs: impl Fn(&str) -> bool,
+        clients: &Clients,
+        stop: &CancellationToken,
+    ) -> JoinSet<()> {
         let mut controllers = JoinSet::new();
         if !self.cloud.has_instances() {
             tracing::warn!(
@@ -291,7 +272,7 @@ impl Base {
             );
             return controllers;
         }
-        if flags.enables(NODE_CONTROLLER) {
+        if runs(NODE_CONTROLLER) {
             let options = NodeControllerOptions {
                 concurrent_syncs: flags.cloud_node_controller.syncs(),
                 status_update_frequency: flags.misc.node_status_update_frequency,
@@ -299,7 +280,7 @@ impl Base {
             let controller = NodeController::new(
                 self.nodes.clone(),
                 self.cloud.clone(),
-                NodeWriter::new(self.clients.node_controller.clone()),
+                NodeWriter::new(clients.node_controller.clone()),
                 &self.events,
                 self.metrics.clone(),
                 options,
@@ -312,7 +293,7 @@ impl Base {
             });
             tracing::info!(controller = NODE_CONTROLLER, "started");
         }
-        if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
+        if runs(NODE_LIFECYCLE_CONTROLLER) {
             let lifecycle = &flags.cloud_node_lifecycle_controller;
             let options = NodeLifecycleOptions {
                 monitor_period: flags.generic.node_monitor_period,
@@ -326,7 +307,7 @@ impl Base {
             let controller = NodeLifecycleController::new(
                 self.nodes.clone(),
                 self.cloud.clone(),
-                self.clients.node_controller.clone(),
+                clients.node_controller.clone(),
                 &self.events,
                 self.metrics.clone(),
                 options,
@@ -341,11 +322,30 @@ impl Base {
         }
         controllers
     }
+}
 
-    /// Stops the rest; what it still has to say it may say for a moment.
+impl Support {
+    /// Runs `work` to its end. A part of ours that ends by itself cancels `stop`, and is the error then.
+    async fn beside<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<T> {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            Some(_) = self.parts.join_next() => {}
+        }
+        stop.cancel();
+        work.await;
+        Err(ended_by_itself())
+    }
+
+    /// Stops all; what they still have to say they may say for a moment.
     async fn end(mut self) {
-        self.stop_support.cancel();
-        while self.support.join_next().await.is_some() {}
+        self.stop.cancel();
+        while self.parts.join_next().await.is_some() {}
         // Last: until now it says that we are not ready.
         if let Some(serving) = self.serving {
             serving.stop().await;

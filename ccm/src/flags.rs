@@ -143,6 +143,7 @@ impl Flags {
             self.global.faults(gates),
             self.generic.faults(),
             self.leader_election.faults(),
+            self.leader_migration.faults(&self.leader_election),
             self.cloud_node_controller.faults(),
             self.misc.faults(),
             self.secure_serving.faults(),

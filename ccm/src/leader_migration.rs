@@ -26,7 +26,7 @@ const FORMER_NAMES: [(&str, &str); 6] = [
 ];
 
 /// The controllers that this program has.
-const OURS: [&str; 4] = [
+pub(crate) const CONTROLLERS: [&str; 4] = [
     "cloud-node-controller",
     "cloud-node-lifecycle-controller",
     "node-route-controller",
@@ -84,7 +84,7 @@ impl LeaderMigration {
 
     /// The listed names that mean nothing here, such as other controllers of kube-controller-manager.
     pub fn not_ours(&self) -> Vec<&str> {
-        self.listed.keys().map(String::as_str).filter(|name| !OURS.contains(name)).collect()
+        self.listed.keys().map(String::as_str).filter(|name| !CONTROLLERS.contains(name)).collect()
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     fn upstreams_default_means_what_it_says() {
         let migration = LeaderMigration::default();
         assert_eq!(migration.lease_name, "cloud-provider-extraction-migration");
-        let locks = OURS.map(|name| migration.lock_of(name));
+        let locks = CONTROLLERS.map(|name| migration.lock_of(name));
         assert_eq!(locks, [Lock::Main, Lock::Migration, Lock::Migration, Lock::Migration]);
         assert!(migration.not_ours().is_empty());
     }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     LeaderElectionOptions,
+    fence::Fence,
     lock::{Lock, LockError},
     releases::Releases,
     status::ElectionStatus,
@@ -34,8 +35,14 @@ const RELEASE_RETRY: Duration = Duration::from_millis(200);
 
 /// Leadership ended against our will: another one may lead now. As upstream, the process has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("leaderelection lost")]
-pub struct Lost;
+pub enum Lost {
+    /// That on the daemon's own Lease.
+    #[error("leaderelection lost")]
+    Main,
+    /// That on the Lease of leader migration.
+    #[error("migration leaderelection lost")]
+    Migration,
+}
 
 /// A candidate that does not lead.
 #[derive(Debug)]
@@ -46,6 +53,7 @@ pub struct Elector {
     events: EventRecorder,
     metrics: Metrics,
     status: ElectionStatus,
+    fence: Fence,
     observed: Option<Observed>,
     /// The holder that was logged last.
     reported: String,
@@ -98,6 +106,7 @@ impl Elector {
                 lease_duration: options.lease_duration,
             },
             status: ElectionStatus::new(&options),
+            fence: Fence::default(),
             options,
             events: events.clone(),
             metrics,
@@ -147,6 +156,7 @@ impl Elector {
     }
 
     fn lead(self, valid_until: Instant) -> Leadership {
+        self.fence.open_until(valid_until);
         self.status.set_leads(true);
         self.metrics.leader_election_master_status.with_label_values(&[&self.options.name]).set(1);
         self.record_event("became leader");
@@ -270,9 +280,14 @@ impl Elector {
 }
 
 impl Leadership {
-    /// Renews the Lease until that fails for good. Whoever gets [`Lost`] must write nothing more. May be dropped at any
-    /// time, for [`release`](Self::release).
-    pub async fn renew(&mut self) -> Lost {
+    /// What the writes that only the leader may do have to pass.
+    pub fn fence(&self) -> &Fence {
+        &self.elector.fence
+    }
+
+    /// Renews the Lease until that fails for good; then nothing more may be written. May be dropped at any time, for
+    /// [`release`](Self::release).
+    pub async fn renew(&mut self) {
         let retry_period = self.elector.options.retry_period;
         let mut next = Instant::now() + retry_period;
         loop {
@@ -281,7 +296,10 @@ impl Leadership {
                 return self.lose("it could not be renewed in time");
             }
             match timeout_at(self.valid_until, self.elector.attempt(true)).await {
-                Ok(Attempt::Held { sent }) => self.valid_until = sent + self.elector.options.leads_for(),
+                Ok(Attempt::Held { sent }) => {
+                    self.valid_until = sent + self.elector.options.leads_for();
+                    self.elector.fence.open_until(self.valid_until);
+                }
                 Ok(Attempt::Lost { holder }) => return self.lose(&format!("{holder} holds it")),
                 Ok(Attempt::Failed(error)) => {
                     let left = self.valid_until.saturating_duration_since(Instant::now());
@@ -298,13 +316,13 @@ impl Leadership {
         }
     }
 
-    fn lose(&self, why: &str) -> Lost {
+    fn lose(&self, why: &str) {
         tracing::error!(lease = %self.elector.describe(), "leadership lost: {why}");
         self.stopped();
-        Lost
     }
 
     fn stopped(&self) {
+        self.elector.fence.close();
         self.elector.status.set_leads(false);
         let name = &self.elector.options.name;
         self.elector.metrics.leader_election_master_status.with_label_values(&[name]).set(0);

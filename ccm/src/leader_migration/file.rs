@@ -118,7 +118,7 @@ impl Faults {
                     .to_owned(),
             ),
             _ => {
-                self.0.push(format!("resourceLock: Invalid value: {lock:?}: resource Lock must be 'leases'"))
+                self.0.push(format!("resourceLock: Invalid value: {lock:?}: resource Lock must be 'leases'"));
             }
         }
     }
