@@ -110,9 +110,11 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
         .await?;
     // What a killed daemon held would be left alone for a while.
     let election = kube::Api::<Lease>::namespaced(client.clone(), "kube-system");
-    match election.delete("cloud-controller-manager", &delete).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        outcome => outcome.map(drop)?,
+    for name in ["cloud-controller-manager", "cloud-provider-extraction-migration"] {
+        match election.delete(name, &delete).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            outcome => outcome.map(drop)?,
+        }
     }
     for namespace in ["default", "kube-system"] {
         kube::Api::<Event>::namespaced(client.clone(), namespace).delete_collection(&delete, &all).await?;

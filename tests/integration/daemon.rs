@@ -142,6 +142,11 @@ impl DaemonProcess {
         Ok(Self { process: Process::spawn("cloud-controller-manager", &command, log)?, log: log.to_owned() })
     }
 
+    /// The process, to be frozen or killed.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
     /// What it logged so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

@@ -1,8 +1,11 @@
 //! Two daemons, one leader: who leads, who takes over, and when.
 
 mod go;
+mod go_binary;
+mod migration;
 mod never_two;
 mod process;
+mod timeline;
 
 use std::time::Duration;
 
@@ -72,6 +75,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         .chain(never_two::trials())
         .chain(process::trials())
         .chain(go::trials())
+        .chain(go_binary::trials())
+        .chain(migration::trials())
         .collect()
 }
 
@@ -80,7 +85,11 @@ fn leases(client: &Client) -> kube::Api<Lease> {
 }
 
 async fn record(client: &Client) -> anyhow::Result<Record> {
-    Ok(Record::read(leases(client).get(NAME).await?.spec.as_ref()))
+    record_of(client, NAME).await
+}
+
+async fn record_of(client: &Client, name: &str) -> anyhow::Result<Record> {
+    Ok(Record::read(leases(client).get(name).await?.spec.as_ref()))
 }
 
 fn options(identity: &str) -> LeaderElectionOptions {
@@ -112,12 +121,16 @@ async fn lead(client: &Client, identity: &str) -> anyhow::Result<Leadership> {
 
 /// Writes the Lease as a rival with this wall clock does, whoever holds it.
 async fn write(client: &Client, record: &Record) -> anyhow::Result<()> {
+    write_to(client, NAME, record).await
+}
+
+async fn write_to(client: &Client, name: &str, record: &Record) -> anyhow::Result<()> {
     let api = leases(client);
     let (spec, params) = (Some(record.write()), PostParams::default());
-    match api.get_opt(NAME).await? {
-        Some(lease) => api.replace(NAME, &params, &Lease { spec, ..lease }).await?,
+    match api.get_opt(name).await? {
+        Some(lease) => api.replace(name, &params, &Lease { spec, ..lease }).await?,
         None => {
-            let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
             api.create(&params, &Lease { metadata, spec }).await?
         }
     };

@@ -1,0 +1,252 @@
+//! The binary beside a Go cloud-controller-manager on one Lease, while kubelets register all the time: who holds the
+//! Lease, and who fills the Nodes in. The two give their Nodes different zones.
+
+use std::{fs, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
+
+use anyhow::{Context, ensure};
+use futures::{FutureExt, future::LocalBoxFuture};
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use serde_json::json;
+use tempfile::TempDir;
+use test_env::{FrameworkCcm, Process, Signal, StartError};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use super::{SHORT, expired, record, timeline::Timeline};
+use crate::{
+    api::{Api, Target},
+    daemon::{DaemonProcess, binary},
+    hypervisors::{name, test_driver_file},
+    support::*,
+    trial::{Outcome, runtime, trial},
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// Zones, which say who filled a Node in.
+const GO: &str = "by-go";
+const OURS: &str = "by-us";
+/// Machines that both know.
+const MACHINES: Range<usize> = 0..400;
+/// A machine that only we know.
+const ONLY_OURS: usize = 500;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("apiserver::leader_election::beside_a_go_binary_that_ends", || {
+            beside(|both| both.take_turns().boxed_local())
+        }),
+        trial("apiserver::leader_election::beside_a_go_binary_that_freezes", || {
+            beside(|both| both.freeze().boxed_local())
+        }),
+    ]
+}
+
+fn beside(scenario: fn(&Both) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outcome {
+    runtime(false)?.block_on(async {
+        let api = Api::connect(Target::ApiServer).await?;
+        let both = Both::new(api).await?;
+        scenario(&both).await?;
+        Ok(())
+    })
+}
+
+/// Waits for its end, while everything else goes on.
+async fn end_of(process: &mut Process) -> anyhow::Result<ExitStatus> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(status) = process.end_status() {
+            return Ok(status);
+        }
+        ensure!(Instant::now() < deadline, "still runs after {LIMIT:?}: {}", process.log_tail());
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What both kinds of managers are started with.
+struct Both {
+    api: Api,
+    folder: TempDir,
+    kubeconfig: PathBuf,
+    timeline: Timeline,
+    kubelets: JoinHandle<()>,
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        self.kubelets.abort();
+    }
+}
+
+impl Both {
+    async fn new(api: Api) -> anyhow::Result<Self> {
+        binary()?;
+        let folder = TempDir::new()?;
+        let kubeconfig = api.control_plane.as_ref().context("the control plane")?.kubeconfig().to_owned();
+        let machines = folder.path().join("machines.xml");
+        fs::write(&machines, test_driver_file(MACHINES.chain([ONLY_OURS]))?)?;
+        let config = format!(
+            "hypervisors:\n- {{name: kvm1, uri: 'test://{}', zone: {OURS}, region: lab}}\n",
+            machines.display()
+        );
+        fs::write(folder.path().join("cloud.yaml"), config)?;
+        let timeline = Timeline::record(&api.client).await?;
+        let client = api.client.clone();
+        let kubelets = tokio::spawn(async move {
+            for number in MACHINES {
+                if kubelet::register(&client, &kubelet::node(&name(number), &uuid(number))).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
+        Ok(Self { api, folder, kubeconfig, timeline, kubelets })
+    }
+
+    fn go(&self) -> Result<FrameworkCcm, StartError> {
+        let instance = |number: usize| {
+            json!({
+                "providerID": format!("libvirt:///{}", uuid(number)), "type": "t", "zone": GO, "region": "lab",
+                "addresses": [{"type": "InternalIP", "address": format!("10.0.{}.{}", number / 250, number % 250 + 1)}],
+            })
+        };
+        let instances: serde_json::Map<_, _> =
+            MACHINES.map(|number| (name(number), instance(number))).collect();
+        let cloud = json!({"instances": instances}).to_string();
+        FrameworkCcm::start(&self.kubeconfig, &cloud, &SHORT)
+    }
+
+    fn ours(&self, title: &str) -> anyhow::Result<DaemonProcess> {
+        let mut arguments = vec![
+            "--cloud-provider=libvirt".to_owned(),
+            format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display()),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+        ];
+        arguments.extend(SHORT.map(str::to_owned));
+        DaemonProcess::start(&arguments, &self.folder.path().join(title))
+    }
+
+    /// Waits until somebody else than `before` holds the Lease and this zone's Nodes come; gives the holder.
+    async fn led_by(&self, zone: &str, before: &str) -> anyhow::Result<String> {
+        let held = eventually(LIMIT, &format!("{zone}: holds the lease"), || async {
+            let found = record(&self.api.client).await.ok();
+            Ok(found.filter(|record| !record.holder.is_empty() && record.holder != before))
+        })
+        .await?;
+        self.fills_in(zone).await?;
+        Ok(held.holder)
+    }
+
+    /// Waits until Nodes that registered from now on are filled in by this one.
+    async fn fills_in(&self, zone: &str) -> anyhow::Result<()> {
+        let before = self.timeline.filled_in_by(zone);
+        eventually(LIMIT, &format!("{zone}: fills Nodes in"), || async {
+            Ok((self.timeline.filled_in_by(zone) > before + 2).then_some(()))
+        })
+        .await
+    }
+
+    async fn take_turns(&self) -> anyhow::Result<()> {
+        // It leads, we stand by.
+        let mut go = self.go()?;
+        let first = self.led_by(GO, "").await?;
+        let ours = self.ours("ours-1")?;
+        self.fills_in(GO).await?;
+        ensure!(self.timeline.filled_in_by(OURS) == 0, "a standby fills nothing in");
+
+        // SIGTERM ends it at once, and it gives nothing back.
+        let start = Instant::now();
+        go.process().signal(Signal::Term)?;
+        go.process().wait(LIMIT)?;
+        let left = record(&self.api.client).await?;
+        let second = self.led_by(OURS, &first).await?;
+        println!("SIGTERM to the Go binary: we work after {:?}", start.elapsed());
+        expired(&left, &record(&self.api.client).await?)?;
+
+        // SIGTERM to us: the Lease is free at once.
+        let mut go = self.go()?;
+        self.fills_in(OURS).await?;
+        let start = Instant::now();
+        tokio::task::spawn_blocking(move || ours.terminate()).await??;
+        let third = self.led_by(GO, &second).await?;
+        println!("SIGTERM to us: the Go binary works after {:?}", start.elapsed());
+        ensure!(start.elapsed() < Duration::from_secs(4), "a release is no crash");
+
+        // Both crash.
+        let mut ours = self.ours("ours-2")?;
+        self.fills_in(GO).await?;
+        let start = Instant::now();
+        go.process().kill()?;
+        let left = record(&self.api.client).await?;
+        let fourth = self.led_by(OURS, &third).await?;
+        println!("SIGKILL to the Go binary: we work after {:?}", start.elapsed());
+        expired(&left, &record(&self.api.client).await?)?;
+
+        let _go = self.go()?;
+        self.fills_in(OURS).await?;
+        let start = Instant::now();
+        ours.process().kill()?;
+        let left = record(&self.api.client).await?;
+        self.led_by(GO, &fourth).await?;
+        println!("SIGKILL to us: the Go binary works after {:?}", start.elapsed());
+        expired(&left, &record(&self.api.client).await?)?;
+
+        let strangers = self.timeline.filled_in_by_others(OURS, GO);
+        ensure!(strangers.is_empty(), "filled in by one that did not lead: {strangers:?}");
+        Ok(())
+    }
+
+    async fn freeze(&self) -> anyhow::Result<()> {
+        // Theirs freezes, and finds somebody else on the Lease when it goes on.
+        let mut go = self.go()?;
+        let first = self.led_by(GO, "").await?;
+        let mut ours = self.ours("ours-1")?;
+        self.fills_in(GO).await?;
+        let start = Instant::now();
+        go.process().signal(Signal::Stop)?;
+        let left = record(&self.api.client).await?;
+        let second = self.led_by(OURS, &first).await?;
+        println!("SIGSTOP to the Go binary: we work after {:?}", start.elapsed());
+        expired(&left, &record(&self.api.client).await?)?;
+        let by_go = self.timeline.filled_in_by(GO);
+        go.process().signal(Signal::Cont)?;
+        let ended = end_of(go.process()).await?;
+        ensure!(ended.code() == Some(1) && go.log().contains("leaderelection lost"), "{ended}: {}", go.log());
+        // It goes on until its renew deadline; that is how client-go is.
+        let late = self.timeline.filled_in_by(GO) - by_go;
+        println!("the Go binary, awake again, filled in {late} Nodes beside us");
+        let held = record(&self.api.client).await?;
+        ensure!(held.holder == second && held.transitions == 1, "{held:?}");
+
+        // Ours freezes. What it missed meanwhile is a Node that nobody else can fill in.
+        let go = self.go()?;
+        self.fills_in(OURS).await?;
+        let start = Instant::now();
+        ours.process().signal(Signal::Stop)?;
+        let left = record(&self.api.client).await?;
+        let third = self.led_by(GO, &second).await?;
+        println!("SIGSTOP to us: the Go binary works after {:?}", start.elapsed());
+        expired(&left, &record(&self.api.client).await?)?;
+        kubelet::register(&self.api.client, &kubelet::node("trap", &uuid(ONLY_OURS))).await?;
+        kubelet::heartbeat(&self.api.client, "trap", true).await?;
+        let by_us = self.timeline.filled_in_by(OURS);
+        ours.process().signal(Signal::Cont)?;
+        let ended = end_of(ours.process()).await?;
+        ensure!(
+            ended.code() == Some(1) && ours.log().contains("leaderelection lost"),
+            "{ended}: {}",
+            ours.log()
+        );
+        self.fills_in(GO).await?;
+        ensure!(self.timeline.filled_in_by(OURS) == by_us, "we filled Nodes in without leading");
+        ensure!(!is_initialized(&nodes(&self.api.client).get("trap").await?), "we wrote without leading");
+        let held = record(&self.api.client).await?;
+        ensure!(held.holder == third && held.transitions == 2, "{held:?}");
+        drop(go);
+        let strangers = self.timeline.filled_in_by_others(OURS, GO);
+        ensure!(strangers.iter().all(|line| line.contains(GO)), "{strangers:?}");
+        Ok(())
+    }
+}

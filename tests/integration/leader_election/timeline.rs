@@ -1,0 +1,108 @@
+//! What happened to the Lease and to the Nodes, in the order in which the API server let it happen.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::Context;
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use serde::de::DeserializeOwned;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{NAME, leases};
+use crate::support::{is_initialized, label, nodes};
+
+/// Records until it is dropped. Cloud providers are told apart by the zones that they give.
+pub(super) struct Timeline {
+    seen: Arc<Mutex<Seen>>,
+    _watches: [AbortOnDropHandle<()>; 2],
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Versions at which the Lease changed hands, and who had it from then on.
+    holders: BTreeMap<u64, String>,
+    /// Nodes: the version at which each lost its taint, and its zone then.
+    filled_in: BTreeMap<String, (u64, String)>,
+}
+
+impl Timeline {
+    pub(super) async fn record(client: &Client) -> anyhow::Result<Self> {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (for_leases, for_nodes) = (seen.clone(), seen.clone());
+        let leases = follow(leases(client), move |lease: &Lease, version| {
+            if lease.name_any() == NAME {
+                let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                lock(&for_leases).holders.insert(version, holder.unwrap_or_default());
+            }
+        })
+        .await?;
+        let nodes = follow(nodes(client), move |node: &Node, version| {
+            if is_initialized(node) {
+                let zone = label(node, "topology.kubernetes.io/zone").unwrap_or_default().to_owned();
+                lock(&for_nodes).filled_in.entry(node.name_any()).or_insert((version, zone));
+            }
+        })
+        .await?;
+        Ok(Self { seen, _watches: [leases, nodes] })
+    }
+
+    /// How many Nodes were filled in with this zone.
+    pub(super) fn filled_in_by(&self, zone: &str) -> usize {
+        lock(&self.seen).filled_in.values().filter(|(_, by)| by == zone).count()
+    }
+
+    /// The Nodes that were filled in by one that did not hold the Lease at that version. `zones` are of two that take
+    /// turns, and the holder's first Node says whose identity that is.
+    pub(super) fn filled_in_by_others(&self, ours: &str, theirs: &str) -> Vec<String> {
+        let seen = lock(&self.seen);
+        let mut zone_of = BTreeMap::new();
+        let mut strangers = Vec::new();
+        let mut filled_in: Vec<_> = seen.filled_in.iter().collect();
+        filled_in.sort_by_key(|(_, (version, _))| *version);
+        for (node, (version, zone)) in filled_in {
+            let holder = seen.holders.range(..version).next_back().map_or("", |(_, holder)| holder);
+            let known = zone_of.entry(holder).or_insert(zone);
+            if holder.is_empty() || *known != zone || ![ours, theirs].contains(&zone.as_str()) {
+                strangers.push(format!("{node} at {version} by {zone} while {holder:?} led"));
+            }
+        }
+        strangers
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `look` with every version from now on.
+async fn follow<K>(
+    api: Api<K>,
+    look: impl Fn(&K, u64) + Send + 'static,
+) -> anyhow::Result<AbortOnDropHandle<()>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let list = api.list(&ListParams::default()).await?;
+    let mut version = list.metadata.resource_version.context("a version")?;
+    let task = tokio::spawn(async move {
+        loop {
+            let Ok(events) = api.watch(&WatchParams::default(), &version).await else { return };
+            pin_mut!(events);
+            while let Some(Ok(event)) = events.next().await {
+                if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
+                    version = object.resource_version().unwrap_or_default();
+                    look(&object, version.parse().expect("a real API server's versions are numbers"));
+                }
+            }
+        }
+    });
+    Ok(AbortOnDropHandle::new(task))
+}
