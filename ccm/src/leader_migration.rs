@@ -9,29 +9,23 @@ mod file;
 
 use std::collections::BTreeMap;
 
+use crate::flags::{
+    NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, canonical_name,
+};
+
 /// What we are called in `component`.
 const COMPONENT: &str = "cloud-controller-manager";
 
 /// In `component`: whoever has the lock runs it.
 const ANY_COMPONENT: &str = "*";
 
-/// The aliases that `--controllers` knows, and the names of older releases.
-const FORMER_NAMES: [(&str, &str); 6] = [
-    ("cloud-node", "cloud-node-controller"),
-    ("cloud-node-lifecycle", "cloud-node-lifecycle-controller"),
-    ("route", "node-route-controller"),
-    ("route-controller", "node-route-controller"),
-    ("service", "service-lb-controller"),
-    ("service-controller", "service-lb-controller"),
-];
+/// Names of older releases, beside the aliases that `--controllers` knows.
+const FORMER_NAMES: [(&str, &str); 2] =
+    [("route-controller", ROUTE_CONTROLLER), ("service-controller", SERVICE_CONTROLLER)];
 
-/// The controllers that this program has.
-pub(crate) const CONTROLLERS: [&str; 4] = [
-    "cloud-node-controller",
-    "cloud-node-lifecycle-controller",
-    "node-route-controller",
-    "service-lb-controller",
-];
+/// The controllers that this program may run.
+pub(crate) const CONTROLLERS: [&str; 4] =
+    [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER];
 
 /// Which controllers run under which lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +85,7 @@ impl LeaderMigration {
 /// The name that counts, for one that was ever written for it.
 fn canonical(name: &str) -> String {
     let known = FORMER_NAMES.iter().find(|(former, _)| *former == name);
-    known.map_or(name, |(_, canonical)| canonical).to_owned()
+    known.map_or_else(|| canonical_name(name), |(_, canonical)| canonical).to_owned()
 }
 
 #[cfg(test)]

@@ -115,17 +115,21 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
 
 fn election(flags: &Flags) -> Vec<Permission> {
     let namespace = flags.leader_election.resource_namespace.clone();
-    let name = flags.leader_election.resource_name.clone();
     let lease = |verb, needed_for| {
         Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
     };
-    vec![
-        // RBAC knows no names of objects that do not exist yet.
-        lease("create", "the first leader election"),
-        lease("get", "leader election").on(name.clone()),
-        lease("update", "leader election").on(name.clone()),
-        lease("watch", "a standby's taking over at once").on(name).optional(),
-    ]
+    // A faulty file is said elsewhere.
+    let migration = flags.leader_migration.migration().ok().flatten().map(|migration| migration.lease_name);
+    // RBAC knows no names of objects that do not exist yet.
+    let mut needed = vec![lease("create", "the first leader election")];
+    for name in [Some(flags.leader_election.resource_name.clone()), migration].into_iter().flatten() {
+        needed.extend([
+            lease("get", "leader election").on(name.clone()),
+            lease("update", "leader election").on(name.clone()),
+            lease("watch", "a standby's taking over at once").on(name).optional(),
+        ]);
+    }
+    needed
 }
 
 fn serving(flags: &Flags) -> Vec<Permission> {
@@ -201,6 +205,13 @@ mod tests {
             "create serviceaccounts/token in kube-system",
         ] {
             assert!(all.iter().any(|known| known == text), "{text} in {all:#?}");
+        }
+        let migrating = texts(&["--enable-leader-migration"]);
+        for verb in ["get", "update", "watch"] {
+            let second = format!(
+                "{verb} leases.coordination.k8s.io \"cloud-provider-extraction-migration\" in kube-system"
+            );
+            assert!(migrating.contains(&second) && !all.contains(&second), "{migrating:#?}");
         }
         let few = texts(&["--leader-elect=false", "--secure-port=0", "--controllers=cloud-node"]);
         assert_eq!(

@@ -33,7 +33,10 @@ impl LeaderMigrationFlags {
         if !self.enable_leader_migration {
             return Ok(None);
         }
-        self.leader_migration_config.as_ref().map_or_else(|| Ok(LeaderMigration::default()), |path| LeaderMigration::read(path)).map(Some)
+        self.leader_migration_config
+            .as_ref()
+            .map_or_else(|| Ok(LeaderMigration::default()), |path| LeaderMigration::read(path))
+            .map(Some)
     }
 
     /// Everything that is wrong. Without an election there is no migration, but upstream reads its file all the same.

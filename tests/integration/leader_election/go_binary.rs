@@ -123,6 +123,7 @@ impl Both {
             "--cloud-provider=libvirt".to_owned(),
             format!("--cloud-config={}", self.folder.path().join("cloud.yaml").display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
+            "--secure-port=0".to_owned(),
         ];
         arguments.extend(SHORT.map(str::to_owned));
         DaemonProcess::start(&arguments, &self.folder.path().join(title))

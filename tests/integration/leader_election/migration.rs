@@ -200,6 +200,7 @@ async fn hand_over(
         "--cloud-provider=libvirt".to_owned(),
         format!("--cloud-config={}", config.display()),
         format!("--kubeconfig={kubeconfig}"),
+        "--secure-port=0".to_owned(),
     ];
     arguments.extend(flags(&[]).into_iter().map(str::to_owned));
     let ours = DaemonProcess::start(&arguments, &folder.path().join("ours"))?;
