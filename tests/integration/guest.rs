@@ -69,8 +69,8 @@ fn from_power_on_to_deletion() -> Outcome {
         boots(&client, &guest).await.context("a guest boots")?;
         stops_and_starts(&client, &guest).await.context("the guest stops and starts")?;
         outage(&client, &libvirtd).await.context("libvirtd is away")?;
-        is_undefined(&client, &guest).await.context("the domain is undefined")?;
-        freeze(&client, &libvirtd).await.context("libvirtd is frozen")
+        freeze(&client, &libvirtd, &guest).await.context("libvirtd is frozen")?;
+        is_undefined(&client, &guest).await.context("the domain is undefined")
     });
     outcome.with_context(|| format!("the daemon's log: {}", daemon.log()))?;
     daemon.terminate()?;
@@ -146,15 +146,25 @@ async fn outage(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A libvirtd that answers nothing delays nobody but its own machines.
-async fn freeze(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
+/// A libvirtd that answers nothing delays nobody but its own machines, and is used again when it answers again: even
+/// with a guest agent that hangs.
+async fn freeze(client: &Client, libvirtd: &Libvirtd, guest: &MicroGuest) -> anyhow::Result<()> {
+    guest.freeze()?;
     libvirtd.freeze()?;
     kubelet::register(client, &kubelet::node(&name(50), &uuid(50))).await?;
     let limit = Duration::from_secs(10);
     let done =
         node_becomes(client, &name(50), limit, "initialized by the other hypervisor", is_initialized).await?;
     ensure!(label(&done, "topology.kubernetes.io/zone") == Some("rack-b"));
+    let doubt =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("Unknown");
+    node_becomes(client, "worker-1", SOON, "says that kvm1 does not answer", doubt).await?;
+    node_stays(client, "worker-1", Duration::from_secs(10)).await?;
     libvirtd.thaw()?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(client, "worker-1", SOON, "recovers without a restart", recovered).await?;
+    guest.thaw()?;
     Ok(())
 }
 

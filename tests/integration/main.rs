@@ -21,6 +21,7 @@ mod daemon;
 mod deployment;
 mod fake_cloud;
 mod faults;
+mod frozen;
 mod guest;
 mod hypervisors;
 mod kubectl;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         // the long ones first
         kubelet::trials(),
         guest::trials(),
+        frozen::trials(),
         scale::trials(),
         outage::trials(),
         leader_election::trials(),

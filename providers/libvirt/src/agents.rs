@@ -38,6 +38,8 @@ struct AgentSession {
 
 impl AgentSession {
     fn ask(&mut self, uuid: Uuid) -> Result<Vec<AgentInterface>, Failure> {
+        // one that was lost while nothing was asked
+        self.connect.take_if(|connect| connect.is_alive() == Ok(false));
         let connect = match &self.connect {
             Some(connect) => connect,
             None => self.connect.insert(open_connection(&self.config, self.keepalive, &self.calls)?.0),
@@ -168,18 +170,17 @@ impl Actor {
         Ok(())
     }
 
-    /// The first threads use the connection that is there. Those that take the place of one that hangs get a connection
-    /// of their own: libvirtd takes few requests of one client at a time, and the hanging ones are among them.
+    /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens when it first
+    /// asks; libvirtd takes few requests of one client at a time, too, and those that hang are among them.
     async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
         let name = format!("libvirt-{}-agent", self.name());
         let config = self.hypervisor.config.clone();
         let keepalive = self.hypervisor.settings.keepalive;
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
         let number = connected.agents.next_number;
-        let is_first = number < LANES as u64;
         let lane = self
             .on_lane(connected, move |session| {
-                let connect = is_first.then(|| session.connect());
+                let connect = session.share();
                 let state = move || AgentSession { connect, config, keepalive, calls };
                 Lane::spawn(name, state).map_err(|error| {
                     Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))

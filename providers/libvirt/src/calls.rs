@@ -104,6 +104,11 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// Counts at the same hypervisor, for a thread that nobody waits for.
+    pub(crate) fn detached(&self) -> Self {
+        Self { counts: Arc::clone(&self.counts), progress: Arc::default() }
+    }
+
     pub(crate) fn call<T>(
         &self,
         operation: Operation,

@@ -33,11 +33,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 /// With this many threads still waiting for the answers of earlier connections, tries become rare: nothing ever ends a
 /// wait for a host that has vanished from the network, and each try may cost one more thread.
-const MANY_THREADS: usize = 4;
+const MANY_THREADS: usize = 16;
 /// The first pause between rare tries; doubled each time ...
 const RARE: Duration = Duration::from_secs(300);
 /// ... up to this.
-const RAREST: Duration = Duration::from_secs(86_400);
+const RAREST: Duration = Duration::from_secs(3600);
 /// How often a deadline is looked at.
 const TICK: Duration = Duration::from_millis(100);
 

@@ -298,10 +298,15 @@ impl Connected {
             Command::Borrow(work) => {
                 drop(self.lane.run(move |slot: &mut Option<Session>| {
                     let Some(session) = slot else { return };
-                    let connect = session.connect();
+                    let connect = session.connection_for_another();
                     // not on the lane: the work may take as long as it likes
                     let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
-                    if let Err(error) = thread.spawn(move || work(&connect)) {
+                    let lend = move || match connect() {
+                        Ok(connect) => work(&connect),
+                        // dropped: whoever waits for it sees that
+                        Err(failure) => tracing::warn!(reason = failure.message, "cannot connect"),
+                    };
+                    if let Err(error) = thread.spawn(lend) {
                         tracing::warn!(%error, "cannot start a thread");
                     }
                 }));

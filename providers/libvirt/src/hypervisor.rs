@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Confirm(Instant, oneshot::Sender<Result<(), Failure>>),
     /// Ask libvirt for the domains of these nodes, whatever its list says.
     Probe(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>),
-    /// Hand the connection to somebody else, on a thread of its own.
+    /// Hand the connection, or another one to the same daemon, to somebody else, on a thread of its own.
     Borrow(Box<dyn FnOnce(&Connect) + Send>),
 }
 
@@ -307,7 +307,8 @@ impl HypervisorHandle {
     }
 
     /// Runs `work` with the connection, on a thread of its own, and waits for it. The connection stays the
-    /// provider's: it is not to be closed or kept.
+    /// provider's: it is not to be closed or kept. Where there is a daemon behind it, it is another connection to the same
+    /// daemon, since libvirt's client is not safe for two threads.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] while there is no connection.

@@ -39,9 +39,17 @@ pub(crate) struct Probed {
     pub(crate) found: Vec<Uuid>,
 }
 
-/// An open connection.
+/// An open connection, for one thread.
+///
+/// No two threads may make calls over one connection to a daemon: libvirt's client before 10.4 keeps pointers into the
+/// stack of the thread that waits for the answers of both, and uses them after that thread has gone on (CVE-2024-4418).
+/// It takes no more than a keepalive that runs out meanwhile, and the process crashes when the daemon answers again.
 pub(crate) struct Session {
     connect: Connect,
+    /// Whether there is a daemon, or else a driver inside this process.
+    is_remote: bool,
+    config: HypervisorConfig,
+    keepalive: Keepalive,
     registration: Option<Registration>,
     networks: HashMap<String, Network>,
     calls: Calls,
@@ -65,6 +73,9 @@ impl Session {
             calls.call(Operation::RegisterEvents, || Registration::register(&connect, sink, is_remote))?;
         Ok(Self {
             connect,
+            is_remote,
+            config: config.clone(),
+            keepalive,
             registration: Some(registration),
             networks: HashMap::new(),
             calls,
@@ -73,9 +84,19 @@ impl Session {
         })
     }
 
-    /// A second handle on the same connection, for another thread.
-    pub(crate) fn connect(&self) -> Connect {
-        self.connect.clone()
+    /// How another thread gets a connection; it may take a while.
+    pub(crate) fn connection_for_another(
+        &self,
+    ) -> impl FnOnce() -> Result<Connect, Failure> + Send + 'static {
+        let shared = self.share();
+        let (config, keepalive, calls) = (self.config.clone(), self.keepalive, self.calls.detached());
+        move || shared.map_or_else(|| Ok(open_connection(&config, keepalive, &calls)?.0), Ok)
+    }
+
+    /// A second handle on the same connection, for another thread; `None` where that thread needs a connection of its
+    /// own. With a driver inside this process the domains belong to the connection, so it is shared.
+    pub(crate) fn share(&self) -> Option<Connect> {
+        (!self.is_remote).then(|| self.connect.clone())
     }
 
     fn call<T>(

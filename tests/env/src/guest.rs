@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::error::StartError;
 use crate::libvirtd::{Libvirtd, poll, virsh};
-use crate::process::run;
+use crate::process::{Signal, run, send};
 
 /// How a [`MicroGuest`] is made. The default is what a test of an ordinary machine wants.
 #[derive(Debug, Clone)]
@@ -158,6 +158,37 @@ impl MicroGuest {
     /// If libvirt refuses.
     pub fn resume(&self) -> Result<()> {
         self.virsh(&["resume", &self.name]).map(drop)
+    }
+
+    /// Freezes its QEMU (`SIGSTOP`): libvirt says that it runs, and neither its monitor nor its guest agent answers.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::Stop)
+    }
+
+    /// Lets a frozen QEMU go on.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::Cont)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let is_its_qemu = |process: &Path| {
+            let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+            let mut arguments = arguments.split(|byte| *byte == 0);
+            arguments.next().is_some_and(|program| String::from_utf8_lossy(program).contains("qemu-system"))
+                && arguments.any(|argument| argument == self.uuid.as_bytes())
+        };
+        let process = fs::read_dir("/proc")?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|process| is_its_qemu(process))
+            .with_context(|| format!("no QEMU of {}", self.name))?;
+        let id = process.file_name().and_then(|name| name.to_str()?.parse().ok()).context("a process id")?;
+        send(id, signal)
     }
 
     /// Removes its definition. A running domain goes on and vanishes when it ends.
