@@ -6,51 +6,79 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use cloudprovider::{
     CloudProvider, Error, ErrorKind, InstanceChange, InstanceLookup, InstanceStream, NodeIdentity,
     ProviderId, Zone,
 };
 use futures::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{metrics::Metrics, nodes::Node};
 
 /// Deadline of one call, should the provider have none of its own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A provider that cannot panic, hang or miscount, as far as the controllers are concerned.
+/// A provider that was started, and is stopped when this is dropped.
+#[derive(Debug)]
+pub struct Started {
+    provider: Arc<dyn CloudProvider>,
+    _stops: DropGuard,
+}
+
+impl Started {
+    /// `stop` is what the provider was started with.
+    pub fn new(provider: Arc<dyn CloudProvider>, stop: CancellationToken) -> Self {
+        Self { provider, _stops: stop.drop_guard() }
+    }
+}
+
+/// A provider that cannot panic, hang or miscount, as far as the controllers are concerned. Another one may take its
+/// place at any time; a call that is under way is finished by the one that it began with. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Cloud {
-    provider: Arc<dyn CloudProvider>,
+    current: Arc<ArcSwap<Started>>,
+    /// How often another provider has taken over.
+    replaced: watch::Sender<u64>,
     metrics: Metrics,
 }
 
 impl Cloud {
     /// Puts the boundary around `provider`.
-    pub fn new(provider: Arc<dyn CloudProvider>, metrics: Metrics) -> Self {
-        Self { provider, metrics }
+    pub fn new(provider: Started, metrics: Metrics) -> Self {
+        Self { current: Arc::new(ArcSwap::from_pointee(provider)), replaced: watch::Sender::new(0), metrics }
     }
 
-    /// The provider behind the boundary.
-    pub fn provider(&self) -> &Arc<dyn CloudProvider> {
-        &self.provider
+    /// The provider behind the boundary, as of now.
+    pub fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.current.load().provider.clone()
+    }
+
+    /// Lets the provider behind `other` take over. The one before is stopped when the last call of it has ended.
+    pub fn replace_with(&self, other: &Self) {
+        self.current.store(other.current.load_full());
+        self.replaced.send_modify(|count| *count += 1);
     }
 
     /// Whether the provider can look up instances.
     pub fn has_instances(&self) -> bool {
-        caught(|| self.provider.instances().is_some()).unwrap_or(false)
+        caught(|| self.provider().instances().is_some()).unwrap_or(false)
     }
 
     /// Whether the Node's provider ID belongs to this provider. A Node without one belongs to nobody.
     pub fn owns(&self, node: &Node) -> bool {
         let Some(id) = &node.identity.provider_id else { return false };
-        caught(|| self.provider.instances().is_some_and(|instances| instances.owns(id))).unwrap_or(false)
+        caught(|| self.provider().instances().is_some_and(|instances| instances.owns(id))).unwrap_or(false)
     }
 
     /// Looks up the instances of `nodes`, one answer each, in order.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let identities: Vec<&NodeIdentity> = nodes.iter().map(|node| &node.identity).collect();
+        // Held until the call ends: a provider that is replaced is not stopped before.
+        let current = self.current.load_full();
         let call = async {
-            match self.provider.instances() {
+            match current.provider.instances() {
                 Some(instances) => instances.lookup(&identities).await,
                 None => unknown(nodes.len(), || {
                     Error::unsupported("the cloud provider does not support instances")
@@ -92,8 +120,9 @@ impl Cloud {
             return answers;
         }
         let identities: Vec<&NodeIdentity> = without.iter().map(|&index| &nodes[index].identity).collect();
+        let current = self.current.load_full();
         let call = async {
-            match self.provider.zones() {
+            match current.provider.zones() {
                 Some(zones) => zones.zones(&identities).await,
                 None => identities.iter().map(|_| Ok(Zone::default())).collect(),
             }
@@ -117,10 +146,28 @@ impl Cloud {
         answers
     }
 
-    /// What the provider pushes. Never ends: a provider that cannot push, or stops to, is silent.
+    /// What the provider pushes. Never ends: a provider that cannot push, or stops to, is silent. When another provider
+    /// has taken over, its changes follow a [`Resync`](InstanceChange::Resync).
     pub fn changes(&self) -> InstanceStream {
+        let replaced = self.replaced.subscribe();
+        let begin = (self.clone(), self.changes_of_current(), replaced);
+        stream::unfold(begin, |(cloud, mut changes, mut replaced)| async {
+            tokio::select! {
+                // Not an error: this stream holds the sender.
+                Ok(()) = replaced.changed() => {
+                    changes = cloud.changes_of_current();
+                    Some((InstanceChange::Resync, (cloud, changes, replaced)))
+                }
+                Some(change) = changes.next() => Some((change, (cloud, changes, replaced))),
+                else => None,
+            }
+        })
+        .boxed()
+    }
+
+    fn changes_of_current(&self) -> InstanceStream {
         let stream =
-            caught(|| self.provider.instances().and_then(cloudprovider::Instances::changes)).flatten();
+            caught(|| self.provider().instances().and_then(cloudprovider::Instances::changes)).flatten();
         let Some(stream) = stream else { return stream::pending().boxed() };
         AssertUnwindSafe(stream)
             .catch_unwind()
@@ -268,7 +315,11 @@ mod tests {
     }
 
     fn cloud() -> Cloud {
-        Cloud::new(Arc::new(Unruly), Metrics::new().expect("metrics"))
+        started(CancellationToken::new())
+    }
+
+    fn started(stop: CancellationToken) -> Cloud {
+        Cloud::new(Started::new(Arc::new(Unruly), stop), Metrics::new().expect("metrics"))
     }
 
     fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
@@ -325,5 +376,31 @@ mod tests {
         assert!(cloud().owns(&node("unruly:///1")));
         assert!(!cloud().owns(&node("panic")));
         assert!(!cloud().owns(&Node::default()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_is_replaced_ends_with_its_last_call() {
+        let stop = [CancellationToken::new(), CancellationToken::new()];
+        let cloud = started(stop[0].clone());
+        let mut changes = cloud.changes();
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert!(changes.next().now_or_never().is_none());
+        let hanging = tokio::spawn({
+            let cloud = cloud.clone();
+            async move { cloud.lookup(&nodes(&["hang"])).await }
+        });
+        tokio::task::yield_now().await;
+        cloud.replace_with(&started(stop[1].clone()));
+        assert!(!stop[0].is_cancelled(), "a call is under way");
+        for word in ["taken over", "its own first", "its panic"] {
+            assert_eq!(changes.next().await, Some(InstanceChange::Resync), "{word}");
+        }
+        assert!(changes.next().now_or_never().is_none());
+        assert!(matches!(cloud.lookup(&nodes(&["a"])).await[..], [InstanceLookup::Present(_)]));
+        hanging.await.expect("timed out");
+        assert!(stop[0].is_cancelled() && !stop[1].is_cancelled());
+        drop((cloud, changes));
+        assert!(stop[1].is_cancelled());
     }
 }

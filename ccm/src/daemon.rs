@@ -4,8 +4,8 @@ mod elected;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, anyhow};
-use cloudprovider::{CloudProvider, FactoryInput, Registry, StartContext};
+use anyhow::anyhow;
+use cloudprovider::{CloudProvider, Registry, StartContext};
 use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -15,13 +15,15 @@ pub use elected::run_elected;
 
 use crate::{
     api_client::{ApiServer, ClientOptions, Clients, Location, wait_for_api_server},
-    cloud::Cloud,
+    cloud::{Cloud, Started},
+    cloud_config::{CloudConfig, Follower},
     controllers::{
         node::{NodeController, NodeControllerOptions},
         node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
     debug_state::DebugState,
     events::{EventObject, EventRecorder, event_recorder},
+    files::FilesRead,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
@@ -39,18 +41,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.
 pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    let input = match &flags.generic.cloud_config {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("--cloud-config {}: the file cannot be read", path.display()))?;
-            FactoryInput::new(text).with_path(path)
-        }
-        None => FactoryInput::default(),
-    };
-    registry.create(&flags.generic.cloud_provider, &input).map_err(|error| {
-        let file = input.config_path.as_ref().map(|path| format!(" (--cloud-config {})", path.display()));
-        anyhow!("{}{}", error.report(), file.unwrap_or_default())
-    })
+    CloudConfig::new(flags, registry).create(&FilesRead::new())
 }
 
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
@@ -59,7 +50,8 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
 /// start, a part that ended by itself, and [`Lost`](crate::leader_election::Lost) as the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
-    let provider = create_provider(flags, registry)?;
+    let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
+    let provider = cloud_config.create(&files)?;
     let metrics = Metrics::new()?;
     for gate in flags.generic.feature_gates.all() {
         let labels = [gate.name, gate.stage.as_str()];
@@ -78,7 +70,8 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         Some(reached) => reached?,
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
-    let parts = Parts { api_server: Some(api_server), metrics, ..Parts::with(clients, provider)? };
+    let (api_server, cloud_config) = (Some(api_server), Some((cloud_config, files)));
+    let parts = Parts { api_server, cloud_config, metrics, ..Parts::with(clients, provider)? };
     if flags.misc.dry_run {
         tracing::warn!("dry run: nothing is written, and no lease is held; another leader may work");
     }
@@ -98,6 +91,8 @@ pub struct Parts {
     pub api_server: Option<ApiServer>,
     /// The cloud; not started yet.
     pub provider: Arc<dyn CloudProvider>,
+    /// What the provider was made from and what was read for that, to be followed.
+    pub cloud_config: Option<(CloudConfig, FilesRead)>,
     /// What is counted.
     pub metrics: Metrics,
     /// Where parts register their health checks.
@@ -134,6 +129,7 @@ impl Parts {
             clients,
             api_server: None,
             provider,
+            cloud_config: None,
             metrics: Metrics::new()?,
             health: HealthChecks::new(),
             debug_state: DebugState::new(),
@@ -202,7 +198,7 @@ impl Base {
         parts: &Parts,
         stop: &CancellationToken,
     ) -> anyhow::Result<Option<(Self, Support)>> {
-        let Parts { clients, provider, metrics, health, debug_state, .. } = parts.clone();
+        let Parts { clients, provider, cloud_config, metrics, health, debug_state, .. } = parts.clone();
         let stop_support = CancellationToken::new();
         let ends_with_us = stop_support.clone().drop_guard();
         let election = &flags.leader_election;
@@ -213,14 +209,15 @@ impl Base {
             None => return Ok(None),
             Some(serving) => serving?,
         };
-        let starting = provider.start(StartContext::new(stop_support.clone(), &flags.generic.cluster_name));
+        let stop_provider = stop_support.child_token();
+        let starting = provider.start(StartContext::new(stop_provider.clone(), &flags.generic.cluster_name));
         match stop.run_until_cancelled(starting).await {
             None => return Ok(None),
             Some(started) => started.map_err(|error| {
                 anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
             })?,
         }
-        let cloud = Cloud::new(provider, metrics.clone());
+        let cloud = Cloud::new(Started::new(provider, stop_provider), metrics.clone());
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
         support.spawn(watch_nodes(clients.informers.clone(), nodes.clone(), stop_support.clone()));
@@ -229,6 +226,14 @@ impl Base {
             support.spawn(api_server.follow(reporter, stop_support.clone()));
         }
         support.spawn(event_writer.run(stop_support.clone()));
+        if let Some((config, files)) = cloud_config {
+            let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
+            let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
+            let follower = Follower::new(config, files, cloud, nodes, name, reporter, metrics.clone());
+            let status = follower.status();
+            debug_state.share("cloud-config", move || status.to_json());
+            support.spawn(follower.run(stop_support.clone()));
+        }
         let base = Self { clients, cloud, nodes, events, metrics, health, debug_state };
         Ok(Some((base, Support { parts: support, serving, stop: stop_support, _ends_with_us: ends_with_us })))
     }

@@ -4,7 +4,13 @@
 //! rename, and scripts write in place. Looking at the content again and again sees all of that, on every file system;
 //! the files are few and small.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
@@ -18,6 +24,42 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// What was in the files at one time: a digest for each that could be read.
 type Snapshot = BTreeMap<PathBuf, Option<[u8; 32]>>;
 
+/// Reads files and notes what was in them. Cloning shares the notes.
+#[derive(Clone, Debug, Default)]
+pub struct FilesRead(Arc<Mutex<Snapshot>>);
+
+impl FilesRead {
+    /// Nothing read yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a file whole. Blocks.
+    ///
+    /// # Errors
+    /// As [`std::fs::read`]; that the file could not be read is noted as well.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let content = std::fs::read(path);
+        let digest = content.as_ref().ok().map(|content| Sha256::digest(content).into());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), digest);
+        content
+    }
+
+    /// Whether the same files held the same when they were read for `other`.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.snapshot() == other.snapshot()
+    }
+
+    /// The files that were read, or tried.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.snapshot().into_keys().collect()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Tells when the content of some files is another one.
 #[derive(Debug)]
 pub struct FileChanges {
@@ -28,6 +70,11 @@ impl FileChanges {
     /// Begins with what is in `paths` now; a file that is not there yet may come.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { seen: snapshot(paths.into_iter().collect()).await }
+    }
+
+    /// Begins with what was in the files when they were read: what has changed since is a change.
+    pub fn since(read: &FilesRead) -> Self {
+        Self { seen: read.snapshot() }
     }
 
     /// The files.
@@ -105,6 +152,24 @@ mod tests {
         assert!(is_noticed(&mut changes).await, "renamed over it");
         fs::remove_file(&path).expect("removed");
         assert!(is_noticed(&mut changes).await, "it vanished");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_right_after_it_was_read_is_a_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, missing) = (folder.path().join("config"), folder.path().join("missing"));
+        fs::write(&path, "1").expect("written");
+        let read = FilesRead::new();
+        assert_eq!(read.read(&path).expect("read"), b"1");
+        read.read(&missing).expect_err("not there");
+        assert!(!is_noticed(&mut FileChanges::since(&read)).await, "nothing happened");
+        fs::write(&missing, "x").expect("written");
+        assert!(is_noticed(&mut FileChanges::since(&read)).await, "it appeared");
+        let again = FilesRead::new();
+        again.read(&path).expect("read");
+        assert!(!again.is_same_as(&read), "other files");
+        again.read(&missing).expect("read");
+        assert!(!again.is_same_as(&read), "another content");
     }
 
     #[tokio::test(start_paused = true)]

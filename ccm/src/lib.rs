@@ -15,6 +15,7 @@
 pub mod api_client;
 pub mod backoff;
 pub mod cloud;
+pub mod cloud_config;
 pub mod commands;
 pub mod conditions;
 pub mod controllers;

@@ -10,7 +10,8 @@ use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, Secret
 /// A cloud, as the controllers see it.
 ///
 /// Made by a factory in the [`Registry`](crate::Registry), which checks the whole configuration and calls nobody;
-/// then started once. Each getter says once and for all whether the cloud can do that part: a controller whose part
+/// then started once. When the configuration changes, another one is made and started beside it, takes its place once it
+/// answers as well, and [`StartContext::stop`] ends the old one. Each getter says once and for all whether the cloud can do that part: a controller whose part
 /// is `None` does not start, with one log line.
 #[async_trait]
 pub trait CloudProvider: fmt::Debug + Send + Sync {
@@ -45,7 +46,7 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StartContext {
-    /// Cancelled when the daemon stops; background work ends with it.
+    /// Cancelled when the daemon stops or another provider has taken over; background work ends with it.
     pub stop: CancellationToken,
     /// `--cluster-name`: marks what the provider creates as belonging to this cluster.
     pub cluster_name: String,

@@ -1,13 +1,21 @@
 //! The registry of providers, filled by the binary.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{CloudProvider, Error, ErrorKind, Result};
 
-type Factory = Box<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
+type Factory = Arc<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
-/// The providers that a binary knows, each by its name and a factory.
-#[derive(Default)]
+/// Reads a file whole.
+type Reader = Arc<dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync>;
+
+/// The providers that a binary knows, each by its name and a factory. Cloning shares the factories.
+#[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
 }
@@ -20,12 +28,13 @@ pub struct FactoryInput {
     pub config: Option<String>,
     /// Where that text came from: for messages, and for paths inside that are relative to it.
     pub config_path: Option<PathBuf>,
+    reader: Option<Reader>,
 }
 
 impl FactoryInput {
     /// An input with this configuration text.
     pub fn new(config: impl Into<String>) -> Self {
-        Self { config: Some(config.into()), config_path: None }
+        Self { config: Some(config.into()), ..Self::default() }
     }
 
     /// The same, read from `path`.
@@ -33,6 +42,30 @@ impl FactoryInput {
     pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.config_path = Some(path.into());
         self
+    }
+
+    /// The same, reading further files through `reader`, which may note them.
+    #[must_use]
+    pub fn with_reader(
+        mut self,
+        reader: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reader = Some(Arc::new(reader));
+        self
+    }
+
+    /// Reads a file that the configuration names, such as one with a password.
+    ///
+    /// A file that is read this way belongs to the configuration: when it changes, the factory is asked for a new
+    /// provider, which takes the place of the old one. So keep what was read, and do not read it again later.
+    ///
+    /// # Errors
+    /// As [`std::fs::read`]; the path is not in the error.
+    pub fn read_file(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        match &self.reader {
+            Some(reader) => reader(path.as_ref()),
+            None => std::fs::read(path),
+        }
     }
 }
 
@@ -51,8 +84,9 @@ impl Registry {
 
     /// Adds a provider.
     ///
-    /// A factory checks the whole configuration, reports every fault at once
-    /// ([`Error::invalid_configuration`]) with the key's name and without secrets, and makes no call to the cloud.
+    /// A factory checks the whole configuration, with the files that it names ([`FactoryInput::read_file`]), reports
+    /// every fault at once ([`Error::invalid_configuration`]) with the key's name and without secrets, and makes no call
+    /// to the cloud. It is asked again whenever a file changed: providers that it made before may still be at work.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where the name is taken.
@@ -66,7 +100,7 @@ impl Registry {
                 format!("cloud provider {name:?} is registered already"),
             ));
         }
-        self.factories.insert(name.to_owned(), Box::new(factory));
+        self.factories.insert(name.to_owned(), Arc::new(factory));
         Ok(())
     }
 
@@ -134,6 +168,14 @@ mod tests {
         let error = registry.create("a", &FactoryInput::default()).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
         assert!(error.report().starts_with("could not init cloud provider \"a\""), "{}", error.report());
+    }
+
+    #[test]
+    fn further_files_are_read_through_the_reader() {
+        let reader = |path: &Path| Ok(path.display().to_string().into_bytes());
+        let input = FactoryInput::new("").with_reader(reader);
+        assert_eq!(input.read_file("/a").expect("read"), b"/a");
+        FactoryInput::new("").read_file("/no/such/file").expect_err("the file system has none");
     }
 
     #[test]

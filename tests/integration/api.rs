@@ -102,6 +102,12 @@ pub(crate) async fn counted_client(kubeconfig: &Path, requests: &RequestCounts) 
     Ok(stack.with_layer(requests).build())
 }
 
+/// Deletes a Node.
+pub(crate) async fn delete_node(client: &Client, name: &str) -> anyhow::Result<()> {
+    kube::Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
 async fn empty(client: &Client) -> anyhow::Result<()> {
     let (all, delete) = (ListParams::default(), DeleteParams::default());
     kube::Api::<Node>::all(client.clone()).delete_collection(&delete, &all).await?;

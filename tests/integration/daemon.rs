@@ -9,11 +9,13 @@ use std::{
 
 use anyhow::{Context, bail};
 use ccm::{
+    cloud_config::CloudConfig,
     daemon::{Parts, run_controllers, run_elected},
+    files::FilesRead,
     flags::{self, Flags},
     metrics::Metrics,
 };
-use cloudprovider::CloudProvider;
+use cloudprovider::{CloudProvider, Registry};
 use kube::Client;
 use test_env::{Process, Signal};
 use tokio::task::JoinHandle;
@@ -51,8 +53,25 @@ impl InProcess {
         arguments: &[&str],
         elect: bool,
     ) -> anyhow::Result<Self> {
+        Ok(Self::with(parse(arguments)?, Parts::new(client.clone(), provider)?, elect))
+    }
+
+    /// Starts one whose provider is made from `--cloud-config`, which it follows.
+    pub(crate) fn start_configured(
+        client: &Client,
+        registry: &Registry,
+        arguments: &[&str],
+        elect: bool,
+    ) -> anyhow::Result<Self> {
         let flags = parse(arguments)?;
-        let (stop, parts) = (CancellationToken::new(), Parts::new(client.clone(), provider)?);
+        let (config, files) = (CloudConfig::new(&flags, registry), FilesRead::new());
+        let provider = config.create(&files)?;
+        let parts = Parts { cloud_config: Some((config, files)), ..Parts::new(client.clone(), provider)? };
+        Ok(Self::with(flags, parts, elect))
+    }
+
+    fn with(flags: Flags, parts: Parts, elect: bool) -> Self {
+        let stop = CancellationToken::new();
         let metrics = parts.metrics.clone();
         let task = tokio::spawn({
             let stop = stop.clone();
@@ -64,7 +83,7 @@ impl InProcess {
                 }
             }
         });
-        Ok(Self { metrics, stop, task })
+        Self { metrics, stop, task }
     }
 
     /// Whether it says that it leads.

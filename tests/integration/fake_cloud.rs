@@ -13,6 +13,7 @@ use cloudprovider::{
 };
 use futures::StreamExt;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 /// One machine, found by its system UUID.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ struct State {
     /// How long every look-up takes; the answer is that of its beginning.
     delay: Duration,
     lookups: usize,
+    /// What it was started with.
+    stop: Option<CancellationToken>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +117,8 @@ impl FakeCloud {
         let answer = |node: &&NodeIdentity| -> InstanceLookup {
             match failure {
                 Some(Failure::Unavailable(words)) => return Error::new(ErrorKind::Unavailable, words).into(),
-                Some(Failure::Panic) => panic!("the fake cloud falls"),
+                // As a panic, but without a word on the terminal.
+                Some(Failure::Panic) => std::panic::resume_unwind(Box::new("the fake cloud falls")),
                 Some(Failure::Empty) => return InstanceLookup::Absent,
                 None => {}
             }
@@ -142,6 +146,11 @@ impl FakeCloud {
     /// How many batches were looked up.
     pub(crate) fn lookups(&self) -> usize {
         self.lock().lookups
+    }
+
+    /// Whether it was started and stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lock().stop.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
 
     fn push(&self, uuid: &str) {
@@ -188,7 +197,8 @@ impl CloudProvider for FakeCloud {
     fn name(&self) -> &'static str {
         "fake"
     }
-    async fn start(&self, _: StartContext) -> Result<()> {
+    async fn start(&self, context: StartContext) -> Result<()> {
+        self.lock().stop = Some(context.stop);
         Ok(())
     }
     fn instances(&self) -> Option<&dyn Instances> {

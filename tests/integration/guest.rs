@@ -67,6 +67,7 @@ fn from_power_on_to_deletion() -> Outcome {
     let outcome = runtime(false)?.block_on(async {
         let client = api::client(control_plane.kubeconfig()).await?;
         boots(&client, &guest).await.context("a guest boots")?;
+        reload(&client, &config).await.context("the configuration changes")?;
         stops_and_starts(&client, &guest).await.context("the guest stops and starts")?;
         outage(&client, &libvirtd).await.context("libvirtd is away")?;
         freeze(&client, &libvirtd, &guest).await.context("libvirtd is frozen")?;
@@ -100,6 +101,19 @@ async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     }
     check_order(&history.up_to(&done).await?)?;
     kubelet::heartbeat(client, guest.name(), true).await?;
+    Ok(())
+}
+
+/// Other connections to the same hypervisors: nothing about the Node changes.
+async fn reload(client: &Client, config: &str) -> anyhow::Result<()> {
+    let version = async || anyhow::Ok(nodes(client).get("worker-1").await?.metadata.resource_version);
+    // What was under way about the new Node ends.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = version().await?;
+    fs::write(config, format!("{}callTimeout: 11s\n", fs::read_to_string(config)?))?;
+    event(client, "kube-system", "cloud-controller-manager", "ConfigReloaded").await?;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    ensure!(version().await? == before, "the Node was written");
     Ok(())
 }
 

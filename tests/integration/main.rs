@@ -16,6 +16,7 @@
 
 mod api;
 mod command_line;
+mod config_reload;
 mod conformance;
 mod daemon;
 mod deployment;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         node_lifecycle::trials(),
         faults::trials(),
         hypervisors::trials(),
+        config_reload::trials(),
         conformance::trials(),
         kubectl::trials(),
         command_line::trials(),

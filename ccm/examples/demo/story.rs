@@ -285,7 +285,7 @@ pub(crate) fn say_what_to_try(screen: &Screen, stage: &Stage) {
          \x20  kubectl get nodes -o wide\n\
          \x20  kubectl describe node {}\n\
          \x20  kubectl get events --field-selector involvedObject.name={}\n\
-         \x20  kubectl label node worker-001 {ZONE_LABEL}=elsewhere --overwrite   # the daemon puts it right at once\n\n\
+         \x20  kubectl label node worker-001 {ZONE_LABEL}=elsewhere --overwrite   # the daemon puts it right: at once, and within 15 s the next time\n\n\
          No kubectl? tests/env/build.sh kubernetes builds one and prints its folder.",
         stage.kubeconfig.display(),
         stopped.name,

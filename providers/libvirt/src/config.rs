@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, Result};
+use cloudprovider::{ConfigProblem, Error, FactoryInput, Result};
 use ipnet::IpNet;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::{
@@ -118,6 +118,75 @@ impl Config {
         }
     }
 }
+
+impl Config {
+    /// Reads and checks a configuration with the files that it names. What stands in files of credentials is in it
+    /// from then on; the files of a `pkipath` are checked, and read by libvirt for each connection.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
+    pub fn read(input: &FactoryInput) -> Result<Self> {
+        let text = input.config.as_deref().unwrap_or_default();
+        let mut config = Self::parse(text, input.config_path.as_deref())?;
+        let mut problems = Vec::new();
+        for (i, hypervisor) in config.hypervisors.iter_mut().enumerate() {
+            if let Some(auth) = &mut hypervisor.auth {
+                for (key, credential) in
+                    [("usernameFile", &mut auth.username), ("passwordFile", &mut auth.password)]
+                {
+                    let Credential::File(path) = credential else { continue };
+                    match read_credential_file(input, path) {
+                        Ok(secret) => *credential = Credential::Inline(secret),
+                        Err(why) => {
+                            problems.push(ConfigProblem::new(format!("hypervisors[{i}].auth.{key}"), why));
+                        }
+                    }
+                }
+            }
+            let files = hypervisor.pkipath.iter().flat_map(|folder| PKI_FILES.map(|file| folder.join(file)));
+            for path in files {
+                if let Err(why) = check_pem(input, &path) {
+                    problems.push(ConfigProblem::new(format!("hypervisors[{i}].pkipath"), why));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(config) } else { Err(Error::invalid_configuration(problems)) }
+    }
+}
+
+/// What has to be in the directory of a `pkipath`.
+pub(crate) const PKI_FILES: [&str; 3] = ["cacert.pem", "clientcert.pem", "clientkey.pem"];
+
+fn read_credential_file(input: &FactoryInput, path: &Path) -> std::result::Result<SecretString, String> {
+    let content =
+        input.read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = String::from_utf8(content).map_err(|_| format!("{} is not valid UTF-8", path.display()))?;
+    credential_of(&text.into()).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// The credential in the text of a file.
+pub(crate) fn credential_of(text: &SecretString) -> std::result::Result<SecretString, &'static str> {
+    let value = text.expose_secret();
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    if value.is_empty() {
+        return Err("the file is empty");
+    }
+    if value.contains('\0') {
+        return Err("the file holds a NUL character");
+    }
+    Ok(value.into())
+}
+
+/// libvirt says little about a broken file, and only when it connects.
+fn check_pem(input: &FactoryInput, path: &Path) -> std::result::Result<(), String> {
+    let content =
+        input.read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let is_pem = content.windows(PEM.len()).any(|part| part == PEM);
+    if is_pem { Ok(()) } else { Err(format!("{} is not in PEM format", path.display())) }
+}
+
+const PEM: &[u8] = b"-----BEGIN ";
 
 fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
     // the library's own message may quote the text, which may hold a password: only the place is told

@@ -227,3 +227,45 @@ proptest! {
         let _ = Config::parse(&format!("{key}: {value}"), None);
     }
 }
+
+#[test]
+fn files_belong_to_the_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let text = format!(
+        "hypervisors:\n- {{name: a, uri: 'qemu+tls://h/system', pkipath: {}, auth: {{username: u, passwordFile: p}}}}\n",
+        folder.path().display()
+    );
+    let input = FactoryInput::new(text).with_path(at("config.yaml"));
+    let problems = |input: &FactoryInput| Config::read(input).expect_err("refused").report();
+    let all = problems(&input);
+    assert!(all.contains("hypervisors[0].auth.passwordFile: cannot read"), "{all}");
+    for file in PKI_FILES {
+        assert!(
+            all.contains(&format!("hypervisors[0].pkipath: cannot read {}", at(file).display())),
+            "{all}"
+        );
+        std::fs::write(at(file), "-----BEGIN X-----\n").expect("written");
+    }
+    std::fs::write(at("p"), "\n").expect("written");
+    assert!(problems(&input).contains("/p: the file is empty"), "{}", problems(&input));
+    std::fs::write(at("p"), "hunter2\n").expect("written");
+    std::fs::write(at("clientkey.pem"), "hunter3").expect("written");
+    assert!(problems(&input).ends_with("clientkey.pem is not in PEM format"), "{}", problems(&input));
+    std::fs::write(at("clientkey.pem"), "Bag\n-----BEGIN X-----\n").expect("written");
+    let config = Config::read(&input).expect("valid");
+    std::fs::remove_file(at("p")).expect("removed");
+    let Some(Auth { password: Credential::Inline(password), .. }) = &config.hypervisors[0].auth else {
+        panic!("not read")
+    };
+    assert_eq!(password.expose_secret(), "hunter2");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn limits_are_told_as_durations_are_written() {
+    let text = "hypervisors: [{name: a, uri: 'test:///default'}]\n\
+                callTimeout: 1h\nrefreshInterval: 1s\n";
+    let messages: Vec<String> = problems(text).into_iter().map(|(_, message)| message).collect();
+    assert_eq!(messages, ["must be between 1s and 5m", "must be between 10s and 24h"]);
+}

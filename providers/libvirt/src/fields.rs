@@ -154,7 +154,10 @@ impl Fields {
         match parse_duration(&text) {
             Some(duration) if range.contains(&duration) => Some(duration),
             Some(_) => {
-                problems.add(path, format!("must be between {:?} and {:?}", range.start(), range.end()));
+                problems.add(
+                    path,
+                    format!("must be between {} and {}", shown(*range.start()), shown(*range.end())),
+                );
                 None
             }
             None => {
@@ -189,6 +192,15 @@ impl Fields {
                 );
             }
         }
+    }
+}
+
+/// A duration of whole seconds as an operator writes it.
+fn shown(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds > 0 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds > 0 && seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
     }
 }
 

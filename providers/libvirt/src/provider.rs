@@ -46,14 +46,12 @@ pub struct LibvirtProvider {
     stopped: CancellationToken,
 }
 
-/// Makes a provider from a configuration text. Checks everything and calls nobody.
+/// Makes a provider from a configuration text and the files that it names. Checks everything and calls nobody.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfiguration`] with every fault found.
 pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
-    let text = input.config.as_deref().unwrap_or_default();
-    let config = Config::parse(text, input.config_path.as_deref())?;
-    Ok(Arc::new(LibvirtProvider::new(config)))
+    Ok(Arc::new(LibvirtProvider::new(Config::read(input)?)))
 }
 
 impl LibvirtProvider {

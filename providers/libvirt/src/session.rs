@@ -13,7 +13,7 @@ use virt::{connect::Connect, domain::Domain as Handle, network::Network};
 use crate::{
     addresses::{AgentInterface, Lease},
     calls::{Calls, Failure, Operation},
-    config::{Auth, Credential, HypervisorConfig, Keepalive},
+    config::{Auth, Credential, HypervisorConfig, Keepalive, PKI_FILES, credential_of},
     domain::{Domain, DomainState},
     instances::Key,
     inventory::{NetworkLeases, Snapshot},
@@ -381,7 +381,7 @@ pub(crate) fn ask_agent(
 fn connection_uri(config: &HypervisorConfig) -> Result<String, Failure> {
     let Some(pkipath) = &config.pkipath else { return Ok(config.uri.clone()) };
     let fault = |what: String| Failure::lost(ErrorKind::InvalidConfiguration, what);
-    for file in ["cacert.pem", "clientcert.pem", "clientkey.pem"] {
+    for file in PKI_FILES {
         let path = pkipath.join(file);
         std::fs::File::open(&path)
             .map_err(|error| fault(format!("pkipath: cannot read {}: {error}", path.display())))?;
@@ -410,16 +410,7 @@ fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, 
         Credential::File(path) => {
             let text =
                 SecretString::from(std::fs::read_to_string(path).map_err(|error| fault(path, &error))?);
-            let value = text.expose_secret();
-            let value = value.strip_suffix('\n').unwrap_or(value);
-            let value = value.strip_suffix('\r').unwrap_or(value);
-            if value.is_empty() {
-                return Err(fault(path, &"the file is empty"));
-            }
-            if value.contains('\0') {
-                return Err(fault(path, &"the file holds a NUL character"));
-            }
-            Ok(value.into())
+            credential_of(&text).map_err(|why| fault(path, &why))
         }
     }
 }

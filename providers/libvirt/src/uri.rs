@@ -2,6 +2,27 @@
 
 use std::fmt::Write as _;
 
+/// Drivers of libvirt.
+const DRIVERS: [&str; 17] = [
+    "bhyve",
+    "ch",
+    "esx",
+    "gsx",
+    "hyperv",
+    "lxc",
+    "openvz",
+    "parallels",
+    "qemu",
+    "test",
+    "vbox",
+    "vmwarefusion",
+    "vmwareplayer",
+    "vmwarews",
+    "vpx",
+    "vz",
+    "xen",
+];
+
 /// Transports that libvirt knows.
 const TRANSPORTS: [&str; 7] = ["ext", "libssh", "libssh2", "ssh", "tcp", "tls", "unix"];
 
@@ -45,6 +66,8 @@ pub(crate) fn faults(uri: &str) -> Vec<String> {
     };
     if driver.is_empty() || !driver.chars().all(|c| c.is_ascii_alphanumeric()) {
         faults.push("has no driver before \"://\"; write it as qemu+tls://host/system".to_owned());
+    } else if !DRIVERS.contains(&driver) {
+        faults.push(format!("has an unknown driver before \"://\" or \"+\"; known: {}", DRIVERS.join(", ")));
     }
     if let Some(transport) = transport
         && !TRANSPORTS.contains(&transport)
@@ -194,6 +217,10 @@ mod tests {
             "qemu://",
             "qemu:///",
             "qemu+carrier://h/system",
+            "qenu:///system",
+            "qemu2+ssh://h/system",
+            "QEMU:///system",
+            "http://h/system",
             "qemu:// h/system",
             "qemu+tls://root:hunter2@h/system",
             "qemu+tls://h/system?password=hunter2",

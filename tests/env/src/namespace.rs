@@ -106,8 +106,8 @@ impl Daemon {
         if let Some(id) = child_of(nsenter.id()) {
             send(id, signal)?;
             if signal != Signal::Kill {
-                // a frozen daemon sees the signal only once it goes on
-                send(id, Signal::Cont)?;
+                // a frozen daemon sees the signal only once it goes on; one that was not may have ended by now
+                let _ = send(id, Signal::Cont);
             }
         }
         nsenter.signal(Signal::Cont)?;

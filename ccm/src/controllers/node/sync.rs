@@ -79,8 +79,8 @@ impl Shared {
             return Outcome::Outdated;
         }
         if node.has_taint(UNINITIALIZED_TAINT) {
-            let provider = self.cloud.provider().name();
-            return match initialize(&node, &answer, provider, Timestamp::now()) {
+            let provider = self.cloud.provider();
+            return match initialize(&node, &answer, provider.name(), Timestamp::now()) {
                 Ok(plan) => self.initialize(node, plan, answer).await,
                 Err(fault) => Outcome::NotInitialized { node, fault, status_was_written: false },
             };

@@ -1,0 +1,253 @@
+//! The loop that follows the files.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{CloudProvider, InstanceLookup, StartContext};
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    CloudConfig,
+    comparison::{Comparison, compare, needs_restart},
+};
+use crate::{
+    cloud::{Cloud, Started},
+    files::{FileChanges, FilesRead},
+    metrics::Metrics,
+    nodes::{Node, NodeStore},
+    reload::{ReloadReporter, Source},
+};
+
+/// A version that does not answer as well as the one in force after this time is reported as refused, and tried on.
+const REFUSED_AFTER: Duration = Duration::from_secs(60);
+
+/// Answers that differ without being worse count after this time: until then the provider may still be collecting what
+/// it knows, and what it does not know yet must not be written away.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
+
+/// How long one look-up may take. Who has not answered by then has not answered.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The first pause between two comparisons; doubled each time ...
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// ... up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Follows the files of a [`CloudConfig`] for a [`Cloud`].
+#[derive(Debug)]
+pub struct Follower {
+    config: CloudConfig,
+    /// What the provider at work was made from.
+    in_force: FilesRead,
+    cloud: Cloud,
+    nodes: NodeStore,
+    cluster_name: String,
+    reporter: ReloadReporter,
+    metrics: Metrics,
+    status: FollowerStatus,
+}
+
+/// What became of the files, for `/debug/state`. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct FollowerStatus(Arc<Mutex<Status>>);
+
+#[derive(Debug)]
+struct Status {
+    files: Vec<String>,
+    in_force_since: Timestamp,
+    refused: Option<String>,
+}
+
+impl FollowerStatus {
+    /// The files, since when their version in force is so, and why a newer one is refused.
+    pub fn to_json(&self) -> Value {
+        let status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        json!({
+            "files": status.files,
+            "inForceSince": status.in_force_since.to_string(),
+            "refused": status.refused,
+        })
+    }
+}
+
+impl Follower {
+    /// `in_force` holds what the provider behind `cloud` was made from.
+    pub fn new(
+        config: CloudConfig,
+        in_force: FilesRead,
+        cloud: Cloud,
+        nodes: NodeStore,
+        cluster_name: &str,
+        reporter: ReloadReporter,
+        metrics: Metrics,
+    ) -> Self {
+        let status = Status { files: names(&in_force), in_force_since: Timestamp::now(), refused: None };
+        Self {
+            config,
+            in_force,
+            cloud,
+            nodes,
+            cluster_name: cluster_name.to_owned(),
+            reporter,
+            metrics,
+            status: FollowerStatus(Arc::new(Mutex::new(status))),
+        }
+    }
+
+    /// To be asked at any time.
+    pub fn status(&self) -> FollowerStatus {
+        self.status.clone()
+    }
+
+    /// Follows until `stop` is cancelled; a version that is being tried then is dropped.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let ends_with_us = stop.clone();
+        stop.run_until_cancelled(self.follow(&ends_with_us)).await;
+    }
+
+    async fn follow(&mut self, stop: &CancellationToken) {
+        let mut changes = FileChanges::since(&self.in_force);
+        loop {
+            changes.changed().await;
+            // Versions may follow each other faster than one can be tried.
+            loop {
+                let read = FilesRead::new();
+                let created = self.create(&read).await;
+                changes = FileChanges::since(&read);
+                if read.is_same_as(&self.in_force) {
+                    // The version in force is back; what is under way for another one has been dropped.
+                    if self.is_refused() {
+                        self.accept(&read);
+                    }
+                    break;
+                }
+                tokio::select! {
+                    outcome = self.take_over(created, stop) => {
+                        match outcome {
+                            Ok(()) => {
+                                self.accept(&read);
+                                self.in_force = read;
+                            }
+                            Err(why) => self.refuse(&why),
+                        }
+                        break;
+                    }
+                    () = changes.changed() => {}
+                }
+            }
+        }
+    }
+
+    async fn create(&self, read: &FilesRead) -> Result<Arc<dyn CloudProvider>, String> {
+        let (config, read) = (self.config.clone(), read.clone());
+        // It reads files.
+        match tokio::task::spawn_blocking(move || config.create(&read)).await {
+            Ok(created) => created.map_err(|error| format!("{error:#}")),
+            // What it said is in the log, by the panic hook.
+            Err(_) => Err("the cloud provider panicked while it read the configuration".to_owned()),
+        }
+    }
+
+    /// Starts a new version and waits until it can take over.
+    async fn take_over(
+        &self,
+        created: Result<Arc<dyn CloudProvider>, String>,
+        stop: &CancellationToken,
+    ) -> Result<(), String> {
+        let provider = created?;
+        let panicked = |_| "the cloud provider panicked; the log says more".to_owned();
+        let old = self.cloud.provider();
+        let needs_restart = std::panic::catch_unwind(AssertUnwindSafe(|| needs_restart(&*old, &*provider)));
+        drop(old);
+        if let Some(why) = needs_restart.map_err(panicked)? {
+            return Err(why);
+        }
+        tracing::info!("a changed cloud config: starting it beside the one in force");
+        let began = Instant::now();
+        let stop = stop.child_token();
+        let candidate = Started::new(provider.clone(), stop.clone());
+        let starting = provider.start(StartContext::new(stop, &self.cluster_name));
+        match tokio::time::timeout(REFUSED_AFTER, AssertUnwindSafe(starting).catch_unwind()).await {
+            Ok(started) => {
+                started
+                    .map_err(panicked)?
+                    .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
+            }
+            Err(_) => return Err(format!("the cloud provider did not start within {REFUSED_AFTER:?}")),
+        }
+        let candidate = Cloud::new(candidate, self.metrics.clone());
+        self.nodes.synced().await;
+        let mut pause = FIRST_PAUSE;
+        let mut different_since = None;
+        let mut is_reported = false;
+        loop {
+            match self.compare(&candidate).await {
+                Comparison::Same => break,
+                Comparison::Different => {
+                    if different_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_AFTER {
+                        break;
+                    }
+                    sleep(FIRST_PAUSE).await;
+                    continue;
+                }
+                Comparison::Worse(why) => {
+                    different_since = None;
+                    if began.elapsed() >= REFUSED_AFTER && !is_reported {
+                        is_reported = true;
+                        self.refuse(&format!("{why}; it takes over as soon as that is mended"));
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.cloud.replace_with(&candidate);
+        Ok(())
+    }
+
+    async fn compare(&self, candidate: &Cloud) -> Comparison {
+        let mut nodes: Vec<Arc<Node>> = self.nodes.all();
+        // Nobody is asked about Nodes of other clouds.
+        nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
+        if nodes.is_empty() {
+            return Comparison::Same;
+        }
+        let ask = async |cloud: &Cloud| -> Option<Vec<InstanceLookup>> {
+            tokio::time::timeout(LOOKUP_TIMEOUT, cloud.lookup_with_zones(&nodes)).await.ok()
+        };
+        match tokio::join!(ask(&self.cloud), ask(candidate)) {
+            (Some(old), Some(new)) => compare(&nodes, &old, &new),
+            (_, None) => {
+                Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
+            }
+            (None, Some(_)) => Comparison::Same,
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused.is_some()
+    }
+
+    fn accept(&self, read: &FilesRead) {
+        let mut status = self.status.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *status = Status { files: names(read), in_force_since: Timestamp::now(), refused: None };
+        drop(status);
+        self.reporter.succeeded(Source::CloudConfig);
+    }
+
+    fn refuse(&self, why: &str) {
+        self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why.to_owned());
+        self.reporter.failed(Source::CloudConfig, why);
+    }
+}
+
+fn names(read: &FilesRead) -> Vec<String> {
+    read.paths().iter().map(|path| path.display().to_string()).collect()
+}
