@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlanePrograms, built};
 
 use crate::{
+    daemon::binary,
     peers::Borrowed,
     trial::{Outcome, trial},
 };
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("deployment::kustomize_gives_what_the_code_renders", kustomize),
         trial("deployment::helm_gives_what_the_code_renders", helm),
+        trial("deployment::the_binary_prints_what_the_code_renders", printed),
         trial("deployment::the_chart_refuses_what_cannot_work", chart_faults),
         trial("apiserver::deployment::manifests_apply_cleanly", apply),
         trial("apiserver::deployment::applied_twice_is_unchanged", apply_twice),
@@ -178,8 +180,11 @@ fn chart_cases() -> Vec<(Value, ManifestOptions)> {
             ManifestOptions { cloud_config: CloudConfig::None, host_network: false, ..base() },
         ),
         (
-            json!({"provider": "libvirt", "useServiceAccountCredentials": true}),
-            ManifestOptions { arguments: strings(&["--use-service-account-credentials"]), ..base() },
+            json!({"provider": "libvirt", "useServiceAccountCredentials": true, "securePort": 11000}),
+            ManifestOptions {
+                arguments: strings(&["--secure-port=11000", "--use-service-account-credentials"]),
+                ..base()
+            },
         ),
         (
             json!({"provider": "libvirt", "logging": {"verbosity": 4, "format": "json"},
@@ -226,6 +231,35 @@ fn helm() -> Outcome {
         }
     }
     Ok(())
+}
+
+fn printed() -> Outcome {
+    let manifests = |arguments: &[&str]| {
+        run(Command::new(binary()?).arg("manifests").arg("--provider=libvirt").args(arguments))
+    };
+    let base = || ManifestOptions::new("libvirt");
+    same("manifests", &manifests(&[])?, &base())?;
+    let options = ManifestOptions {
+        image: "registry.example.org/ccm:v9".into(),
+        replicas: Some(2),
+        arguments: vec!["--use-service-account-credentials=true".into(), "--v=4".into()],
+        service_monitor: true,
+        ..base()
+    };
+    let found = manifests(&[
+        "--image=registry.example.org/ccm:v9",
+        "--replicas=2",
+        "--set=use-service-account-credentials=true",
+        "--set",
+        "v=4",
+        "--service-monitor",
+    ])?;
+    same("manifests with options", &found, &options)?;
+    match manifests(&["--set=concurrent-node-syncs=0"]) {
+        Ok(_) => Err(anyhow::anyhow!("a wrong flag is accepted").into()),
+        Err(error) if format!("{error:#}").contains("concurrent-node-syncs") => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn chart_faults() -> Outcome {
