@@ -205,7 +205,7 @@ impl Base {
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
         // First, so that a port that is taken is said at once, and health from the beginning.
-        let serving = match stop.run_until_cancelled(start_serving(parts, &events, stop)).await {
+        let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
             Some(serving) => serving?,
         };

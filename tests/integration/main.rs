@@ -34,6 +34,7 @@ mod outage;
 mod peers;
 mod permissions;
 mod scale;
+mod serving;
 mod shipped_roles;
 mod support;
 mod trial;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         hypervisors::trials(),
         config_reload::trials(),
         conformance::trials(),
+        serving::trials(),
         kubectl::trials(),
         command_line::trials(),
         deployment::trials(),

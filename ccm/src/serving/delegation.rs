@@ -14,6 +14,7 @@ use crate::api_client;
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Upstream's rhythm of tries.
+const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 
@@ -71,7 +72,9 @@ where
 {
     let deadline = Instant::now() + REVIEW_TIMEOUT;
     let mut pause = FIRST_PAUSE;
+    let mut tries = 0;
     loop {
+        tries += 1;
         let (problem, may_help) = match tokio::time::timeout_at(deadline, ask()).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(kube::Error::Api(status))) => {
@@ -84,7 +87,7 @@ where
             }
             Err(_) => return Err(format!("no answer from the API server within {REVIEW_TIMEOUT:?}")),
         };
-        if !may_help || Instant::now() + pause >= deadline {
+        if !may_help || tries == TRIES || Instant::now() + pause >= deadline {
             return Err(problem);
         }
         tokio::time::sleep(pause.mul_f64(fastrand::f64().mul_add(0.2, 1.0))).await;

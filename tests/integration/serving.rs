@@ -1,0 +1,101 @@
+//! The secure port, as curl sees it.
+
+mod access;
+mod certificates;
+mod curl;
+mod endpoints;
+mod keys;
+mod lookups;
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+};
+
+use ccm::{
+    debug_state::DebugState,
+    health::HealthChecks,
+    metrics::Metrics,
+    reload::ReloadReporter,
+    serving::{AuthenticationOptions, AuthorizationOptions, Serving, ServingOptions, Shown},
+};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [access::trials(), certificates::trials(), endpoints::trials(), lookups::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A free port of loopback. Below those that the kernel gives to connections: one of them could take it in between.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Tests of several checkouts may run on one machine.
+    let offset = u16::try_from(std::process::id() % 8000)?;
+    for _ in 0..1000 {
+        let port = 20_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("no port is free")
+}
+
+/// Options on a free port of loopback; nobody is asked about anything.
+fn options() -> anyhow::Result<ServingOptions> {
+    Ok(ServingOptions {
+        bind_address: Ipv4Addr::LOCALHOST.into(),
+        secure_port: free_port()?,
+        ..ServingOptions::default()
+    })
+}
+
+/// The same, and the API server of this kubeconfig is asked.
+fn options_with(kubeconfig: &Path) -> anyhow::Result<ServingOptions> {
+    Ok(ServingOptions {
+        authentication: AuthenticationOptions {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..AuthenticationOptions::default()
+        },
+        authorization: AuthorizationOptions {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..AuthorizationOptions::default()
+        },
+        ..options()?
+    })
+}
+
+/// A server with nothing but its own metrics.
+struct Server {
+    serving: Serving,
+    metrics: Metrics,
+}
+
+impl Server {
+    async fn start(options: &ServingOptions) -> anyhow::Result<Self> {
+        let metrics = Metrics::new()?;
+        let shown = Shown {
+            metrics: metrics.clone(),
+            health: HealthChecks::new(),
+            debug_state: DebugState::new(),
+            set_verbosity: Some(Arc::new(|_| Ok(()))),
+        };
+        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let serving = Serving::start(options, shown, &reporter).await?;
+        Ok(Self { serving: serving.ok_or_else(|| anyhow::anyhow!("nothing is served"))?, metrics })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.serving.address())
+    }
+
+    /// How often certificates of this kind were reloaded with this result.
+    fn reloads(&self, file: &str, result: &str) -> u64 {
+        self.metrics.config_reloads.with_label_values(&[file, result]).get()
+    }
+}

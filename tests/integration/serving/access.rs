@@ -1,0 +1,340 @@
+//! Who may see what, as a real API server says.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Server, curl::Curl, keys::Authority, options_with};
+use crate::{
+    api::{Api, Target},
+    peers::Borrowed,
+    support::eventually,
+    trial::on,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        on(Target::ApiServer, "serving::anybody_sees_health_and_a_grant_shows_metrics", |api| {
+            grants(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::client_certificates_name_their_user", |api| {
+            client_certificates(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::the_front_proxy_of_the_cluster_names_its_user", |api| {
+            front_proxy(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::the_api_server_is_asked_once", |api| counted(api).boxed_local()),
+        on(Target::ApiServer, "serving::nobody_is_let_in_while_the_api_server_is_away", |api| {
+            away(api).boxed_local()
+        }),
+    ]
+}
+
+fn control_plane(api: &Api) -> anyhow::Result<&Borrowed> {
+    api.control_plane.as_ref().context("the control plane")
+}
+
+fn apply(control_plane: &Borrowed, manifest: &str) -> anyhow::Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), manifest)?;
+    control_plane.kubectl_output(&["apply", "-f", &file.path().display().to_string()])?;
+    Ok(())
+}
+
+/// A service account, and a real token of it.
+fn service_account(control_plane: &Borrowed, name: &str) -> anyhow::Result<String> {
+    apply(
+        control_plane,
+        &format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: default}}\n"),
+    )?;
+    Ok(control_plane.kubectl_output(&["create", "token", name, "--namespace=default"])?.trim().to_owned())
+}
+
+fn grant(control_plane: &Borrowed, name: &str, subject: &str, paths: &str) -> anyhow::Result<()> {
+    apply(
+        control_plane,
+        &format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}}}\n\
+             rules:\n- {{nonResourceURLs: [{paths}], verbs: [get]}}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {name}}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name}}}\n\
+             subjects: [{subject}]\n"
+        ),
+    )
+}
+
+fn status(message: &str, reason: &str, code: u16, extra: &Value) -> Value {
+    let mut status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        status[key] = value.clone();
+    }
+    status
+}
+
+async fn grants(api: &Api) -> anyhow::Result<()> {
+    let control_plane = control_plane(api)?;
+    let mut options = options_with(control_plane.kubeconfig())?;
+    options.authorization.unauthorized_ttl = Duration::from_millis(200);
+    let server = Server::start(&options).await?;
+    let get = |path: &str| Curl::get(&server.url(path));
+
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = get(path).expect(200).await?;
+        ensure!(answer.text() == "ok", "{}", answer.text());
+    }
+    let answer = get("/metrics").expect(403).await?;
+    let message = "forbidden: User \"system:anonymous\" cannot get path \"/metrics\"";
+    ensure!(
+        answer.json()? == status(message, "Forbidden", 403, &json!({"details": {}})),
+        "{}",
+        answer.text()
+    );
+    for path in ["/", "/nope", "/healthz/ping", "/configz", "/metrics/slis", "/debug/pprof/", "/debug/state"]
+    {
+        get(path).expect(403).await?;
+    }
+    // What is authorized is what is answered, however it is spelt.
+    for path in ["/%6detrics", "/healthz/../metrics", "//metrics", "/healthz%2f..%2fmetrics"] {
+        get(path).args(["--path-as-is"]).expect(403).await?;
+    }
+    let answer = get("/healthz").token("not-a-token").expect(401).await?;
+    ensure!(answer.json()? == status("Unauthorized", "Unauthorized", 401, &json!({})), "{}", answer.text());
+
+    let token = service_account(control_plane, "scraper")?;
+    let answer = get("/metrics").token(&token).expect(403).await?;
+    let message = answer.json()?["message"].as_str().unwrap_or_default().to_owned();
+    ensure!(message.contains("User \"system:serviceaccount:default:scraper\" cannot get"), "{message}");
+    get("/healthz").token(&token).expect(200).await?;
+    grant(
+        control_plane,
+        "scraper",
+        "{kind: ServiceAccount, name: scraper, namespace: default}",
+        "/metrics, /metrics/*",
+    )?;
+    let answer = eventually(SOON, "the grant counts", || async {
+        let answer = get("/metrics").token(&token).send().await?;
+        Ok((answer.status == 200).then_some(answer))
+    })
+    .await?;
+    ensure!(answer.headers.contains("content-type: text/plain; version=0.0.4"), "{}", answer.headers);
+    ensure!(answer.text().contains("# TYPE cloud_controller_manager_"), "{}", answer.text());
+    let compressed = get("/metrics").token(&token).args(["--compressed"]).expect(200).await?;
+    ensure!(compressed.headers.contains("content-encoding: gzip"), "{}", compressed.headers);
+    ensure!(compressed.text().contains("# TYPE cloud_controller_manager_"));
+    get("/metrics/slis").token(&token).expect(200).await?;
+    // A grant to read is no grant to reset.
+    get("/metrics/slis").token(&token).method("DELETE").expect(403).await?;
+    get("/debug/state").token(&token).expect(403).await?;
+
+    let admin = control_plane.admin_token();
+    get("/metrics").token(admin).expect(200).await?;
+    get("/metrics").token(admin).method("POST").expect(405).await?;
+    get("/nope").token(admin).expect(404).await?;
+    get("/").token(admin).expect(404).await?;
+    for version in ["--http1.1", "--http2"] {
+        get("/metrics").token(admin).args([version]).expect(200).await?;
+    }
+    Ok(())
+}
+
+async fn client_certificates(api: &Api) -> anyhow::Result<()> {
+    let control_plane = control_plane(api)?;
+    let server = Server::start(&options_with(control_plane.kubeconfig())?).await?;
+    let get = |path: &str| Curl::get(&server.url(path));
+    // Signed by the authority that the API server publishes; nothing here names it.
+    let certificate = |user: &str, groups: &[&str]| -> anyhow::Result<_> {
+        Ok(control_plane.kubeconfig_for(user, groups)?.with_extension("crt"))
+    };
+    let (admin, jane) = (certificate("root", &["system:masters"])?, certificate("jane", &["dev"])?);
+    get("/metrics").certificate(&admin).expect(200).await?;
+    let answer = get("/metrics").certificate(&jane).expect(403).await?;
+    ensure!(answer.text().contains("User \\\"jane\\\" cannot get path"), "{}", answer.text());
+    grant(
+        control_plane,
+        "developers",
+        "{kind: Group, name: dev, apiGroup: rbac.authorization.k8s.io}",
+        "/configz",
+    )?;
+    eventually(SOON, "the grant of the group counts", || async {
+        Ok((get("/configz").certificate(&jane).send().await?.status == 200).then_some(()))
+    })
+    .await?;
+
+    let folder = TempDir::new()?;
+    let stranger = Authority::new("stranger")?.client(folder.path(), "root", &["system:masters"])?;
+    get("/healthz").certificate(&stranger).expect(401).await?;
+    // A token that is right makes up for it, as upstream has it.
+    get("/metrics").certificate(&stranger).token(control_plane.admin_token()).expect(200).await?;
+
+    // An authority in a file takes the place of the cluster's.
+    let authority = Authority::new("own")?;
+    let mut options = options_with(control_plane.kubeconfig())?;
+    options.authentication.client_ca_file = Some(authority.write(&folder.path().join("ca.crt"))?);
+    let server = Server::start(&options).await?;
+    let own = authority.client(folder.path(), "own", &["system:masters"])?;
+    Curl::get(&server.url("/metrics")).certificate(&own).expect(200).await?;
+    Curl::get(&server.url("/metrics")).certificate(&admin).expect(401).await?;
+    // And is read again when it changes.
+    let next = Authority::new("next")?;
+    let of_next = next.client(folder.path(), "next", &["system:masters"])?;
+    Curl::get(&server.url("/metrics")).certificate(&of_next).expect(401).await?;
+    next.write(&folder.path().join("ca.crt"))?;
+    eventually(SOON, "the new authority counts", || async {
+        Ok((Curl::get(&server.url("/metrics")).certificate(&of_next).send().await?.status == 200)
+            .then_some(()))
+    })
+    .await?;
+    Curl::get(&server.url("/metrics")).certificate(&own).expect(401).await?;
+    fs::write(folder.path().join("ca.crt"), "garbage")?;
+    eventually(SOON, "garbage is refused", || async {
+        Ok((server.reloads("client-ca", "failure") > 0).then_some(()))
+    })
+    .await?;
+    Curl::get(&server.url("/metrics")).certificate(&of_next).expect(200).await?;
+    Ok(())
+}
+
+async fn front_proxy(api: &Api) -> anyhow::Result<()> {
+    let control_plane = control_plane(api)?;
+    let server = Server::start(&options_with(control_plane.kubeconfig())?).await?;
+    let folder = TempDir::new()?;
+    let authority = Authority::new("front")?;
+    let proxy = authority.client(folder.path(), "front-proxy", &[])?;
+    let impostor = authority.client(folder.path(), "impostor", &[])?;
+    let get = |path: &str| {
+        Curl::get(&server.url(path)).args([
+            "--header",
+            "X-Remote-User: jane",
+            "--header",
+            "X-Remote-Group: system:masters",
+        ])
+    };
+    // This one is no authority of the cluster yet.
+    get("/healthz").certificate(&proxy).expect(401).await?;
+    get("/metrics").expect(403).await?;
+    let config_maps: kube::Api<ConfigMap> = kube::Api::namespaced(api.client.clone(), "kube-system");
+    let publish = async |data: Value| {
+        let patch = Patch::Merge(json!({"data": data}));
+        config_maps.patch("extension-apiserver-authentication", &PatchParams::default(), &patch).await
+    };
+    publish(json!({
+        "requestheader-client-ca-file": authority.pem,
+        "requestheader-allowed-names": "[\"front-proxy\"]",
+        "requestheader-username-headers": "[\"X-Remote-User\"]",
+        "requestheader-group-headers": "[\"X-Remote-Group\"]",
+        "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+    }))
+    .await?;
+    eventually(SOON, "the new front proxy counts", || async {
+        Ok((get("/metrics").certificate(&proxy).send().await?.status == 200).then_some(()))
+    })
+    .await?;
+    get("/metrics").certificate(&impostor).expect(401).await?;
+    get("/metrics").expect(403).await?;
+    let answer = Curl::get(&server.url("/metrics"))
+        .args(["--header", "X-Remote-User: joe", "--header", "X-Remote-Group: dev"])
+        .certificate(&proxy)
+        .expect(403)
+        .await?;
+    ensure!(answer.text().contains("User \\\"joe\\\" cannot get path"), "{}", answer.text());
+    // A server that starts now knows it from the beginning.
+    let second = Server::start(&options_with(control_plane.kubeconfig())?).await?;
+    Curl::get(&second.url("/metrics"))
+        .args(["--header", "X-Remote-User: jane", "--header", "X-Remote-Group: system:masters"])
+        .certificate(&proxy)
+        .expect(200)
+        .await?;
+
+    let keys =
+        ["client-ca-file", "allowed-names", "username-headers", "group-headers", "extra-headers-prefix"];
+    publish(keys.iter().map(|key| (format!("requestheader-{key}"), Value::Null)).collect()).await?;
+    eventually(SOON, "the front proxy counts no more", || async {
+        Ok((get("/metrics").certificate(&proxy).send().await?.status == 401).then_some(()))
+    })
+    .await?;
+    Ok(())
+}
+
+/// How many objects of this kind the API server was asked to create.
+fn created(control_plane: &Borrowed, resource: &str) -> anyhow::Result<u64> {
+    let metrics = control_plane.get("/metrics")?;
+    let lines = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_request_total{")
+            && line.contains(&format!("resource=\"{resource}\""))
+            && line.contains("verb=\"POST\"")
+    });
+    Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+}
+
+async fn counted(api: &Api) -> anyhow::Result<()> {
+    let control_plane = control_plane(api)?;
+    let mut options = options_with(control_plane.kubeconfig())?;
+    let long = Duration::from_secs(600);
+    options.authentication.token_webhook_cache_ttl = long;
+    (options.authorization.authorized_ttl, options.authorization.unauthorized_ttl) = (long, long);
+    let server = Server::start(&options).await?;
+    let token = service_account(control_plane, "counted")?;
+    let counts = || -> anyhow::Result<_> {
+        Ok((created(control_plane, "tokenreviews")?, created(control_plane, "subjectaccessreviews")?))
+    };
+    let before = counts()?;
+    // At once, and then one after the other.
+    let url = server.url("/metrics");
+    let at_once = (0..8).map(|_| Curl::get(&url).token(&token).expect(403));
+    futures::future::try_join_all(at_once).await?;
+    for _ in 0..4 {
+        Curl::get(&url).token(&token).expect(403).await?;
+    }
+    let after = counts()?;
+    ensure!((after.0 - before.0, after.1 - before.1) == (1, 1), "{before:?} {after:?}");
+    // Health takes neither.
+    for _ in 0..4 {
+        Curl::get(&server.url("/healthz")).expect(200).await?;
+    }
+    for _ in 0..4 {
+        Curl::get(&url).token("wrong").expect(401).await?;
+    }
+    let last = counts()?;
+    ensure!((last.0 - after.0, last.1 - after.1) == (1, 0), "{after:?} {last:?}");
+
+    // Without a cache each request is asked about.
+    let mut options = options_with(control_plane.kubeconfig())?;
+    options.authentication.token_webhook_cache_ttl = Duration::ZERO;
+    (options.authorization.authorized_ttl, options.authorization.unauthorized_ttl) =
+        (Duration::ZERO, Duration::ZERO);
+    let server = Server::start(&options).await?;
+    let before = counts()?;
+    for _ in 0..3 {
+        Curl::get(&server.url("/metrics")).token(&token).expect(403).await?;
+    }
+    let after = counts()?;
+    ensure!((after.0 - before.0, after.1 - before.1) == (3, 3), "{before:?} {after:?}");
+    Ok(())
+}
+
+async fn away(api: &Api) -> anyhow::Result<()> {
+    let control_plane = control_plane(api)?;
+    let server = Server::start(&options_with(control_plane.kubeconfig())?).await?;
+    let jane = control_plane.kubeconfig_for("jane-of-the-outage", &[])?.with_extension("crt");
+    control_plane.kill_api_server()?;
+    let get = |path: &str| Curl::get(&server.url(path));
+    get("/healthz").expect(200).await?;
+    let answer = get("/metrics").certificate(&jane).expect(500).await?;
+    ensure!(answer.text().starts_with("Internal Server Error: \"/metrics\": "), "{}", answer.text());
+    get("/metrics").token("a-token-that-nobody-checks").expect(401).await?;
+    control_plane.start_api_server()?;
+    // That it failed is not remembered.
+    get("/metrics").certificate(&jane).expect(403).await?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! curl.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use tokio::process::Command;
+
+/// One request. It believes any server unless told otherwise.
+pub(super) struct Curl {
+    command: Command,
+    checks_server: bool,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// 0 where there was no answer at all.
+    pub(super) status: u16,
+    pub(super) headers: String,
+    pub(super) body: Vec<u8>,
+    /// curl's own words.
+    pub(super) error: String,
+}
+
+impl Answer {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(super) fn json(&self) -> anyhow::Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).with_context(|| self.text())
+    }
+}
+
+impl Curl {
+    pub(super) fn get(url: &str) -> Self {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
+        command.args([
+            "--dump-header",
+            "/dev/stderr",
+            "--write-out",
+            "%{stderr}HTTP-STATUS=%{http_code}",
+            url,
+        ]);
+        Self { command, checks_server: false }
+    }
+
+    pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub(super) fn method(self, method: &str) -> Self {
+        self.args(["--request", method])
+    }
+
+    pub(super) fn token(self, token: &str) -> Self {
+        let header = format!("Authorization: Bearer {token}");
+        self.args(["--header", &header])
+    }
+
+    /// A client certificate, with its key beside it.
+    pub(super) fn certificate(mut self, certificate: &Path) -> Self {
+        self.command.arg("--cert").arg(certificate).arg("--key").arg(certificate.with_extension("key"));
+        self
+    }
+
+    /// Believes only servers that this authority signed, and only for the name asked for.
+    pub(super) fn authority(mut self, authority: &Path) -> Self {
+        self.command.arg("--cacert").arg(authority);
+        self.checks_server = true;
+        self
+    }
+
+    pub(super) async fn send(mut self) -> anyhow::Result<Answer> {
+        if !self.checks_server {
+            self.command.arg("--insecure");
+        }
+        let output = self.command.kill_on_drop(true).output().await.context("curl")?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (headers, status) = error.rsplit_once("HTTP-STATUS=").context(error.clone())?;
+        let status = status.get(..3).and_then(|status| status.parse().ok()).context(error.clone())?;
+        Ok(Answer { status, headers: headers.to_lowercase(), body: output.stdout, error: headers.to_owned() })
+    }
+
+    /// Sends it and expects this status.
+    pub(super) async fn expect(self, status: u16) -> anyhow::Result<Answer> {
+        let answer = self.send().await?;
+        ensure!(
+            answer.status == status,
+            "{} instead of {status}: {} {}",
+            answer.status,
+            answer.error,
+            answer.text()
+        );
+        Ok(answer)
+    }
+}

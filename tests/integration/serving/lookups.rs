@@ -1,0 +1,64 @@
+//! Who is asked, and what holds where nobody can be asked.
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use libtest_mimic::Trial;
+
+use super::{Server, curl::Curl, options, options_with};
+use crate::{
+    api::{Api, Target},
+    trial::on,
+};
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        on(Target::ApiServer, "serving::settings_that_cannot_be_read_stop_the_start", |api| {
+            forbidden(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::without_anybody_to_ask_all_are_anonymous", |api| {
+            nobody_to_ask(api).boxed_local()
+        }),
+    ]
+}
+
+async fn forbidden(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let powerless = control_plane.kubeconfig_for("powerless", &[])?;
+    let mut options = options_with(&powerless)?;
+    let error = Server::start(&options).await.err().context("it started")?;
+    let error = format!("{error:#}");
+    for word in [
+        "unable to load configmap based request-header-client-ca-file",
+        "extension-apiserver-authentication",
+        "--authentication-tolerate-lookup-failure",
+    ] {
+        ensure!(error.contains(word), "{word} in {error}");
+    }
+    options.authentication.tolerate_lookup_failure = true;
+    let server = Server::start(&options).await?;
+    Curl::get(&server.url("/healthz")).expect(200).await?;
+    // Nor may it review.
+    Curl::get(&server.url("/metrics")).expect(500).await?;
+    Curl::get(&server.url("/metrics")).token(control_plane.admin_token()).expect(401).await?;
+    let mut options = options_with(&powerless)?;
+    options.authentication.skip_lookup = true;
+    let server = Server::start(&options).await?;
+    Curl::get(&server.url("/healthz")).expect(200).await?;
+    Ok(())
+}
+
+async fn nobody_to_ask(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let server = Server::start(&options()?).await?;
+    Curl::get(&server.url("/healthz")).expect(200).await?;
+    let admin = control_plane.kubeconfig_for("root", &["system:masters"])?.with_extension("crt");
+    // Not asked for a certificate, so none is shown; and a token says nothing.
+    for request in [
+        Curl::get(&server.url("/metrics")).certificate(&admin),
+        Curl::get(&server.url("/metrics")).token(control_plane.admin_token()),
+    ] {
+        let answer = request.expect(403).await?;
+        ensure!(answer.text().contains("system:anonymous"), "{}", answer.text());
+    }
+    Ok(())
+}
