@@ -70,8 +70,13 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         Some(reached) => reached?,
     }
     tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
-    let (api_server, cloud_config) = (Some(api_server), Some((cloud_config, files)));
-    let parts = Parts { api_server, cloud_config, metrics, ..Parts::with(clients, provider)? };
+    let parts = Parts {
+        api_server: Some(api_server),
+        cloud_config: Some((cloud_config, files)),
+        metrics,
+        serving: Some(ServingOptions::from(flags)),
+        ..Parts::with(clients, provider)?
+    };
     if flags.misc.dry_run {
         tracing::warn!("dry run: nothing is written, and no lease is held; another leader may work");
     }

@@ -148,6 +148,7 @@ impl Flags {
             self.misc.faults(),
             self.secure_serving.faults(),
             self.authentication.faults(gates),
+            self.authorization.faults(),
             self.webhook.faults(),
             self.webhook_serving.faults(self.secure_serving.secure_port),
         ]

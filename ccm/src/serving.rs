@@ -13,9 +13,11 @@ mod authentication;
 mod authorization;
 mod certificates;
 mod cluster_trust;
+mod configz;
 mod connections;
 mod delegation;
 mod endpoints;
+mod from_flags;
 mod handler;
 mod listener;
 mod options;
@@ -34,14 +36,16 @@ use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, rel
 use authentication::Authenticator;
 use authorization::Authorizer;
 use certificates::Certificates;
+use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
 use tls::TlsSettings;
 use trust::Trust;
 
+pub use authorization::check_always_allow_paths;
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
-    SniCertificate, TlsOptions,
+    TlsOptions,
 };
 
 /// Changes the verbosity of the log.
@@ -103,17 +107,17 @@ impl Serving {
         let ends_with_us = stop.clone().drop_guard();
         let certificates = Certificates::load(&options.certificates, options.bind_address)?;
         tasks.spawn(certificates.clone().follow(reporter.clone(), stop.clone()));
-        let client = delegation::authentication_client(&options.authentication).await?;
+        let metrics = shown.metrics.clone();
+        let mut delegation = Delegation { metrics: &metrics, reporter, stop: &stop, tasks: &mut tasks };
+        let client = delegation.authentication_client(&options.authentication).await?;
+        let access_client = delegation.authorization_client(&options.authorization).await?;
         let trust = Trust::load(&options.authentication, client.is_some())?;
         trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
         cluster_trust::follow(&trust, &options.authentication, client.as_ref(), reporter, &stop, &mut tasks)
             .await?;
         let handler = Handler {
             authenticator: Authenticator::new(&options.authentication, trust.clone(), client),
-            authorizer: Authorizer::new(
-                &options.authorization,
-                delegation::authorization_client(&options.authorization).await?,
-            )?,
+            authorizer: Authorizer::new(&options.authorization, access_client)?,
             endpoints: Endpoints::new(options, shown)?,
         };
         tracing::info!("Serving securely on {address}");

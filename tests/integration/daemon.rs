@@ -158,6 +158,10 @@ impl DaemonProcess {
     pub(crate) fn start(arguments: &[String], log: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(binary()?);
         command.args(arguments);
+        // Of several daemons on one machine only one could have the usual port.
+        if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {
+            command.arg("--secure-port=0");
+        }
         Ok(Self { process: Process::spawn("cloud-controller-manager", &command, log)?, log: log.to_owned() })
     }
 

@@ -6,6 +6,7 @@ mod curl;
 mod endpoints;
 mod keys;
 mod lookups;
+mod process;
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -26,7 +27,7 @@ use ccm::{
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [access::trials(), certificates::trials(), endpoints::trials(), lookups::trials()]
+    [access::trials(), certificates::trials(), endpoints::trials(), lookups::trials(), process::trials()]
         .into_iter()
         .flatten()
         .collect()

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 
 use super::values::{duration, list, path};
+use crate::serving::check_always_allow_paths;
 
 /// Reviews of access, and what needs none.
 #[derive(Clone, Debug, Args)]
@@ -26,4 +27,10 @@ pub struct AuthorizationFlags {
     /// How long the answer 'not allowed' of a review holds.
     #[arg(long = "authorization-webhook-cache-unauthorized-ttl", default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub webhook_cache_unauthorized_ttl: Duration,
+}
+
+impl AuthorizationFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        check_always_allow_paths(&self.always_allow_paths).err().into_iter().collect()
+    }
 }

@@ -9,7 +9,7 @@ use kube::Client;
 use super::{AuthorizationOptions, user::User};
 use reviews::Reviews;
 
-pub(super) use paths::PathRules;
+use paths::PathRules;
 
 /// What is decided about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,14 @@ pub(super) enum Decision {
     Allowed,
     /// With the reviewer's reason, which may be empty.
     Denied(String),
+}
+
+/// What is wrong with `--authorization-always-allow-paths`.
+///
+/// # Errors
+/// In upstream's words, with the flag.
+pub fn check_always_allow_paths(paths: &[String]) -> Result<(), String> {
+    PathRules::new(paths).map(drop)
 }
 
 /// Decides as upstream does.

@@ -71,8 +71,8 @@ impl Certificates {
             .iter()
             .map(|pair| {
                 let files = PairFiles {
-                    certificate: pair.certificate.clone(),
-                    key: pair.key.clone(),
+                    certificate: pair.cert_file.clone(),
+                    key: pair.key_file.clone(),
                     flags: "--tls-sni-cert-key",
                 };
                 (files, pair.names.clone())

@@ -1,14 +1,19 @@
 //! The clients for reviews: whom upstream asks, and nobody where there is nobody to ask.
 
-use std::{path::Path, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use cloudprovider::error_chain;
 use kube::{Client, Config, config::InClusterError};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::{AuthenticationOptions, AuthorizationOptions};
-use crate::api_client;
+use crate::{
+    api_client::{ApiServer, ClientOptions, Location},
+    metrics::Metrics,
+    reload::ReloadReporter,
+};
 
 /// Deadline of one review, with all tries; upstream's.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,48 +23,67 @@ const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 
-/// The client for `TokenReviews` and for the cluster's authentication settings.
-///
-/// # Errors
-/// A kubeconfig that cannot be used.
-pub(super) async fn authentication_client(options: &AuthenticationOptions) -> anyhow::Result<Option<Client>> {
-    client(options.kubeconfig.as_deref(), "authentication").await
+/// Makes the clients.
+#[derive(Debug)]
+pub(super) struct Delegation<'a> {
+    pub metrics: &'a Metrics,
+    pub reporter: &'a ReloadReporter,
+    pub stop: &'a CancellationToken,
+    pub tasks: &'a mut JoinSet<()>,
 }
 
-/// The client for `SubjectAccessReviews`.
-///
-/// # Errors
-/// A kubeconfig that cannot be used.
-pub(super) async fn authorization_client(options: &AuthorizationOptions) -> anyhow::Result<Option<Client>> {
-    let client = client(options.kubeconfig.as_deref(), "authorization").await?;
-    if client.is_none() {
-        // Upstream's words.
-        tracing::warn!(
-            "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
-        );
+impl Delegation<'_> {
+    /// The client for `TokenReviews` and for the cluster's authentication settings.
+    ///
+    /// # Errors
+    /// A kubeconfig that cannot be used.
+    pub(super) async fn authentication_client(
+        &mut self,
+        options: &AuthenticationOptions,
+    ) -> anyhow::Result<Option<Client>> {
+        self.client(options.kubeconfig.clone(), "authentication").await
     }
-    Ok(client)
-}
 
-async fn client(kubeconfig: Option<&Path>, what: &str) -> anyhow::Result<Option<Client>> {
-    let config = match kubeconfig {
-        Some(path) => api_client::config(Some(path), "")
-            .await
-            .with_context(|| format!("--{what}-kubeconfig {}", path.display()))?,
-        None => match Config::incluster() {
-            Ok(config) => config,
-            Err(error) => {
-                if !matches!(error, InClusterError::ReadEnvironmentVariable(_)) {
-                    tracing::warn!(
-                        "failed to read in-cluster kubeconfig for delegated {what}: {}",
-                        error_chain(&error)
-                    );
-                }
-                return Ok(None);
+    /// The client for `SubjectAccessReviews`.
+    ///
+    /// # Errors
+    /// A kubeconfig that cannot be used.
+    pub(super) async fn authorization_client(
+        &mut self,
+        options: &AuthorizationOptions,
+    ) -> anyhow::Result<Option<Client>> {
+        let client = self.client(options.kubeconfig.clone(), "authorization").await?;
+        if client.is_none() {
+            // Upstream's words.
+            tracing::warn!(
+                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
+            );
+        }
+        Ok(client)
+    }
+
+    /// It follows the files that it is made from. `--dry-run` does not concern it: a review writes nothing.
+    async fn client(&mut self, kubeconfig: Option<PathBuf>, what: &str) -> anyhow::Result<Option<Client>> {
+        if kubeconfig.is_none()
+            && let Err(error) = Config::incluster()
+        {
+            if !matches!(error, InClusterError::ReadEnvironmentVariable(_)) {
+                tracing::warn!(
+                    "failed to read in-cluster kubeconfig for delegated {what}: {}",
+                    error_chain(&error)
+                );
             }
-        },
-    };
-    Ok(Some(api_client::client(api_client::with_user_agent(&config, &format!("delegated-{what}")))?))
+            return Ok(None);
+        }
+        let name = kubeconfig.as_ref().map(|path| format!("--{what}-kubeconfig {}", path.display()));
+        let location = Location { kubeconfig, master: String::new() };
+        let api_server = ApiServer::new(location, ClientOptions::default(), self.metrics.clone())
+            .await
+            .with_context(|| name.unwrap_or_else(|| format!("delegated {what}")))?;
+        let client = api_server.client(&format!("delegated-{what}"));
+        self.tasks.spawn(api_server.follow(self.reporter.clone(), self.stop.clone()));
+        Ok(Some(client))
+    }
 }
 
 /// Asks until there is an answer, a refusal, or no time left.

@@ -1,7 +1,6 @@
 //! What the flags say about the secure port.
 
 use std::{
-    collections::HashSet,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
     time::Duration,
@@ -9,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{authorization::PathRules, tls};
+use crate::flags::NamedCertificate;
 
 /// The secure port. The default is upstream's; every field is named like its flag.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,50 +49,7 @@ pub struct CertificateOptions {
     /// `--tls-private-key-file`
     pub tls_private_key_file: Option<PathBuf>,
     /// `--tls-sni-cert-key`, each time that it is given.
-    pub tls_sni_cert_key: Vec<SniCertificate>,
-}
-
-/// A certificate for some names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SniCertificate {
-    /// The certificate and what signed it, PEM.
-    pub certificate: PathBuf,
-    /// Its key, PEM.
-    pub key: PathBuf,
-    /// Names and patterns such as `*.example.com`; without any, those of the certificate.
-    pub names: Vec<String>,
-}
-
-impl std::str::FromStr for SniCertificate {
-    type Err = String;
-
-    /// `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (pair, names) = match text.split_once(':') {
-            Some((pair, names)) => {
-                let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
-                if names.iter().any(String::is_empty) {
-                    return Err("empty names list is not allowed".to_owned());
-                }
-                (pair, names)
-            }
-            None => (text, Vec::new()),
-        };
-        let parts: Vec<&str> = pair.split(',').map(str::trim).collect();
-        match parts[..] {
-            [certificate, key] if !certificate.is_empty() && !key.is_empty() => {
-                Ok(Self { certificate: certificate.into(), key: key.into(), names })
-            }
-            _ => Err("expected comma separated certificate and key file paths".to_owned()),
-        }
-    }
-}
-
-impl std::fmt::Display for SniCertificate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{},{}", self.certificate.display(), self.key.display())?;
-        if self.names.is_empty() { Ok(()) } else { write!(f, ":{}", self.names.join(",")) }
-    }
+    pub tls_sni_cert_key: Vec<NamedCertificate>,
 }
 
 /// Versions and algorithms.
@@ -219,109 +175,5 @@ impl ServingOptions {
             0 => 100,
             streams => streams,
         }
-    }
-
-    /// Everything that is wrong, each fault with its flag. Files are not looked at.
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        let certificates = &self.certificates;
-        if certificates.tls_cert_file.is_some() != certificates.tls_private_key_file.is_some() {
-            faults.push(
-                "--tls-cert-file and --tls-private-key-file belong together: both or neither must be given"
-                    .to_owned(),
-            );
-        }
-        faults.extend(tls::faults(&self.tls));
-        let headers = &self.authentication.request_header;
-        for (flag, values) in [
-            ("requestheader-username-headers", &headers.username_headers),
-            ("requestheader-uid-headers", &headers.uid_headers),
-            ("requestheader-group-headers", &headers.group_headers),
-            ("requestheader-extra-headers-prefix", &headers.extra_headers_prefix),
-            ("requestheader-allowed-names", &headers.allowed_names),
-        ] {
-            if values.iter().any(|value| value.trim().is_empty()) {
-                faults.push(format!("empty value in \"{flag}\""));
-            }
-        }
-        let has = |wanted: &str| headers.uid_headers.iter().any(|name| name.eq_ignore_ascii_case(wanted));
-        if !headers.uid_headers.is_empty() && !has("X-Remote-Uid") {
-            faults.push(
-                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
-                    .to_owned(),
-            );
-        }
-        if let Err(fault) = PathRules::new(&self.authorization.always_allow_paths) {
-            faults.push(fault);
-        }
-        let mut names = HashSet::new();
-        for name in certificates.tls_sni_cert_key.iter().flat_map(|pair| &pair.names) {
-            if !names.insert(name.to_ascii_lowercase()) {
-                tracing::warn!(name, "--tls-sni-cert-key names this twice; the first one wins");
-            }
-        }
-        faults
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_with_and_without_names() {
-        let read = |text: &str| text.parse::<SniCertificate>();
-        let pair = read(" a.crt , a.key ").expect("a pair");
-        assert_eq!((pair.to_string().as_str(), pair.names.len()), ("a.crt,a.key", 0));
-        let pair = read("foo.crt,foo.key:*.foo.com, foo.com").expect("names");
-        assert_eq!(pair.names, ["*.foo.com", "foo.com"]);
-        assert_eq!(pair.to_string(), "foo.crt,foo.key:*.foo.com,foo.com");
-        for wrong in ["", "a.crt", "a.crt,", "a.crt,a.key,b", "a.crt,a.key:", "a.crt,a.key:x,,y"] {
-            read(wrong).expect_err(wrong);
-        }
-    }
-
-    #[test]
-    fn all_faults_at_once() {
-        assert_eq!(ServingOptions::default().faults(), Vec::<String>::new());
-        let options = ServingOptions {
-            certificates: CertificateOptions {
-                tls_cert_file: Some("a.crt".into()),
-                ..CertificateOptions::default()
-            },
-            tls: TlsOptions {
-                tls_min_version: "1.2".into(),
-                tls_cipher_suites: vec!["ROT13".into()],
-                tls_curve_preferences: vec![0, 29, 29, 7],
-            },
-            authentication: AuthenticationOptions {
-                request_header: RequestHeaderOptions {
-                    username_headers: vec![" ".into()],
-                    uid_headers: vec!["x-uid".into()],
-                    ..RequestHeaderOptions::default()
-                },
-                ..AuthenticationOptions::default()
-            },
-            authorization: AuthorizationOptions {
-                always_allow_paths: vec!["/a*b".into()],
-                ..AuthorizationOptions::default()
-            },
-            ..ServingOptions::default()
-        };
-        let faults = options.faults();
-        for (fault, word) in faults.iter().zip([
-            "belong together",
-            "unknown tls version \"1.2\"",
-            "Cipher suite ROT13 not supported or doesn't exist",
-            "curve preference 0 is out of range",
-            "duplicate curve preference 29",
-            "curve preference 7 is not supported",
-            "empty value in \"requestheader-username-headers\"",
-            "standard X-Remote-Uid header",
-            "only trailing * allowed in \"a*b\"",
-        ]) {
-            assert!(fault.contains(word), "{word} in {fault}");
-        }
-        assert_eq!(faults.len(), 9, "{faults:?}");
     }
 }

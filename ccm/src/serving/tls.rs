@@ -1,10 +1,10 @@
 //! Which TLS is spoken: versions, algorithms, and that clients may show a certificate.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
-use anyhow::anyhow;
+use anyhow::bail;
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, NamedGroup, ServerConfig, SignatureScheme,
+    CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
@@ -18,105 +18,13 @@ use rustls::{
 
 use super::TlsOptions;
 
-/// The names that Go knows, with those of rustls where it has the suite.
-const CIPHER_SUITES: [(&str, Option<rustls::CipherSuite>); 30] = {
-    use rustls::CipherSuite as Suite;
-    [
-        ("TLS_AES_128_GCM_SHA256", Some(Suite::TLS13_AES_128_GCM_SHA256)),
-        ("TLS_AES_256_GCM_SHA384", Some(Suite::TLS13_AES_256_GCM_SHA384)),
-        ("TLS_CHACHA20_POLY1305_SHA256", Some(Suite::TLS13_CHACHA20_POLY1305_SHA256)),
-        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Some(Suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)),
-        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Some(Suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)),
-        (
-            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
-            Some(Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
-        ),
-        (
-            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-            Some(Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
-        ),
-        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Some(Suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256)),
-        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", Some(Suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384)),
-        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", Some(Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256)),
-        (
-            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-            Some(Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
-        ),
-        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", None),
-        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", None),
-        ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", None),
-        ("TLS_ECDHE_ECDSA_WITH_RC4_128_SHA", None),
-        ("TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", None),
-        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", None),
-        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", None),
-        ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", None),
-        ("TLS_ECDHE_RSA_WITH_RC4_128_SHA", None),
-        ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", None),
-        ("TLS_RSA_WITH_AES_128_CBC_SHA", None),
-        ("TLS_RSA_WITH_AES_128_CBC_SHA256", None),
-        ("TLS_RSA_WITH_AES_128_GCM_SHA256", None),
-        ("TLS_RSA_WITH_AES_256_CBC_SHA", None),
-        ("TLS_RSA_WITH_AES_256_GCM_SHA384", None),
-        ("TLS_RSA_WITH_RC4_128_SHA", None),
-        // Not Go's, but the names under which IANA and rustls know the three of TLS 1.3.
-        ("TLS13_AES_128_GCM_SHA256", Some(Suite::TLS13_AES_128_GCM_SHA256)),
-        ("TLS13_AES_256_GCM_SHA384", Some(Suite::TLS13_AES_256_GCM_SHA384)),
-        ("TLS13_CHACHA20_POLY1305_SHA256", Some(Suite::TLS13_CHACHA20_POLY1305_SHA256)),
-    ]
-};
+/// Go's numbers of the key exchanges that are there.
+const CURVES: [(i32, NamedGroup); 3] =
+    [(23, NamedGroup::secp256r1), (24, NamedGroup::secp384r1), (29, NamedGroup::X25519)];
 
-/// Go's numbers of key exchanges, with those of rustls where it has it.
-const CURVES: [(i32, Option<NamedGroup>); 7] = [
-    (23, Some(NamedGroup::secp256r1)),
-    (24, Some(NamedGroup::secp384r1)),
-    (25, None),
-    (29, Some(NamedGroup::X25519)),
-    // The three hybrids with ML-KEM.
-    (4587, None),
-    (4588, None),
-    (4589, None),
-];
-
-/// What is wrong with the options, in upstream's words.
-pub(super) fn faults(options: &TlsOptions) -> Vec<String> {
-    let mut faults = Vec::new();
-    if versions(&options.tls_min_version).is_none() {
-        faults.push(format!(
-            "unknown tls version \"{}\": --tls-min-version must be VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13",
-            options.tls_min_version
-        ));
-    }
-    for name in &options.tls_cipher_suites {
-        if !CIPHER_SUITES.iter().any(|(known, _)| known == name) {
-            faults.push(format!("Cipher suite {name} not supported or doesn't exist (--tls-cipher-suites)"));
-        }
-    }
-    let mut seen = HashSet::new();
-    for id in &options.tls_curve_preferences {
-        if !(1..=65535).contains(id) {
-            faults.push(format!(
-                "curve preference {id} is out of range (must be 1-65535) (--tls-curve-preferences)"
-            ));
-        } else if !seen.insert(id) {
-            faults.push(format!("duplicate curve preference {id} (--tls-curve-preferences)"));
-        } else if !CURVES.iter().any(|(known, _)| known == id) {
-            faults.push(format!("curve preference {id} is not supported (--tls-curve-preferences)"));
-        }
-    }
-    faults
-}
-
-/// All that are served, and the newest alone.
+/// All versions that are served, and the newest alone.
 static ALL_VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static NEWEST_VERSION: [&SupportedProtocolVersion; 1] = [&TLS13];
-
-fn versions(least: &str) -> Option<&'static [&'static SupportedProtocolVersion]> {
-    match least {
-        "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(&ALL_VERSIONS),
-        "VersionTLS13" => Some(&NEWEST_VERSION),
-        _ => None,
-    }
-}
 
 /// What is the same for all connections.
 #[derive(Clone, Debug)]
@@ -127,53 +35,36 @@ pub(super) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Reads the options; what has no effect here is said in a warning.
+    /// Narrows what is there to what the options want. What is not there is left out; whoever reads the flags says so.
     ///
     /// # Errors
-    /// As [`faults`]; or a choice that leaves nothing.
+    /// A version that nobody knows, or a choice that leaves nothing.
     pub(super) fn new(options: &TlsOptions, disable_http2: bool) -> anyhow::Result<Self> {
-        if let Some(fault) = faults(options).into_iter().next() {
-            return Err(anyhow!(fault));
-        }
-        let versions = versions(&options.tls_min_version).unwrap_or_default();
-        if ["VersionTLS10", "VersionTLS11"].contains(&options.tls_min_version.as_str()) {
-            tracing::warn!(
-                "--tls-min-version={}: versions before 1.2 are not served",
-                options.tls_min_version
-            );
-        }
         let mut provider = ring::default_provider();
         if !options.tls_cipher_suites.is_empty() {
-            let mut wanted = Vec::new();
-            for name in &options.tls_cipher_suites {
-                match CIPHER_SUITES.iter().find(|(known, _)| known == name).and_then(|(_, suite)| *suite) {
-                    Some(suite) => wanted.push(suite),
-                    None => tracing::warn!(
-                        "--tls-cipher-suites: {name} has no effect, it is not served for lack of security"
-                    ),
-                }
-            }
             // As with Go, whose TLS 1.3 takes no choice.
-            provider.cipher_suites.retain(|suite| suite.tls13().is_some() || wanted.contains(&suite.suite()));
+            provider.cipher_suites.retain(|suite| {
+                suite.tls13().is_some() || is_wanted(suite.suite(), &options.tls_cipher_suites)
+            });
         }
         if !options.tls_curve_preferences.is_empty() {
-            let mut wanted = Vec::new();
-            for id in &options.tls_curve_preferences {
-                match CURVES.iter().find(|(known, _)| known == id).and_then(|(_, group)| *group) {
-                    Some(group) => wanted.push(group),
-                    None => tracing::warn!("--tls-curve-preferences: {id} has no effect, it is not there"),
-                }
-            }
-            provider.kx_groups.retain(|group| wanted.contains(&group.name()));
+            let is_wanted = |group: NamedGroup| {
+                CURVES.iter().any(|(id, known)| *known == group && options.tls_curve_preferences.contains(id))
+            };
+            provider.kx_groups.retain(|group| is_wanted(group.name()));
             if provider.kx_groups.is_empty() {
-                return Err(anyhow!(
+                bail!(
                     "--tls-curve-preferences leaves no key exchange: of X25519 (29), P-256 (23) and P-384 (24) at least one must be given"
-                ));
+                );
             }
         }
         // Without a suite of its own a version cannot be offered.
         let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
-        let versions = if has_tls12 { versions } else { &NEWEST_VERSION };
+        let versions: &[_] = match options.tls_min_version.as_str() {
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" if has_tls12 => &ALL_VERSIONS,
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13" => &NEWEST_VERSION,
+            other => bail!("unknown tls version {other:?} (--tls-min-version)"),
+        };
         Ok(Self { provider: Arc::new(provider), versions, http2: !disable_http2 })
     }
 
@@ -202,6 +93,13 @@ impl TlsSettings {
             if self.http2 { vec![H2.to_vec(), HTTP_1_1.to_vec()] } else { vec![HTTP_1_1.to_vec()] };
         Ok(config)
     }
+}
+
+/// Whether Go's names have this suite. Two of them have a short form.
+fn is_wanted(suite: CipherSuite, names: &[String]) -> bool {
+    suite.as_str().is_some_and(|known| {
+        names.iter().any(|name| name == known || known.strip_suffix("_SHA256") == Some(name))
+    })
 }
 
 /// The protocols as TLS names them.
@@ -280,6 +178,12 @@ mod tests {
         })
         .expect("a choice");
         assert_eq!((some.provider.cipher_suites.len(), some.provider.kx_groups.len()), (4, 1));
+        let short = settings(TlsOptions {
+            tls_cipher_suites: vec!["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305".into()],
+            ..TlsOptions::default()
+        })
+        .expect("a short form");
+        assert_eq!(short.provider.cipher_suites.len(), 4);
         let none_of_1_2 = settings(TlsOptions {
             tls_cipher_suites: vec!["TLS_RSA_WITH_RC4_128_SHA".into()],
             ..TlsOptions::default()
@@ -296,6 +200,7 @@ mod tests {
             let options = TlsOptions { tls_min_version: name.into(), ..TlsOptions::default() };
             assert_eq!(settings(options).expect(name).versions.len(), count);
         }
-        assert!(versions("TLS1.3").is_none());
+        let options = TlsOptions { tls_min_version: "TLS1.3".into(), ..TlsOptions::default() };
+        settings(options).expect_err("nobody knows it");
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::ensure;
-use ccm::serving::{ServingOptions, SniCertificate};
+use ccm::{flags::NamedCertificate, serving::ServingOptions};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -111,18 +111,18 @@ async fn by_name() -> anyhow::Result<()> {
     swap(folder.path(), "..1", &authority.server(&["127.0.0.1", "default.example.com"])?)?;
     let mut options = given_options(folder.path())?;
     for (file, names, flag) in [
-        ("one", ["*.one.example.com", "one.example.com"], ""),
-        ("two", ["two.example.com", "by-flag.example.com"], ":two.example.com"),
+        ("one", ["*.one.example.com", "one.example.com"], &[][..]),
+        ("two", ["two.example.com", "by-flag.example.com"], &["two.example.com"]),
     ] {
         let (certificate, key) = authority.server(&names)?;
         let path = folder.path().join(file);
         fs::write(path.with_extension("crt"), certificate)?;
         fs::write(path.with_extension("key"), key)?;
-        let text = format!("{0}.crt,{0}.key{flag}", path.display());
-        options
-            .certificates
-            .tls_sni_cert_key
-            .push(text.parse::<SniCertificate>().map_err(|error| anyhow::anyhow!("{text}: {error}"))?);
+        options.certificates.tls_sni_cert_key.push(NamedCertificate {
+            cert_file: path.with_extension("crt"),
+            key_file: path.with_extension("key"),
+            names: flag.iter().map(ToString::to_string).collect(),
+        });
     }
     let server = Server::start(&options).await?;
     let port = server.serving.address().port();

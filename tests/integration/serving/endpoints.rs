@@ -40,7 +40,7 @@ async fn daemon(api: &Api) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let stop = stop.clone();
-            async move { run_elected(&flags, parts, stop).await }
+            async move { Box::pin(run_elected(&flags, parts, stop)).await }
         });
         Ok((port, stop, task))
     };

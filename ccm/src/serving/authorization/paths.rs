@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 /// Exact paths, and beginnings. A leading slash is optional, as upstream has it.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct PathRules {
+pub(super) struct PathRules {
     exact: HashSet<String>,
     prefixes: Vec<String>,
 }
@@ -14,7 +14,7 @@ impl PathRules {
     ///
     /// # Errors
     /// A `*` elsewhere, in upstream's words.
-    pub(in super::super) fn new(rules: &[String]) -> Result<Self, String> {
+    pub(super) fn new(rules: &[String]) -> Result<Self, String> {
         let mut read = Self::default();
         for rule in rules {
             let path = rule.strip_prefix('/').unwrap_or(rule);
