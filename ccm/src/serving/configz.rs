@@ -13,6 +13,8 @@ pub(super) fn configz(flags: &Flags) -> Value {
     };
     let generic = &flags.generic;
     let election = &flags.leader_election;
+    // A list that was not given is no list in Go.
+    let webhooks = Some(&flags.webhook.webhooks).filter(|webhooks| !webhooks.is_empty());
     json!({
         "cloudcontrollermanager.config.k8s.io": {
             "kind": "CloudControllerManagerConfiguration",
@@ -65,13 +67,14 @@ pub(super) fn configz(flags: &Flags) -> Value {
             },
             "NodeController": {
                 "ConcurrentNodeSyncs": flags.cloud_node_controller.concurrent_node_syncs,
-                "ConcurrentNodeStatusUpdates": flags.cloud_node_controller.concurrent_node_status_updates,
+                // As upstream, which shows what 0 stands for.
+                "ConcurrentNodeStatusUpdates": flags.cloud_node_controller.status_updates(),
             },
             "ServiceController": {
                 "ConcurrentServiceSyncs": flags.service_lb_controller.concurrent_service_syncs,
             },
             "NodeStatusUpdateFrequency": duration(flags.misc.node_status_update_frequency),
-            "Webhook": {"Webhooks": flags.webhook.webhooks},
+            "Webhook": {"Webhooks": webhooks},
         }
     })
 }
