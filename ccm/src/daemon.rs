@@ -309,6 +309,7 @@ impl Base {
                 monitor_period: flags.generic.node_monitor_period,
                 deletion_grace_period: lifecycle.node_deletion_grace_period,
                 deletion_minimum_age: lifecycle.node_deletion_minimum_age,
+                dry_run: flags.misc.dry_run,
                 breaker: BreakerLimits {
                     count: lifecycle.node_deletion_breaker_count,
                     percent: lifecycle.node_deletion_breaker_percent,

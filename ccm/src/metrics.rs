@@ -1,6 +1,8 @@
 //! Metrics: upstream's names, labels, buckets and texts byte for byte, and our own under `cloud_controller_manager_`.
 
 mod build;
+#[cfg(test)]
+mod documentation;
 mod inventory;
 mod process;
 mod register;

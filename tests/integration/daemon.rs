@@ -47,6 +47,11 @@ impl InProcess {
         Self::run(client, provider, arguments, true)
     }
 
+    /// Starts the controllers over these parts.
+    pub(crate) fn start_parts(parts: Parts, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::run_parts(parts, arguments, false)
+    }
+
     fn run(
         client: &Client,
         provider: Arc<dyn CloudProvider>,
@@ -68,6 +73,11 @@ impl InProcess {
         let provider = config.create(&files)?;
         let parts = Parts { cloud_config: Some((config, files)), ..Parts::new(client.clone(), provider)? };
         Ok(Self::with(flags, parts, elect))
+    }
+
+    /// The same, elected or not.
+    pub(crate) fn run_parts(parts: Parts, arguments: &[&str], elect: bool) -> anyhow::Result<Self> {
+        Ok(Self::with(parse(arguments)?, parts, elect))
     }
 
     fn with(flags: Flags, parts: Parts, elect: bool) -> Self {

@@ -15,6 +15,7 @@
 )]
 
 mod api;
+mod clients;
 mod command_line;
 mod config_reload;
 mod conformance;
@@ -28,6 +29,8 @@ mod hypervisors;
 mod kubectl;
 mod kubelet;
 mod leader_election;
+mod metrics;
+
 mod node;
 mod node_lifecycle;
 mod outage;
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         leader_election::trials(),
         node::trials(),
         node_lifecycle::trials(),
+        clients::trials(),
+        metrics::trials(),
         faults::trials(),
         hypervisors::trials(),
         config_reload::trials(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
 /// client-go's.
@@ -10,17 +11,21 @@ pub(super) const MOST_RETRIES: u32 = 10;
 /// A server that asks for more is believed no further.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// A server that asks for little again and again is asked less and less often.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(30) };
+
 /// Clients that were refused together must not come back together: up to this share of the wait on top.
 const JITTER: f64 = 0.2;
 
 /// How long to wait before the request is sent again. `None`: its answer stands. Everything else is for the caller, who
 /// knows what the request was for.
-pub(super) fn wait_before_retry(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn wait_before_retry(status: StatusCode, headers: &HeaderMap, retries: u32) -> Option<Duration> {
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
         return None;
     }
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     let wait = Duration::from_secs(seconds).min(LONGEST_WAIT);
+    let wait = if retries == 0 { wait } else { wait.max(BACKOFF.after(retries)) };
     Some(wait.mul_f64(fastrand::f64().mul_add(JITTER, 1.0)))
 }
 
@@ -33,7 +38,7 @@ mod tests {
         let wait = |status: u16, retry_after: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             retry_after.map(|text| headers.insert(RETRY_AFTER, text.parse().expect("a header")));
-            wait_before_retry(StatusCode::from_u16(status).expect("a status"), &headers)
+            wait_before_retry(StatusCode::from_u16(status).expect("a status"), &headers, 0)
         };
         for (status, retry_after, expected) in [
             (429, Some("1"), Some(1)),

@@ -110,7 +110,7 @@ impl Sender {
                     continue;
                 }
             }
-            let wait = wait_before_retry(response.status(), response.headers());
+            let wait = wait_before_retry(response.status(), response.headers(), retries);
             match (wait, again) {
                 (Some(wait), Some(again)) if retries < MOST_RETRIES => {
                     tracing::debug!(

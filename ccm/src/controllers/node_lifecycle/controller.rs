@@ -51,6 +51,8 @@ pub struct NodeLifecycleOptions {
     pub deletion_minimum_age: Duration,
     /// `--node-deletion-breaker-count` and `--node-deletion-breaker-percent`.
     pub breaker: BreakerLimits,
+    /// `--dry-run`: writes have no effect, so the same one seems to work in each period.
+    pub dry_run: bool,
 }
 
 /// cloud-node-lifecycle-controller.
@@ -450,7 +452,9 @@ impl NodeLifecycleController {
         match outcome {
             Ok(version) => {
                 memory.write_worked(version);
-                tracing::info!(node = node.name(), what, "node updated");
+                if !self.options.dry_run {
+                    tracing::info!(node = node.name(), what, "node updated");
+                }
             }
             Err(WriteError::Gone) => {}
             Err(error) => {

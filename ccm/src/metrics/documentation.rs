@@ -1,0 +1,176 @@
+//! docs/metrics.md, made from what is registered, and the proofs that what names metrics names only these.
+//! `UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation` writes it.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{Described, Metrics};
+
+/// Taken from the Go framework's own `/metrics`: name, type, labels, bounds of buckets, help. What only a Go program or
+/// an API server can have is left out.
+const UPSTREAM: &str = include_str!("upstream.tsv");
+
+const HEAD: &str = "# Metrics
+
+<!-- Made from the code by `UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation`; do not edit. -->
+
+What `/metrics` on the secure port shows. Names, labels, buckets and help texts of the first table are those of a Go
+cloud-controller-manager, so dashboards and alerts go on working; what belongs to the Go runtime (`go_*`,
+`rest_client_transport_*`) or to an API server's library (`apiserver_*`, `authentication_token_cache_*`) is not there.
+A Grafana dashboard and alert rules are in [deploy/](../deploy/).
+";
+
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)
+}
+
+fn described() -> Vec<Described> {
+    Metrics::new().expect("metrics").described.to_vec()
+}
+
+fn table(metrics: &[Described]) -> String {
+    let mut text = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n".to_owned();
+    for metric in metrics {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        writeln!(
+            text,
+            "| `{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind,
+            labels.join(", "),
+            metric.help.replace('|', "\\|")
+        )
+        .expect("text");
+    }
+    text
+}
+
+#[test]
+fn the_page_is_not_stale() {
+    let (own, upstream): (Vec<_>, Vec<_>) = described().into_iter().partition(Described::is_own);
+    let page = format!("{HEAD}\n## As upstream\n\n{}\n## Only here\n\n{}", table(&upstream), table(&own));
+    let path = repository("docs/metrics.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).expect("docs/metrics.md can be written");
+    }
+    assert_eq!(
+        fs::read_to_string(path).unwrap_or_default(),
+        page,
+        "docs/metrics.md is stale: UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation"
+    );
+}
+
+#[test]
+fn upstreams_metrics_byte_for_byte() {
+    let metrics = Metrics::new().expect("metrics");
+    // Everything with labels is seen once.
+    let client = &metrics.rest_client;
+    client.answered("GET", "h", Some(StatusCode::OK), true);
+    client.took("GET", "h", std::time::Duration::ZERO);
+    client.rate_limited("GET", "h", std::time::Duration::ZERO);
+    client.request_size("GET", "h", 0);
+    client.response_size("GET", "h").observe(0.0);
+    let _queue = metrics.work_queues.named("Nodes");
+    let text = metrics.text();
+    for line in UPSTREAM.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, kind, labels, bounds, help] = fields[..] else { panic!("{line}") };
+        let ours = metrics.described.iter().find(|d| d.name == name);
+        let ours = ours.unwrap_or_else(|| panic!("there is no {name}"));
+        assert_eq!((ours.kind, ours.help.as_str()), (kind, help), "{name}");
+        let wanted: BTreeSet<&str> = labels.split(',').filter(|label| !label.is_empty()).collect();
+        assert_eq!(ours.labels.iter().map(String::as_str).collect::<BTreeSet<_>>(), wanted, "{name}");
+        let bucket = format!("{name}_bucket{{");
+        let found: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with(&bucket))
+            .filter_map(|line| Some(line.split_once("le=\"")?.1.split_once('"')?.0))
+            .collect();
+        assert_eq!(found.join(","), bounds, "{name}");
+    }
+}
+
+/// Words of `PromQL` that are followed by a list of labels.
+const GROUPINGS: [&str; 5] = ["by", "without", "on", "ignoring", "group_left"];
+
+/// Labels that are not the metric's own: of buckets, and what Prometheus adds to what it scrapes.
+const ADDED_LABELS: [&str; 6] = ["le", "job", "instance", "namespace", "pod", "cluster"];
+
+/// Metrics of Prometheus itself.
+const PROMETHEUS: [&str; 1] = ["up"];
+
+/// Every metric that an expression names exists, and every label is one of these metrics.
+fn check(expression: &str) {
+    let described = described();
+    let mut labels: BTreeSet<String> = ADDED_LABELS.iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = expression
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| word.contains('_') && !word.starts_with("__"))
+        .collect();
+    let mut found = PROMETHEUS.iter().any(|name| expression.contains(name));
+    for word in names {
+        let base = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end));
+        let histogram =
+            base.and_then(|base| described.iter().find(|d| d.name == base && d.kind == "histogram"));
+        if let Some(metric) = described.iter().find(|d| d.name == word && d.kind != "histogram").or(histogram)
+        {
+            labels.extend(metric.labels.iter().cloned());
+            found = true;
+        } else {
+            let is_function =
+                ["_over_time", "_quantile", "_left", "_values"].iter().any(|end| word.ends_with(end));
+            let is_quoted = expression.contains(&format!("\"{word}")) || expression.contains("$__");
+            assert!(is_function || is_quoted || word.starts_with("DS_"), "no metric {word} in {expression}");
+        }
+    }
+    assert!(found, "no metric at all in {expression}");
+    for matcher in expression.split('{').skip(1).filter_map(|rest| rest.split_once('}')) {
+        for pair in matcher.0.split("\",") {
+            let label = pair.split(['=', '!']).next().unwrap_or_default().trim();
+            assert!(label.is_empty() || labels.contains(label), "no label {label} in {expression}");
+        }
+    }
+    for grouping in GROUPINGS {
+        for list in expression.split(&format!("{grouping} (")).skip(1).filter_map(|rest| rest.split_once(')'))
+        {
+            for label in list.0.split(',').map(str::trim).filter(|label| !label.is_empty()) {
+                assert!(labels.contains(label), "no label {label} in {expression}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_names_what_exists() {
+    let text = fs::read_to_string(repository("deploy/grafana-dashboard.json")).expect("the dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let expressions: Vec<&str> = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten())
+        .map(|target| target["expr"].as_str().expect("an expression"))
+        .collect();
+    assert!(expressions.len() > 15, "{}", expressions.len());
+    expressions.into_iter().for_each(check);
+}
+
+#[test]
+fn the_alerts_name_what_exists() {
+    let text = fs::read_to_string(repository("deploy/prometheus-rules.yaml")).expect("the rules");
+    let rules: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let groups = rules["spec"]["groups"].as_array().expect("groups");
+    let rules: Vec<&Value> = groups.iter().flat_map(|g| g["rules"].as_array().expect("rules")).collect();
+    assert!(rules.len() > 8, "{}", rules.len());
+    for rule in rules {
+        check(rule["expr"].as_str().expect("an expression"));
+        for key in ["summary", "description"] {
+            assert!(rule["annotations"][key].is_string(), "{rule} has no {key}");
+        }
+        assert!(
+            ["critical", "warning", "info"]
+                .contains(&rule["labels"]["severity"].as_str().expect("a severity"))
+        );
+    }
+}

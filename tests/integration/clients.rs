@@ -1,0 +1,62 @@
+//! The clients: who they act as, what they do when files change or the API server is unwell, and the dry run.
+
+mod accounts;
+mod dry_run;
+mod reload;
+mod unwell;
+
+use std::sync::Arc;
+
+use ccm::{
+    api_client::{ApiServer, ClientOptions, Location},
+    daemon::Parts,
+    metrics::Metrics,
+};
+use cloudprovider::CloudProvider;
+use kube::Client;
+use libtest_mimic::Trial;
+use test_env::ControlPlane;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [reload::trials(), accounts::trials(), dry_run::trials(), unwell::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The daemon's parts over a client of the test.
+fn over(client: &Client, options: ClientOptions, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Parts> {
+    let metrics = Metrics::new()?;
+    let api_server = ApiServer::over(client.clone(), options, metrics.clone());
+    Ok(Parts { metrics, ..Parts::with(api_server.clients(), provider)? })
+}
+
+/// The daemon's parts over what a kubeconfig says.
+pub(crate) async fn from_file(
+    kubeconfig: &std::path::Path,
+    options: ClientOptions,
+    provider: Arc<dyn CloudProvider>,
+) -> anyhow::Result<Parts> {
+    let metrics = Metrics::new()?;
+    let location = Location { kubeconfig: Some(kubeconfig.to_owned()), master: String::new() };
+    let api_server = ApiServer::new(location, options, metrics.clone()).await?;
+    let clients = api_server.clients();
+    Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
+}
+
+/// Gives a user what a manifest of rules says, in the whole cluster.
+fn allow(control_plane: &ControlPlane, user: &str, rules: &str) -> anyhow::Result<()> {
+    let folder = tempfile::TempDir::new()?;
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(
+        &file,
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {user}}}\nrules:\n{rules}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {user}}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {user}}}\n\
+             subjects:\n- {{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}\n"
+        ),
+    )?;
+    control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
+    Ok(())
+}

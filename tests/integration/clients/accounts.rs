@@ -1,0 +1,62 @@
+//! `--use-service-account-credentials`: controllers act as their own accounts.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use ccm::api_client::ClientOptions;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tokio::time::sleep;
+
+use super::{allow, from_file};
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    fake_cloud::{FakeCloud, Machine},
+    support::*,
+    trial::on,
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![on(Target::ApiServer, "clients::controllers_act_as_their_own_accounts", |api| {
+        accounts(api).boxed_local()
+    })]
+}
+
+/// The daemon's own user may not write a single Node; kube-apiserver's bootstrap role of the account may.
+async fn accounts(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let user = "ccm-with-accounts";
+    allow(
+        control_plane,
+        user,
+        "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}\n\
+         - {apiGroups: [\"\"], resources: [serviceaccounts], verbs: [get, create]}\n\
+         - {apiGroups: [\"\"], resources: [serviceaccounts/token], verbs: [create]}",
+    )?;
+    let accounts = kube::Api::<ServiceAccount>::namespaced(api.client.clone(), "kube-system");
+    let _ = accounts.delete("node-controller", &kube::api::DeleteParams::default()).await;
+
+    let cloud = FakeCloud::new();
+    let options = ClientOptions { service_accounts: true, ..ClientOptions::default() };
+    let parts = from_file(&control_plane.kubeconfig_for(user, &[])?, options, cloud.provider()).await?;
+    let daemon = InProcess::start_parts(parts, &[])?;
+    let limit = Duration::from_secs(30);
+    cloud.put(&uuid(1), Machine::running(1));
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    node_becomes(&api.client, "n1", limit, "initialized", is_initialized).await?;
+    event(&api.client, "default", "n1", "Synced").await?;
+    let first = accounts.get("node-controller").await.context("the account was made")?;
+
+    // With the account its tokens end: the API server says 401, once it has forgotten that it knew them.
+    accounts.delete("node-controller", &kube::api::DeleteParams::default()).await?;
+    sleep(Duration::from_secs(15)).await;
+    cloud.put(&uuid(2), Machine::running(2));
+    kubelet::register(&api.client, &kubelet::node("n2", &uuid(2))).await?;
+    node_becomes(&api.client, "n2", Duration::from_secs(60), "initialized", is_initialized).await?;
+    let second = accounts.get("node-controller").await?;
+    ensure!(first.metadata.uid != second.metadata.uid, "another account");
+    daemon.stop().await
+}

@@ -1,0 +1,110 @@
+//! `--dry-run`: everything runs and nothing is written.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, ensure};
+use ccm::api_client::ClientOptions;
+use cloudprovider::PowerState;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::{allow, over};
+use crate::{
+    api::{Api, Target},
+    daemon::{DaemonProcess, InProcess, binary},
+    fake_cloud::{FakeCloud, Machine},
+    support::*,
+    trial::{on, on_both},
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials =
+        on_both("clients::a_dry_run_says_each_write_once_and_writes_nothing", |api| said(api).boxed_local());
+    trials.push(on(Target::ApiServer, "clients::a_dry_run_needs_no_right_to_write", |api| {
+        read_only(api).boxed_local()
+    }));
+    trials
+}
+
+async fn said(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(2), Machine { power_state: PowerState::Off, ..Machine::running(2) });
+    // One to be initialised, one that is off, one that is gone.
+    let new = kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
+    for number in [2, 3] {
+        let mut node = kubelet::node(&format!("n{number}"), &uuid(number));
+        let spec = node.spec.get_or_insert_default();
+        spec.taints = None;
+        spec.provider_id = Some(format!("fake:///{}", uuid(number)));
+        kubelet::register(&api.client, &node).await?;
+        set_ready_unknown(&api.client, &format!("n{number}")).await?;
+    }
+    api.requests.reset();
+
+    let options = ClientOptions { dry_run: true, ..ClientOptions::default() };
+    let parts = over(&api.daemon_client, options, cloud.provider())?;
+    let flags =
+        ["--node-deletion-minimum-age=0s", "--node-deletion-breaker-percent=100", "--node-monitor-period=1s"];
+    let daemon = InProcess::start_parts(parts, &flags)?;
+    let counter = daemon.metrics.dry_run_writes.clone();
+    let said = |verb: &str, resource: &str| counter.with_label_values(&[verb, resource]).get();
+    eventually(Duration::from_secs(60), "everything is said", || async {
+        let all =
+            said("patch", "nodes") >= 2 && said("patch", "nodes/status") >= 1 && said("delete", "nodes") == 1;
+        Ok(all.then_some(()))
+    })
+    .await?;
+    let sum = || {
+        [("patch", "nodes"), ("patch", "nodes/status"), ("delete", "nodes"), ("create", "events")]
+            .map(|(verb, resource)| said(verb, resource))
+    };
+    sleep(Duration::from_secs(3)).await;
+    let before = sum();
+    sleep(Duration::from_secs(10)).await;
+    ensure!(sum() == before, "each is said once: {before:?}, later {:?}", sum());
+    ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
+    let now = nodes(&api.client).get("new").await?;
+    ensure!(now.metadata.resource_version == new.metadata.resource_version, "nobody wrote it");
+    for namespace in ["default", "kube-system"] {
+        let events = kube::Api::<Event>::namespaced(api.client.clone(), namespace);
+        ensure!(events.list(&ListParams::default()).await?.items.is_empty(), "no events");
+    }
+    daemon.stop().await
+}
+
+/// The binary, as a user who can only read, while somebody else holds the lease.
+async fn read_only(api: &Api) -> anyhow::Result<()> {
+    binary()?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let user = "only-reads";
+    allow(control_plane, user, "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}")?;
+    let folder = TempDir::new()?;
+    let config = folder.path().join("cloud.yaml");
+    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    // libvirt's test driver has one machine, and this is its UUID.
+    let uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f";
+    let registered = kubelet::register(&api.client, &kubelet::node("test", uuid)).await?;
+    let arguments = [
+        "--cloud-provider=libvirt".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        format!("--kubeconfig={}", control_plane.kubeconfig_for(user, &[])?.display()),
+        "--dry-run".to_owned(),
+        "--secure-port=0".to_owned(),
+    ];
+    let daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    eventually(Duration::from_secs(30), "it says what it would write", || async {
+        Ok((daemon.log().contains("would write") && daemon.log().contains("nodes")).then_some(()))
+    })
+    .await?;
+    sleep(Duration::from_secs(2)).await;
+    ensure!(!daemon.log().contains("forbidden"), "{}", daemon.log());
+    let now = nodes(&api.client).get("test").await?;
+    ensure!(now.metadata.resource_version == registered.metadata.resource_version, "nobody wrote it");
+    daemon.terminate()
+}

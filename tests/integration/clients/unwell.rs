@@ -1,0 +1,106 @@
+//! An API server that is unwell is not made worse.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use ccm::api_client::ClientOptions;
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use sandbox::{Action, Fault, Matcher, kubelet};
+use tokio::time::sleep;
+
+use super::over;
+use crate::{
+    api::{Api, Target},
+    daemon::InProcess,
+    fake_cloud::{FakeCloud, Machine},
+    support::*,
+    trial::on,
+};
+
+const NODES: usize = 50;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        on(Target::Sandbox, "clients::retry_after_is_obeyed", |api| retry_after(api).boxed_local()),
+        on(Target::Sandbox, "clients::an_api_server_that_refuses_everything_is_no_storm", |api| {
+            refuses(api).boxed_local()
+        }),
+        on(Target::Sandbox, "clients::lost_watches_and_expired_versions_cost_few_lists", |api| {
+            lost_watches(api).boxed_local()
+        }),
+    ]
+}
+
+async fn start(api: &Api) -> anyhow::Result<InProcess> {
+    let cloud = FakeCloud::new();
+    for number in 0..NODES {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
+    }
+    let parts = over(&api.daemon_client, ClientOptions::default(), cloud.provider())?;
+    InProcess::start_parts(parts, &[])
+}
+
+async fn all_initialized(api: &Api) -> anyhow::Result<()> {
+    for number in 0..NODES {
+        let limit = Duration::from_secs(600);
+        node_becomes(&api.client, &format!("n{number}"), limit, "initialized", is_initialized).await?;
+    }
+    Ok(())
+}
+
+fn faults(api: &Api) -> anyhow::Result<sandbox::Faults> {
+    Ok(api.sandbox.as_ref().ok_or_else(|| anyhow::anyhow!("only the sandbox has faults"))?.faults())
+}
+
+async fn retry_after(api: &Api) -> anyhow::Result<()> {
+    let daemon = start(api).await?;
+    // The daemon has sent nothing yet: its tasks run when this one waits.
+    faults(api)?.inject(Fault::new(Matcher::any().resource("nodes"), Action::TooManyRequests(10)));
+    sleep(Duration::from_secs(120)).await;
+    let asked = api.requests.of("GET nodes");
+    ensure!((5..=13).contains(&asked), "{asked} requests in 120 s, one in 10 s was asked for");
+    faults(api)?.clear();
+    all_initialized(api).await?;
+    let text = daemon.metrics.text();
+    ensure!(text.contains("rest_client_request_retries_total{code=\"429\""), "{text}");
+    daemon.stop().await
+}
+
+async fn refuses(api: &Api) -> anyhow::Result<()> {
+    for action in [Action::InternalError, Action::ServiceUnavailable, Action::ResetConnection] {
+        let daemon = start(api).await?;
+        faults(api)?.inject(Fault::new(Matcher::any(), action.clone()));
+        api.requests.reset();
+        sleep(Duration::from_secs(600)).await;
+        let lists = api.requests.of("GET nodes");
+        ensure!(lists < 100, "{action:?}: {lists} lists in 10 minutes");
+        faults(api)?.clear();
+        all_initialized(api).await?;
+        daemon.stop().await?;
+        for number in 0..NODES {
+            let delete = kube::api::DeleteParams::default();
+            nodes(&api.client).delete(&format!("n{number}"), &delete).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn lost_watches(api: &Api) -> anyhow::Result<()> {
+    let daemon = start(api).await?;
+    all_initialized(api).await?;
+    api.requests.reset();
+    for round in 0..20 {
+        if round % 2 == 0 {
+            faults(api)?.drop_watches();
+        } else {
+            faults(api)?.expire();
+        }
+        sleep(Duration::from_secs(30)).await;
+    }
+    // A watch for each loss, and a list for each version that is gone.
+    let asked = api.requests.of("GET nodes");
+    ensure!(asked < 60, "{asked} lists and watches for 20 losses");
+    daemon.stop().await
+}
