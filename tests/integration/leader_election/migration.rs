@@ -70,7 +70,8 @@ async fn second_lock(api: &Api) -> anyhow::Result<()> {
 
     let cloud = FakeCloud::new();
     cloud.put(&uuid(0), Machine::running(0));
-    let daemon = InProcess::start_elected(&api.daemon_client, cloud.provider(), &flags(&[]))?;
+    // The shipped roles know the second Lease only where the flags ask for it.
+    let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[]))?;
     leads(&daemon, LIMIT).await?;
     initialized(api, 0).await?;
     switch_off(api, &cloud).await?;
@@ -152,7 +153,7 @@ async fn elsewhere(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     cloud.put(&uuid(0), Machine::running(0));
     let config = format!("--leader-migration-config={}", file.display());
-    let daemon = InProcess::start_elected(&api.daemon_client, cloud.provider(), &flags(&[&config]))?;
+    let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[&config]))?;
     initialized(api, 0).await?;
     switch_off(api, &cloud).await?;
     sleep(Duration::from_secs(6)).await;
