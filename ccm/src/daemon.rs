@@ -5,7 +5,7 @@ mod elected;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
-use cloudprovider::{CloudProvider, Registry, StartContext};
+use cloudprovider::{CloudProvider, Registry, SecretSource, StartContext};
 use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -30,6 +30,7 @@ use crate::{
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
     reload::ReloadReporter,
+    secrets::ClusterSecrets,
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
 };
 
@@ -215,7 +216,10 @@ impl Base {
             Some(serving) => serving?,
         };
         let stop_provider = stop_support.child_token();
-        let starting = provider.start(StartContext::new(stop_provider.clone(), &flags.generic.cluster_name));
+        let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
+        let context = StartContext::new(stop_provider.clone(), &flags.generic.cluster_name)
+            .with_secrets(Arc::clone(&secrets));
+        let starting = provider.start(context);
         match stop.run_until_cancelled(starting).await {
             None => return Ok(None),
             Some(started) => started.map_err(|error| {
@@ -234,7 +238,8 @@ impl Base {
         if let Some((config, files)) = cloud_config {
             let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
             let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
-            let follower = Follower::new(config, files, cloud, nodes, name, reporter, metrics.clone());
+            let follower = Follower::new(config, files, cloud, nodes, name, reporter, metrics.clone())
+                .with_secrets(secrets);
             let status = follower.status();
             debug_state.share("cloud-config", move || status.to_json());
             support.spawn(follower.run(stop_support.clone()));

@@ -33,6 +33,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod permissions;
 pub mod reload;
+pub mod secrets;
 pub mod serving;
 pub mod version;
 pub mod work_queue;

@@ -37,6 +37,7 @@ mod outage;
 mod peers;
 mod permissions;
 mod scale;
+mod secrets;
 mod serving;
 mod shipped_roles;
 mod support;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         command_line::trials(),
         deployment::trials(),
         permissions::trials(),
+        secrets::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     peers::stop_all();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{CloudProvider, InstanceLookup, StartContext};
+use cloudprovider::{CloudProvider, InstanceLookup, NoSecrets, SecretSource, StartContext};
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -49,6 +49,7 @@ pub struct Follower {
     cloud: Cloud,
     nodes: NodeStore,
     cluster_name: String,
+    secrets: Arc<dyn SecretSource>,
     reporter: ReloadReporter,
     metrics: Metrics,
     status: FollowerStatus,
@@ -95,10 +96,18 @@ impl Follower {
             cloud,
             nodes,
             cluster_name: cluster_name.to_owned(),
+            secrets: Arc::new(NoSecrets),
             reporter,
             metrics,
             status: FollowerStatus(Arc::new(Mutex::new(status))),
         }
+    }
+
+    /// The same, whose providers get these Secrets of the cluster.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// To be asked at any time.
@@ -173,7 +182,8 @@ impl Follower {
         let began = Instant::now();
         let stop = stop.child_token();
         let candidate = Started::new(provider.clone(), stop.clone());
-        let starting = provider.start(StartContext::new(stop, &self.cluster_name));
+        let context = StartContext::new(stop, &self.cluster_name).with_secrets(Arc::clone(&self.secrets));
+        let starting = provider.start(context);
         match tokio::time::timeout(REFUSED_AFTER, AssertUnwindSafe(starting).catch_unwind()).await {
             Ok(started) => {
                 started

@@ -1,0 +1,122 @@
+//! Secrets of the cluster, for providers whose configuration names some.
+
+use std::collections::BTreeMap;
+
+use cloudprovider::{
+    Error, ErrorKind, SecretData, SecretName, SecretSource, SecretStream, SecretVersion, error_chain,
+};
+use futures::{StreamExt as _, stream};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt as _, watcher},
+};
+
+/// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
+pub struct ClusterSecrets {
+    client: Client,
+}
+
+impl ClusterSecrets {
+    /// Secrets that `client` may read.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+}
+
+impl std::fmt::Debug for ClusterSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClusterSecrets")
+    }
+}
+
+impl SecretSource for ClusterSecrets {
+    /// A lost watch is begun again with backoff; each outage is one error, however many tries it takes.
+    fn follow(&self, name: &SecretName) -> SecretStream {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &name.namespace);
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
+        let events = watcher(api, config).default_backoff().boxed();
+        let following = Following { name: name.clone(), events, listed: None, is_failing: false };
+        stream::unfold(following, |mut following| async move {
+            let version = following.next().await?;
+            Some((version, following))
+        })
+        .boxed()
+    }
+}
+
+struct Following<S> {
+    name: SecretName,
+    events: S,
+    /// The Secret of the listing under way.
+    listed: Option<SecretData>,
+    is_failing: bool,
+}
+
+impl<S> Following<S>
+where
+    S: futures::Stream<Item = watcher::Result<watcher::Event<Secret>>> + Unpin,
+{
+    async fn next(&mut self) -> Option<cloudprovider::Result<SecretVersion>> {
+        loop {
+            let event = match self.events.next().await? {
+                Ok(event) => event,
+                Err(_) if self.is_failing => continue,
+                Err(error) => {
+                    self.is_failing = true;
+                    return Some(Err(self.explain(&error)));
+                }
+            };
+            match event {
+                watcher::Event::Init => self.listed = None,
+                watcher::Event::InitApply(secret) => self.listed = self.data(secret).or(self.listed.take()),
+                watcher::Event::InitDone => {
+                    self.is_failing = false;
+                    return Some(Ok(self
+                        .listed
+                        .take()
+                        .map_or(SecretVersion::Absent, SecretVersion::Present)));
+                }
+                watcher::Event::Apply(secret) => {
+                    if let Some(data) = self.data(secret) {
+                        self.is_failing = false;
+                        return Some(Ok(SecretVersion::Present(data)));
+                    }
+                }
+                watcher::Event::Delete(secret) => {
+                    if self.data(secret).is_some() {
+                        return Some(Ok(SecretVersion::Absent));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the Secret holds; `None` for another one, from an API server that does not know field selectors.
+    fn data(&self, secret: Secret) -> Option<SecretData> {
+        let data: BTreeMap<String, ByteString> = secret.data.unwrap_or_default();
+        (secret.metadata.name.as_deref() == Some(&self.name.name))
+            .then(|| data.into_iter().map(|(key, ByteString(value))| (key, value)).collect())
+    }
+
+    fn explain(&self, error: &watcher::Error) -> Error {
+        use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+        let status = match error {
+            InitialListFailed(kube::Error::Api(status))
+            | WatchStartFailed(kube::Error::Api(status))
+            | WatchFailed(kube::Error::Api(status))
+            | WatchError(status) => Some(status),
+            _ => None,
+        };
+        let kind = match status.map(|status| status.code) {
+            Some(401) => ErrorKind::Unauthenticated,
+            Some(403) => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Unavailable,
+        };
+        let hint = match kind {
+            ErrorKind::PermissionDenied => "; the service account needs get, list and watch on it",
+            _ => "",
+        };
+        Error::new(kind, format!("Secret {} cannot be read: {}{hint}", self.name, error_chain(error)))
+    }
+}

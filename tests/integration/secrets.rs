@@ -1,0 +1,70 @@
+//! Secrets that a provider's configuration names.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, anyhow, ensure};
+use ccm::secrets::ClusterSecrets;
+use cloudprovider::{SecretName, SecretSource as _, SecretStream, SecretVersion};
+use futures::{FutureExt, StreamExt as _};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api as Objects,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+};
+use libtest_mimic::Trial;
+use secrecy::ExposeSecret as _;
+use tokio::time::timeout;
+
+use crate::{api::Api, trial::on_both};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    on_both("a_secret_is_followed_from_before_it_exists_until_after_it_is_gone", |api| {
+        followed(api).boxed_local()
+    })
+}
+
+const NAMESPACE: &str = "default";
+
+async fn followed(api: &Api) -> anyhow::Result<()> {
+    let secrets: Objects<Secret> = Objects::namespaced(api.client.clone(), NAMESPACE);
+    // a neighbour with a name that begins alike is none of ours
+    secrets.create(&PostParams::default(), &secret("vc-2", "neighbour")).await?;
+    let name = SecretName { namespace: NAMESPACE.into(), name: "vc".into() };
+    let mut versions = ClusterSecrets::new(api.client.clone()).follow(&name);
+    ensure!(next(&mut versions).await?.is_none(), "it is there before it was made");
+    secrets.create(&PostParams::default(), &secret("vc", "first")).await?;
+    ensure!(next(&mut versions).await?.as_deref() == Some("first"), "not as it was made");
+    let patch = Patch::Merge(serde_json::json!({"data": {"vc1.password": ByteString("second".into())}}));
+    secrets.patch("vc-2", &PatchParams::default(), &patch).await?;
+    secrets.patch("vc", &PatchParams::default(), &patch).await?;
+    ensure!(next(&mut versions).await?.as_deref() == Some("second"), "not as it was changed");
+    secrets.delete("vc", &DeleteParams::default()).await?;
+    ensure!(next(&mut versions).await?.is_none(), "it is there after it was deleted");
+    secrets.create(&PostParams::default(), &secret("vc", "third")).await?;
+    ensure!(next(&mut versions).await?.as_deref() == Some("third"), "not as it was made again");
+    // who comes later begins with what is there
+    let mut later = ClusterSecrets::new(api.client.clone()).follow(&name);
+    ensure!(next(&mut later).await?.as_deref() == Some("third"), "not as it is");
+    Ok(())
+}
+
+fn secret(name: &str, password: &str) -> Secret {
+    Secret {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        data: Some(BTreeMap::from([("vc1.password".to_owned(), ByteString(password.into()))])),
+        ..Secret::default()
+    }
+}
+
+/// The password of the next version, `None` where there is no Secret.
+async fn next(versions: &mut SecretStream) -> anyhow::Result<Option<String>> {
+    let version =
+        timeout(Duration::from_secs(30), versions.next()).await.context("no version within 30 s")?;
+    match version.ok_or_else(|| anyhow!("the stream ended"))?? {
+        SecretVersion::Absent => Ok(None),
+        SecretVersion::Present(data) => {
+            let password = data.get("vc1.password").context("no such key")?.expose_secret();
+            Ok(Some(String::from_utf8(password.to_vec())?))
+        }
+    }
+}
