@@ -1,14 +1,20 @@
 //! The whole command line of the binary: without a subcommand it is the daemon.
 
+mod check;
 mod completions;
+mod explain;
 mod man;
+mod tools;
 
 use std::ffi::OsString;
 
 use clap::{Args as _, Command, CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
+pub use check::{Check, Finding, Report, Verdict, check};
 pub use completions::{Completions, completions};
+pub use explain::{CloudAnswer, Explain, Explanation, NodeCondition, explain};
 pub use man::man;
+pub use tools::Output;
 
 use crate::{
     flags::{CommandLineError, Flags, pflag},
@@ -18,7 +24,7 @@ use crate::{
 /// Runs the cloud-specific controllers of a Kubernetes cluster: initialises Nodes whose kubelets run with
 /// --cloud-provider=external, and removes Nodes whose instances are gone. Without a subcommand it is the daemon.
 #[derive(Debug, Parser)]
-#[command(name = "cloud-controller-manager", subcommand_negates_reqs = true)]
+#[command(name = "cloud-controller-manager", disable_help_subcommand = true)]
 struct CommandLine {
     #[command(subcommand)]
     tool: Option<Tool>,
@@ -27,6 +33,10 @@ struct CommandLine {
 /// What the binary can do beside being the daemon.
 #[derive(Debug, Subcommand)]
 pub enum Tool {
+    /// Check what a daemon with these flags could do: flags, cloud, API server, permissions.
+    Check(Box<Check>),
+    /// Explain a Node: what the cloud says about it, what differs, what the daemon would do next.
+    Explain(Box<Explain>),
     /// Print the shell's completions of this program's flags.
     Completions(Completions),
     /// Print the deployment for these options as YAML, for `kubectl apply -f -`.
@@ -63,13 +73,31 @@ fn unfinished() -> Command {
 pub fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Invocation, CommandLineError> {
-    let matches = pflag::read(unfinished(), arguments.into_iter().map(Into::into).collect())?;
+    let arguments = without_help_word(arguments.into_iter().map(Into::into).collect());
+    let matches = pflag::read(unfinished(), arguments)?;
     if matches.subcommand().is_none() {
         return Ok(Invocation::Daemon(Box::new(Flags::read(&matches)?)));
     }
-    let tool = Tool::from_arg_matches(&matches)
+    let mut tool = Tool::from_arg_matches(&matches)
         .map_err(|error| CommandLineError::Faults(vec![error.to_string()]))?;
+    if let Some((_, matches)) = matches.subcommand() {
+        match &mut tool {
+            Tool::Check(check) => check.flags.remember_given(matches),
+            Tool::Explain(explain) => explain.flags.remember_given(matches),
+            Tool::Completions(_) | Tool::Manifests(_) | Tool::Man => {}
+        }
+    }
     Ok(Invocation::Tool(Box::new(tool)))
+}
+
+/// `help` and `help SUBCOMMAND` mean `--help` and `SUBCOMMAND --help`.
+fn without_help_word(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.remove(1);
+        arguments.truncate(2);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 #[cfg(test)]
@@ -105,6 +133,16 @@ mod tests {
             ]
         );
         assert_eq!(faults(&["man", "--nope"]), ["unknown flag: --nope"]);
+        assert_eq!(faults(&["explain", "n", "--v=x", "--secure-port=y"]).len(), 2);
+        assert_eq!(faults(&["explain"]).len(), 1);
+        for args in [&["help"][..], &["help", "check"], &["check", "-h"]] {
+            assert!(matches!(parse(["ccm"].iter().chain(args)), Err(CommandLineError::Help(_))), "{args:?}");
+        }
+        let Ok(Invocation::Tool(tool)) = parse(["ccm", "explain", "-v4", "n", "--cloud_provider=x"]) else {
+            panic!("a good command line");
+        };
+        let Tool::Explain(explain) = *tool else { panic!("explain") };
+        assert!(explain.node == "n" && explain.flags.is_given("v") && explain.flags.global.v == 4);
         assert_eq!(faults(&["completions"]).len(), 1);
         let unknown = faults(&["completions", "tcsh"]);
         assert!(unknown[0].contains("tcsh") && unknown[0].contains("bash"), "{unknown:?}");

@@ -27,6 +27,7 @@ use crate::{
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
+    logging::LogLevel,
     metrics::Metrics,
     nodes::{NodeStore, NodeWriter, watch_nodes},
     reload::ReloadReporter,
@@ -76,6 +77,10 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         cloud_config: Some((cloud_config, files)),
         metrics,
         serving: Some(ServingOptions::from(flags)),
+        set_verbosity: Some(Arc::new(|level| {
+            LogLevel::set(i32::try_from(level).unwrap_or(i32::MAX));
+            Ok(())
+        })),
         ..Parts::with(clients, provider)?
     };
     if flags.misc.dry_run {

@@ -28,6 +28,7 @@ pub mod health;
 pub mod inspection;
 pub mod leader_election;
 pub mod leader_migration;
+pub mod logging;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;

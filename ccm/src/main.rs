@@ -3,16 +3,15 @@
 use std::{io::Write as _, process::ExitCode};
 
 use ccm::{
-    commands::{self, Invocation, Tool},
+    commands::{self, Check, Explain, Invocation, Output, Tool},
     daemon,
     flags::{CommandLineError, Flags},
     leader_election::Lost,
-    version,
+    logging, version,
 };
 use cloudprovider::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 /// Upstream's exit code for a bad command line.
 const BAD_FLAGS: u8 = 1;
@@ -46,6 +45,8 @@ fn bad_flags(faults: &[String]) -> ExitCode {
 
 fn run_tool(tool: &Tool) -> ExitCode {
     let printed = match tool {
+        Tool::Check(arguments) => return check(arguments),
+        Tool::Explain(arguments) => return explain(arguments),
         Tool::Completions(arguments) => print(&commands::completions(arguments.shell)),
         Tool::Manifests(command) => match command.run() {
             Ok(yaml) => print(yaml.as_bytes()),
@@ -55,6 +56,64 @@ fn run_tool(tool: &Tool) -> ExitCode {
     };
     // Whoever reads may have read enough.
     if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn check(arguments: &Check) -> ExitCode {
+    let outcome = run_once(&arguments.flags, async |registry| {
+        let report = commands::check(&arguments.flags, registry).await;
+        let text = match arguments.output {
+            Output::Table => report.to_table(),
+            Output::Json => report.to_json()?,
+        };
+        print(text.as_bytes())?;
+        Ok(report.is_good())
+    });
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => failed(&error),
+    }
+}
+
+fn explain(arguments: &Explain) -> ExitCode {
+    let faults = arguments.flags.faults();
+    if !faults.is_empty() {
+        return bad_flags(&faults);
+    }
+    let outcome = run_once(&arguments.flags, async |registry| {
+        let explanation = commands::explain(&arguments.flags, registry, &arguments.node).await?;
+        let text = match arguments.output {
+            Output::Table => explanation.to_table(),
+            Output::Json => explanation.to_json()?,
+        };
+        Ok(print(text.as_bytes())?)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a tool answers the person who runs it")]
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("Error: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// Runs a tool. It logs only if asked to: what it finds is its answer.
+fn run_once<T>(flags: &Flags, tool: impl AsyncFnOnce(&Registry) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    if flags.is_given("v") || flags.is_given("vmodule") {
+        logging::start(&flags.global);
+    } else {
+        // A panic of a provider is part of the answer.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = registry()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(tool(&registry));
+    runtime.shutdown_background();
+    outcome
 }
 
 fn print(text: &[u8]) -> std::io::Result<()> {
@@ -71,7 +130,7 @@ fn daemon(flags: &Flags) -> ExitCode {
     if !faults.is_empty() {
         return bad_flags(&faults);
     }
-    start_log(flags.global.v);
+    logging::start(&flags.global);
     for warning in flags.warnings() {
         tracing::warn!("{warning}");
     }
@@ -128,25 +187,4 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
             stop.cancel();
         }
     })
-}
-
-fn start_log(verbosity: i32) {
-    let filter = match verbosity {
-        // kube logs every failed request as an error; what matters of that is said by us, once.
-        ..=3 => {
-            "warn,kube_client=off,ccm=info,cloud_controller_manager=info,cloudprovider=info,cloudprovider_libvirt=info"
-        }
-        4..=5 => {
-            "info,ccm=debug,cloud_controller_manager=debug,cloudprovider=debug,cloudprovider_libvirt=debug"
-        }
-        _ => "debug,ccm=trace,cloud_controller_manager=trace,cloudprovider=trace,cloudprovider_libvirt=trace",
-    };
-    tracing_subscriber::registry()
-        .with(EnvFilter::new(filter))
-        .with(
-            fmt::layer()
-                .with_writer(std::io::stderr)
-                .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())),
-        )
-        .init();
 }

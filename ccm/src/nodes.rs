@@ -1,11 +1,13 @@
 //! Nodes as the controllers see them: one watch, shared, that keeps only the fields which are read.
 
 mod node;
+mod read;
 mod store;
 mod watch;
 mod writer;
 
 pub use node::{Condition, Node, ReadyStatus, Taint};
+pub use read::{read_node, read_nodes};
 pub use store::{Changes, NodeStore};
 pub use watch::watch_nodes;
 pub use writer::{NodePatch, NodeWriter, WriteError, WrittenVersion};

@@ -137,18 +137,33 @@ pub struct Instance {
     /// Why `metadata` is not complete yet, if so: a Node that is not initialised is left tainted, and says this in
     /// its condition, until the reason is gone. Initialised Nodes are not affected.
     pub incomplete: Option<Error>,
+    /// By what the instance was found, as in `system UUID`: for people who ask why this one.
+    pub matched_by: Option<String>,
 }
 
 impl Instance {
     /// An instance with empty, complete metadata.
     pub fn new(provider_id: ProviderId, power_state: PowerState) -> Self {
-        Self { provider_id, power_state, metadata: InstanceMetadata::default(), incomplete: None }
+        Self {
+            provider_id,
+            power_state,
+            metadata: InstanceMetadata::default(),
+            incomplete: None,
+            matched_by: None,
+        }
     }
 
     /// The same with this metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: InstanceMetadata) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// The same, found by this.
+    #[must_use]
+    pub fn with_matched_by(mut self, what: impl Into<String>) -> Self {
+        self.matched_by = Some(what.into());
         self
     }
 

@@ -46,6 +46,7 @@ mod patch;
 mod render;
 mod request;
 mod resources;
+mod reviews;
 mod selector;
 mod server;
 mod service;

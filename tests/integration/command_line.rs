@@ -97,6 +97,8 @@ fn wrong_flags() -> Outcome {
         BAD_FLAGS,
         &["unrecognized feature gate", "is gone"],
     )?;
+    expect(&["--kubeconfig=x", "check"], BAD_FLAGS, &["a subcommand comes first"])?;
+    expect(&["help", "explain"], 0, &["explain", "NODE"])?;
     expect(&["completions", "bash"], 0, &["--leader-elect"])?;
     expect(&["man"], 0, &[".TH cloud-controller-manager"])?;
     Ok(())

@@ -41,7 +41,9 @@ mod secrets;
 mod serving;
 mod shipped_roles;
 mod support;
+mod tools;
 mod trial;
+mod upstream_flags;
 
 use std::process::ExitCode;
 
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
         deployment::trials(),
         permissions::trials(),
         secrets::trials(),
+        tools::trials(),
+        upstream_flags::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     peers::stop_all();

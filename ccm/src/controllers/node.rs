@@ -2,6 +2,7 @@
 
 mod addresses;
 mod controller;
+mod explain;
 mod initialize;
 mod labels;
 mod repair;
@@ -9,6 +10,7 @@ mod state;
 mod sync;
 
 pub use controller::{NodeController, NodeControllerOptions};
+pub use explain::{Difference, NodePlan, plan};
 
 /// The taint that a kubelet with `--cloud-provider=external` registers with. Value and effect do not matter.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";

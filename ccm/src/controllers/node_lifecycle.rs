@@ -4,11 +4,13 @@
 mod breaker;
 mod controller;
 mod decide;
+mod explain;
 mod lease;
 mod memory;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
+pub use explain::plan;
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";

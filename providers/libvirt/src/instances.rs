@@ -315,7 +315,9 @@ impl<'a> View<'a> {
             region: host.hypervisor.config.region.clone(),
             additional_labels: labels(domain),
         };
-        let instance = Instance::new(format_provider_id(domain.uuid), power).with_metadata(metadata);
+        let instance = Instance::new(format_provider_id(domain.uuid), power)
+            .with_metadata(metadata)
+            .with_matched_by(matched_by(domain.uuid, node));
         match incomplete {
             Some(why) => instance.with_incomplete(why).into(),
             None => instance.into(),
@@ -379,6 +381,20 @@ impl Candidate<'_> {
 /// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
 fn identifying_uuid(text: &str) -> Option<Uuid> {
     parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
+}
+
+/// What a Node and the domain that was found for it have in common.
+fn matched_by(domain: Uuid, node: &NodeIdentity) -> &'static str {
+    if node.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
+        return "provider ID";
+    }
+    let machine_id = node.machine_id.as_deref().and_then(identifying_uuid);
+    match firmware_uuid(node, machine_id) {
+        Some(uuid) if uuid == domain => "system UUID",
+        Some(uuid) if swapped(uuid) == domain => "system UUID in the byte order of SMBIOS",
+        None if machine_id == Some(domain) => "machine ID",
+        _ => "name",
+    }
 }
 
 /// The UUID of the node's firmware. Without firmware the kubelet gives the machine ID in its place, which is written

@@ -1,7 +1,7 @@
 //! A Go cloud-controller-manager: upstream's framework over a cloud that is a JSON file.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl FrameworkCcm {
     /// not serve within 30 s.
     pub fn start(kubeconfig: &Path, cloud: &str, arguments: &[&str]) -> Result<Self, StartError> {
         need_programs(&["curl", "setpriv"])?;
-        let program = built("framework")?.join("framework");
+        let program = Self::program()?;
         let scratch = Scratch::new("framework")?;
         let cloud = scratch.write(CLOUD, cloud)?;
         let (kubeconfig, port) = (kubeconfig.display(), free_port()?);
@@ -74,6 +74,14 @@ impl FrameworkCcm {
         // Any answer will do: whether it is well is the test's question.
         started.process.wait_until(SERVES_WITHIN, || run(curl().arg(&health)).is_ok())?;
         Ok(started)
+    }
+
+    /// The program, built first when it is not in the cache.
+    ///
+    /// # Errors
+    /// [`StartError::Unavailable`] when it cannot be had on this machine.
+    pub fn program() -> Result<PathBuf, StartError> {
+        Ok(built("framework")?.join("framework"))
     }
 
     /// Where it serves health, metrics and configuration, with a self-signed certificate: `https://127.0.0.1:PORT`.

@@ -1,0 +1,207 @@
+//! `check`: says what of a daemon with these flags would work, without changing anything.
+
+mod permissions;
+mod report;
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry, error_chain};
+use futures::FutureExt as _;
+use kube::Client;
+
+use super::tools::{self, Output};
+use crate::{
+    daemon,
+    flags::Flags,
+    nodes::{self, Node},
+};
+pub use report::{Finding, Report, Verdict};
+
+/// How long the API server may take to answer one question.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Names that a message holds at most.
+const NAMES_SHOWN: usize = 5;
+
+/// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
+/// every permission there. Nothing is changed. Ends with 0 if all that is needed works, with 1 otherwise.
+#[derive(Clone, Debug, Args)]
+pub struct Check {
+    /// How to print what was found: table or json.
+    #[arg(long, value_enum, default_value = "table", hide_possible_values = true, value_name = "FORM")]
+    pub output: Output,
+
+    /// The flags of the daemon.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// Checks everything that can be checked.
+pub async fn check(flags: &Flags, registry: &Registry) -> Report {
+    let mut report = Report::default();
+    let faults = flags.faults();
+    for fault in &faults {
+        report.failed("flags", fault);
+    }
+    for warning in flags.warnings() {
+        report.warning("flags", warning);
+    }
+    if faults.is_empty() {
+        report.works("flags", "every value can be used");
+    }
+    let provider = provider(flags, registry, &mut report);
+    let nodes = check_api_server(flags, &mut report).await;
+    match provider {
+        Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
+        None => report.skipped("cloud", "there is no provider to ask"),
+    }
+    report
+}
+
+fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<Arc<dyn CloudProvider>> {
+    if flags.generic.cloud_provider.is_empty() {
+        report.skipped("cloud configuration", "--cloud-provider does not say which provider");
+        return None;
+    }
+    // A factory that panics must not take the report with it.
+    let created =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| daemon::create_provider(flags, registry)));
+    match created {
+        Ok(Ok(provider)) => {
+            let read = match &flags.generic.cloud_config {
+                Some(path) => format!("{} is good", path.display()),
+                None => "none is given, and none is needed".to_owned(),
+            };
+            report.works("cloud configuration", read);
+            Some(provider)
+        }
+        Ok(Err(error)) => {
+            report.failed("cloud configuration", format!("{error:#}"));
+            None
+        }
+        Err(_) => {
+            report.failed("cloud configuration", "the provider panicked while it read it");
+            None
+        }
+    }
+}
+
+/// Also gives the Nodes, if they can be listed.
+async fn check_api_server(flags: &Flags, report: &mut Report) -> Option<Vec<Arc<Node>>> {
+    let (client, url) = match tools::connect(flags).await {
+        Ok(connected) => connected,
+        Err(why) => {
+            report.failed("API server", why);
+            report.skipped("permissions", "there is no API server to ask");
+            return None;
+        }
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, client.apiserver_version()).await {
+        Ok(Ok(version)) => report.works("API server", format!("{url} is {}", version.git_version)),
+        Ok(Err(error)) => {
+            report.failed("API server", answer_of(&url, &error));
+            report.skipped("permissions", "the API server cannot be asked");
+            return None;
+        }
+        Err(_) => {
+            report.failed("API server", format!("{url} did not answer within {ANSWER_WITHIN:?}"));
+            report.skipped("permissions", "the API server cannot be asked");
+            return None;
+        }
+    }
+    permissions::check(flags, &client, report).await;
+    list_nodes(client).await
+}
+
+fn answer_of(url: &str, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            format!("{url} refuses our credentials (401 Unauthorized)")
+        }
+        kube::Error::Api(status) => format!("{url} answers: {} ({})", status.message, status.code),
+        other => format!("{url} cannot be reached: {}", error_chain(other)),
+    }
+}
+
+async fn list_nodes(client: Client) -> Option<Vec<Arc<Node>>> {
+    let listed = tokio::time::timeout(ANSWER_WITHIN, nodes::read_nodes(client)).await;
+    // Why not is said by the permission.
+    Some(listed.ok()?.ok()?.into_iter().map(Arc::new).collect())
+}
+
+async fn check_cloud(
+    flags: &Flags,
+    provider: Arc<dyn CloudProvider>,
+    nodes: Option<&[Arc<Node>]>,
+    report: &mut Report,
+) {
+    let name = provider.name().to_owned();
+    let starting = std::panic::AssertUnwindSafe(tools::start_cloud(provider, flags)).catch_unwind();
+    let started = match starting.await {
+        Ok(Ok(started)) => started,
+        Ok(Err(why)) => return report.failed("cloud", format!("{name} does not start: {why}")),
+        Err(_) => return report.failed("cloud", format!("{name} panicked while it started")),
+    };
+    if !started.has_instances() {
+        return report.warning(
+            "cloud",
+            format!("{name} started; it does not support instances, so no Node is initialised"),
+        );
+    }
+    let nodes = match nodes {
+        Some(nodes) if !nodes.is_empty() => nodes,
+        _ => return check_empty_look_up(&name, &started, report).await,
+    };
+    let answers = tools::look_up(&started, nodes).await;
+    let (mut present, mut absent, mut unknown) = (0, Vec::new(), Vec::new());
+    for (node, answer) in nodes.iter().zip(&answers) {
+        match answer {
+            InstanceLookup::Present(_) => present += 1,
+            InstanceLookup::Absent => absent.push(node.name()),
+            InstanceLookup::Unknown(error) => unknown.push((node.name(), error.report())),
+        }
+    }
+    match unknown.first() {
+        None => report.works(
+            "cloud",
+            format!("{name} answers; it has instances for {present} of {} nodes", nodes.len()),
+        ),
+        Some((node, why)) => report.failed(
+            "cloud",
+            format!(
+                "{name} cannot tell about {} of {} nodes; about {node}: {why}",
+                unknown.len(),
+                nodes.len()
+            ),
+        ),
+    }
+    if !absent.is_empty() {
+        let shown = absent.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
+        let more = if absent.len() > NAMES_SHOWN { ", ..." } else { "" };
+        report.warning(
+            "cloud",
+            format!(
+                "{name} has no instance for {} of {} nodes: {shown}{more} (see: explain NODE)",
+                absent.len(),
+                nodes.len()
+            ),
+        );
+    }
+}
+
+/// Asks about a Node that nobody has: whoever can say that there is no such instance can be reached.
+async fn check_empty_look_up(name: &str, cloud: &crate::cloud::Cloud, report: &mut Report) {
+    let identity = NodeIdentity {
+        name: "cloud-controller-manager-check.invalid".to_owned(),
+        system_uuid: Some(uuid::Uuid::new_v4().to_string()),
+        ..NodeIdentity::default()
+    };
+    let nobody = Arc::new(Node { identity, ..Node::default() });
+    match tools::look_up(cloud, &[nobody]).await.pop() {
+        Some(InstanceLookup::Unknown(error)) => {
+            report.failed("cloud", format!("{name} cannot tell about instances: {}", error.report()));
+        }
+        _ => report.works("cloud", format!("{name} answers; there is no node to look up")),
+    }
+}

@@ -1,0 +1,101 @@
+//! Asks the API server for each permission whether we have it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloudprovider::error_chain;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams};
+
+use super::Report;
+use crate::{
+    flags::Flags,
+    permissions::{self, Permission},
+};
+
+/// Questions at the same time.
+const CONCURRENT: usize = 8;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Reports every permission that is missing, and what it is for.
+pub(super) async fn check(flags: &Flags, client: &Client, report: &mut Report) {
+    let user = who_are_we(client).await.unwrap_or_else(|| "the user of the kubeconfig".to_owned());
+    let needed = permissions::needed(flags);
+    let answers: Vec<(Permission, Result<bool, String>)> = stream::iter(needed)
+        .map(|permission| async move {
+            let allowed = is_allowed(client, &permission).await;
+            (permission, allowed)
+        })
+        .buffered(CONCURRENT)
+        .collect()
+        .await;
+    // One answer for all that could not be asked.
+    let mut unanswered: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut allowed, mut denied) = (0, 0);
+    for (permission, answer) in answers {
+        match answer {
+            Ok(true) => allowed += 1,
+            Ok(false) => {
+                denied += 1;
+                let detail = format!("{user} may not {permission}; needed for: {}", permission.needed_for);
+                if permission.required {
+                    report.failed("permissions", detail);
+                } else {
+                    report.warning("permissions", detail);
+                }
+            }
+            Err(why) => *unanswered.entry(why).or_default() += 1,
+        }
+    }
+    for (why, count) in unanswered {
+        report.failed("permissions", format!("{count} cannot be checked: {why}"));
+    }
+    if denied == 0 && allowed > 0 {
+        report.works("permissions", format!("{user} has all {allowed} that these flags need"));
+    }
+    if flags.generic.use_service_account_credentials {
+        report.warning(
+            "permissions",
+            "with --use-service-account-credentials the controllers' own service accounts need those on nodes; they are not checked",
+        );
+    }
+}
+
+async fn who_are_we(client: &Client) -> Option<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let (params, question) = (PostParams::default(), SelfSubjectReview::default());
+    let asked = api.create(&params, &question);
+    let review = tokio::time::timeout(ANSWER_WITHIN, asked).await.ok()?.ok()?;
+    review.status?.user_info?.username
+}
+
+async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, String> {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: some(&permission.group),
+                resource: some(&permission.resource),
+                subresource: some(&permission.subresource),
+                verb: some(&permission.verb),
+                namespace: permission.namespace.as_deref().and_then(some),
+                name: permission.resource_names.first().map(ToString::to_string),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let params = PostParams::default();
+    match tokio::time::timeout(ANSWER_WITHIN, api.create(&params, &review)).await {
+        Ok(Ok(answer)) => Ok(answer.status.is_some_and(|status| status.allowed)),
+        Ok(Err(kube::Error::Api(status))) => Err(format!("{} ({})", status.message, status.code)),
+        Ok(Err(error)) => Err(error_chain(&error)),
+        Err(_) => Err(format!("no answer within {ANSWER_WITHIN:?}")),
+    }
+}

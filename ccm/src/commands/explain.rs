@@ -1,0 +1,274 @@
+//! `explain NODE`: what the cloud says about a Node, and what the daemon makes of it.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use anyhow::{anyhow, bail};
+use clap::Args;
+use cloudprovider::{InstanceLookup, Registry, error_chain};
+use jiff::Timestamp;
+use kube::Client;
+use serde::Serialize;
+
+use super::tools::{self, Output, one_line, table};
+use crate::{
+    controllers::{node, node_lifecycle},
+    daemon,
+    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    nodes::{self, Node},
+};
+
+/// Names that are shown for one that does not exist.
+const SIMILAR_NAMES: usize = 3;
+
+/// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
+/// or not, and what a daemon with these flags would do next. Nothing is changed.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// The Node's name.
+    #[arg(value_name = "NODE")]
+    pub node: String,
+
+    /// How to print it: table or json.
+    #[arg(long, value_enum, default_value = "table", hide_possible_values = true, value_name = "FORM")]
+    pub output: Output,
+
+    /// The flags of the daemon.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// Everything that can be said about a Node.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Its name.
+    pub node: String,
+    /// The provider that was asked.
+    pub provider: String,
+    /// What it said.
+    pub cloud: CloudAnswer,
+    /// Whether the Node has been filled in.
+    pub initialized: bool,
+    /// Why it has or has not.
+    pub why: String,
+    /// What differs between Node and cloud.
+    pub differences: Vec<node::Difference>,
+    /// The conditions that the daemon reads and writes.
+    pub conditions: Vec<NodeCondition>,
+    /// What the daemon would do next.
+    pub next: Vec<String>,
+}
+
+/// The cloud's answer.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CloudAnswer {
+    /// `present`, `absent` or `unknown`.
+    pub instance: &'static str,
+    /// Of an instance that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// Of an instance that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_state: Option<&'static str>,
+    /// By what it was found, where the provider says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matched_by: Option<String>,
+    /// What is missing of an instance that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+    /// Why the cloud cannot tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A condition of the Node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub condition_type: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// A word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Explains the Node of this name.
+///
+/// # Errors
+/// What stands in the way of an explanation: a configuration that cannot be used, an API server or a cloud that cannot
+/// be reached, a Node that does not exist.
+pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::Result<Explanation> {
+    let provider = daemon::create_provider(flags, registry)?;
+    let provider_name = provider.name().to_owned();
+    let (client, url) = tools::connect(flags).await.map_err(|why| anyhow!(why))?;
+    let node = match nodes::read_node(client.clone(), name).await {
+        Ok(Some(node)) => Arc::new(node),
+        Ok(None) => bail!("there is no Node {name:?}{}", similar(client, name).await),
+        Err(error) => bail!("the API server at {url} does not give Node {name:?}: {}", error_chain(&error)),
+    };
+    let cloud = tools::start_cloud(provider, flags)
+        .await
+        .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
+    let is_foreign = node.identity.provider_id.is_some() && !cloud.owns(&node);
+    let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
+    let answer = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
+    Ok(explanation(flags, &node, &answer, &provider_name, is_foreign))
+}
+
+fn explanation(
+    flags: &Flags,
+    node: &Node,
+    answer: &InstanceLookup,
+    provider: &str,
+    is_foreign: bool,
+) -> Explanation {
+    let mut plan = node::plan(node, answer, provider, Timestamp::now());
+    let mut next = Vec::new();
+    if is_foreign {
+        let id = node.identity.provider_id.as_deref().unwrap_or_default();
+        plan.differences.clear();
+        next.push(format!("leave the Node alone: its provider ID {id} is of another cloud than {provider}"));
+    } else {
+        let off =
+            |controller: &str| format!("nothing of what {controller} does: --controllers switches it off");
+        if flags.enables(NODE_CONTROLLER) {
+            next.append(&mut plan.next);
+        } else {
+            next.push(off(NODE_CONTROLLER));
+        }
+        if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
+            let lifecycle = &flags.cloud_node_lifecycle_controller;
+            let grace = lifecycle
+                .node_deletion_grace_period
+                .unwrap_or_else(|| flags.generic.node_monitor_period.max(std::time::Duration::from_secs(5)));
+            next.extend(node_lifecycle::plan(node, answer, grace, lifecycle.node_deletion_minimum_age));
+        } else {
+            next.push(off(NODE_LIFECYCLE_CONTROLLER));
+        }
+        if next.is_empty() {
+            next.push("nothing: the Node is right".to_owned());
+        }
+    }
+    Explanation {
+        node: node.name().to_owned(),
+        provider: provider.to_owned(),
+        cloud: CloudAnswer::from(answer),
+        initialized: plan.initialized,
+        why: one_line(&plan.why),
+        differences: plan.differences,
+        conditions: node
+            .conditions
+            .iter()
+            .map(|condition| NodeCondition {
+                condition_type: condition.condition_type.clone(),
+                status: condition.status.clone(),
+                reason: condition.reason.clone(),
+                message: one_line(&condition.message),
+            })
+            .collect(),
+        next: next.iter().map(|step| one_line(step)).collect(),
+    }
+}
+
+impl From<&InstanceLookup> for CloudAnswer {
+    fn from(answer: &InstanceLookup) -> Self {
+        match answer {
+            InstanceLookup::Present(instance) => Self {
+                instance: "present",
+                provider_id: Some(instance.provider_id.as_str().to_owned()),
+                power_state: Some(instance.power_state.as_str()),
+                matched_by: instance.matched_by.clone(),
+                incomplete: instance.incomplete.as_ref().map(|error| one_line(&error.report())),
+                error: None,
+            },
+            InstanceLookup::Absent => Self { instance: "absent", ..Self::default() },
+            InstanceLookup::Unknown(error) => {
+                Self { instance: "unknown", error: Some(one_line(&error.report())), ..Self::default() }
+            }
+        }
+    }
+}
+
+/// Nodes that may have been meant.
+async fn similar(client: Client, name: &str) -> String {
+    let Ok(nodes) = nodes::read_nodes(client).await else { return String::new() };
+    let likeness = |other: &str| {
+        if other.contains(name) || name.contains(other) { 1.0 } else { strsim::jaro_winkler(other, name) }
+    };
+    let mut near: Vec<(f64, &str)> = nodes
+        .iter()
+        .map(|node| (likeness(node.name()), node.name()))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let names: Vec<&str> = near.into_iter().take(SIMILAR_NAMES).map(|(_, name)| name).collect();
+    match (names.is_empty(), nodes.len()) {
+        (false, _) => format!("; did you mean {}?", names.join(" or ")),
+        (true, 0) => "; the cluster has no Nodes at all".to_owned(),
+        (true, count) => format!("; none of the {count} Nodes has a name like it"),
+    }
+}
+
+impl Explanation {
+    /// For people.
+    pub fn to_table(&self) -> String {
+        let mut rows = Vec::new();
+        let mut add = |key: &str, value: String| rows.push(vec![format!("{key}:"), value]);
+        add("Node", self.node.clone());
+        let mut instance = self.cloud.instance.to_owned();
+        if let Some(power) = self.cloud.power_state {
+            let _ = write!(instance, ", {power}");
+        }
+        add("Instance", format!("{instance} (cloud provider {})", self.provider));
+        for (key, value) in [
+            ("Provider ID", &self.cloud.provider_id),
+            ("Found by", &self.cloud.matched_by),
+            ("Incomplete", &self.cloud.incomplete),
+            ("Cannot tell", &self.cloud.error),
+        ] {
+            if let Some(value) = value {
+                add(key, value.clone());
+            }
+        }
+        add("Initialised", format!("{}, {}", if self.initialized { "yes" } else { "no" }, self.why));
+        let mut text = table(&rows);
+        if self.differences.is_empty() {
+            text += "\nNo difference between the Node and what the cloud says.\n";
+        } else {
+            let mut rows = vec![["DIFFERS", "NODE", "CLOUD"].map(str::to_owned).to_vec()];
+            rows.extend(self.differences.iter().map(|difference| {
+                vec![difference.field.clone(), difference.node.clone(), difference.cloud.clone()]
+            }));
+            let _ = write!(text, "\n{}", table(&rows));
+        }
+        if !self.conditions.is_empty() {
+            let mut rows = vec![["CONDITION", "STATUS", "REASON", "MESSAGE"].map(str::to_owned).to_vec()];
+            rows.extend(self.conditions.iter().map(|condition| {
+                vec![
+                    condition.condition_type.clone(),
+                    condition.status.clone(),
+                    condition.reason.clone(),
+                    condition.message.clone(),
+                ]
+            }));
+            let _ = write!(text, "\n{}", table(&rows));
+        }
+        text += "\nA daemon with these flags would:\n";
+        for step in &self.next {
+            let _ = writeln!(text, "- {step}");
+        }
+        text
+    }
+
+    /// For programs.
+    ///
+    /// # Errors
+    /// Never: everything in it is text.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}

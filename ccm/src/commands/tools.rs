@@ -1,0 +1,104 @@
+//! What the tools for operators have in common.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{CloudProvider, InstanceLookup, StartContext};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api_client,
+    cloud::{Cloud, Started},
+    flags::Flags,
+    metrics::Metrics,
+    nodes::Node,
+};
+
+/// How long a provider may take to start, and then to know its instances.
+const CLOUD_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Pause between two look-ups while the provider does not know its instances yet.
+const LOOKUP_PAUSE: Duration = Duration::from_millis(500);
+
+/// How a tool prints what it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Starts a provider, which runs until the last clone of the answer is dropped.
+///
+/// # Errors
+/// Why it does not start, in its own words.
+pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
+    let stop = CancellationToken::new();
+    let candidate = Started::new(provider.clone(), stop.clone());
+    let starting = provider.start(StartContext::new(stop, &flags.generic.cluster_name));
+    match tokio::time::timeout(CLOUD_DEADLINE, starting).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(error.report()),
+        Err(_) => return Err(format!("it did not start within {CLOUD_DEADLINE:?}")),
+    }
+    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    Ok(Cloud::new(candidate, metrics))
+}
+
+/// Looks Nodes up, again while the cloud may only be slow to answer.
+pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
+    let deadline = tokio::time::Instant::now() + CLOUD_DEADLINE;
+    loop {
+        let answers = cloud.lookup_with_zones(nodes).await;
+        let may_help = answers
+            .iter()
+            .any(|answer| matches!(answer, InstanceLookup::Unknown(error) if error.is_retryable()));
+        if !may_help || tokio::time::Instant::now() >= deadline {
+            return answers;
+        }
+        tokio::time::sleep(LOOKUP_PAUSE).await;
+    }
+}
+
+/// A client for where the flags say that the API server is, and its address.
+///
+/// # Errors
+/// What is wrong with the flags or the files that they name.
+pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
+    let config = api_client::config(flags.misc.kubeconfig.as_deref(), &flags.misc.master)
+        .await
+        .map_err(|error| format!("{error:#}"))?;
+    // Neither path nor password: both may be secret.
+    let url = &config.cluster_url;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let shown = format!("{}://{}{port}", url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
+    let client = Client::try_from(config).map_err(|error| cloudprovider::error_chain(&error))?;
+    Ok((client, shown))
+}
+
+/// Lines of cells, each column as wide as it has to be; the last one is never padded.
+pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count()));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A text of several lines as one.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

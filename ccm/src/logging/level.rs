@@ -1,0 +1,142 @@
+//! Which records are shown: Kubernetes' verbosity, tracing's levels.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tracing::{Level, level_filters::LevelFilter};
+
+static VERBOSITY: AtomicI32 = AtomicI32::new(0);
+
+/// The verbosity of this process's log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLevel;
+
+impl LogLevel {
+    /// `-v`, or what it was set to since.
+    pub fn get() -> i32 {
+        VERBOSITY.load(Ordering::Relaxed)
+    }
+
+    /// Changes it, from the next record on.
+    pub fn set(verbosity: i32) {
+        if VERBOSITY.swap(verbosity.max(0), Ordering::Relaxed) != verbosity {
+            tracing::callsite::rebuild_interest_cache();
+        }
+    }
+}
+
+/// The beginnings of our own crates' names.
+const OURS: [&str; 3] = ["ccm", "cloud_controller_manager", "cloudprovider"];
+
+/// The least severe level of a module that is shown.
+pub(super) fn least(verbosity: i32, module: &str) -> LevelFilter {
+    let of_crate = module.split("::").next().unwrap_or_default();
+    let is_ours = OURS
+        .iter()
+        .any(|name| of_crate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')));
+    match (verbosity, is_ours) {
+        // kube logs every failed request as an error; what matters of that is said by us, once.
+        (..=3, false) if of_crate == "kube_client" => LevelFilter::OFF,
+        (..=3, false) => LevelFilter::WARN,
+        (..=3, true) | (4..=5, false) => LevelFilter::INFO,
+        (4..=5, true) | (6.., false) => LevelFilter::DEBUG,
+        (6.., true) => LevelFilter::TRACE,
+    }
+}
+
+/// The verbosity at which a record of ours is first shown.
+pub(super) fn verbosity_of(level: Level) -> i32 {
+    match level {
+        Level::ERROR | Level::WARN | Level::INFO => 0,
+        Level::DEBUG => 4,
+        Level::TRACE => 6,
+    }
+}
+
+/// Whether a pattern of `--vmodule` is about a file: one without slashes is the file's name without its ending, one
+/// with slashes the end of its path, one with `::` a module.
+pub(super) fn matches(pattern: &str, file: Option<&str>, module: &str) -> bool {
+    if pattern.contains("::") {
+        return is_like(pattern, module);
+    }
+    let Some(file) = file else { return false };
+    let file = file.strip_suffix(".rs").unwrap_or(file);
+    if !pattern.contains('/') {
+        return is_like(pattern, file.rsplit('/').next().unwrap_or(file));
+    }
+    let is_start = |at: &usize| *at == 0 || file.as_bytes()[*at - 1] == b'/';
+    (0..file.len())
+        .filter(|at| file.is_char_boundary(*at))
+        .filter(is_start)
+        .any(|at| is_like(pattern, &file[at..]))
+}
+
+/// Whether a text is like a pattern, where `*` stands for any characters and `?` for one.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    // Where the last star is, and up to where it was taken to reach.
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, reached)) => {
+                    star = Some((at, reached + 1));
+                    (p, t) = (at + 1, reached + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_reads_our_words_first() {
+        for (verbosity, module, expected) in [
+            (0, "ccm::daemon", LevelFilter::INFO),
+            (3, "cloudprovider_libvirt::connection", LevelFilter::INFO),
+            (0, "ccmx", LevelFilter::WARN),
+            (0, "kube_client::client", LevelFilter::OFF),
+            (3, "hyper", LevelFilter::WARN),
+            (4, "ccm", LevelFilter::DEBUG),
+            (4, "kube_client", LevelFilter::INFO),
+            (6, "cloud_controller_manager", LevelFilter::TRACE),
+            (9, "hyper", LevelFilter::DEBUG),
+        ] {
+            assert_eq!(least(verbosity, module), expected, "{verbosity} {module}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_about_files_paths_and_modules() {
+        let file = Some("ccm/src/controllers/node/controller.rs");
+        let module = "ccm::controllers::node::controller";
+        for (pattern, expected) in [
+            ("controller", true),
+            ("contr*", true),
+            ("c?ntroller", true),
+            ("*", true),
+            ("node", false),
+            ("contr", false),
+            ("node/controller", true),
+            ("ccm/*/controller", true),
+            ("ode/controller", false),
+            ("ccm::controllers::*", true),
+            ("ccm::daemon", false),
+        ] {
+            assert_eq!(matches(pattern, file, module), expected, "{pattern}");
+        }
+        assert!(!matches("a", None, "a"));
+    }
+}

@@ -1,0 +1,89 @@
+//! klog's structured text: `I1121 15:54:01.123456   12345 file.rs:123] "message" key="value"`.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use tracing::Level;
+
+use super::record::Record;
+
+/// The record with its line's end. Times are in UTC.
+pub(super) fn line(record: &Record) -> String {
+    let severity = match record.level {
+        Level::ERROR => 'E',
+        Level::WARN => 'W',
+        Level::INFO | Level::DEBUG | Level::TRACE => 'I',
+    };
+    let time = record.time.to_zoned(jiff::tz::TimeZone::UTC);
+    let mut line = format!(
+        "{severity}{:02}{:02} {:02}:{:02}:{:02}.{:06} {:>7} {}:{}] {}",
+        time.month(),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second(),
+        time.subsec_nanosecond() / 1_000,
+        std::process::id(),
+        record.file,
+        record.line,
+        quoted(&record.message),
+    );
+    if let Some(error) = &record.error {
+        let _ = write!(line, " err={}", quoted(error));
+    }
+    for (key, value) in &record.fields {
+        let _ = match value {
+            Value::String(text) => write!(line, " {key}={}", quoted(text)),
+            other => write!(line, " {key}={other}"),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+/// The text as Go quotes it: no line's end and nothing else that a terminal would act on is left.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        let _ = match c {
+            '"' | '\\' => write!(quoted, "\\{c}"),
+            '\n' => write!(quoted, "\\n"),
+            '\r' => write!(quoted, "\\r"),
+            '\t' => write!(quoted, "\\t"),
+            c if c.is_ascii_control() => write!(quoted, "\\x{:02x}", u32::from(c)),
+            c if is_printable(c) => {
+                quoted.push(c);
+                Ok(())
+            }
+            c if u32::from(c) <= 0xffff => write!(quoted, "\\u{:04x}", u32::from(c)),
+            c => write!(quoted, "\\U{:08x}", u32::from(c)),
+        };
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Rust escapes what cannot be shown, marks that combine with the letter before them, and quotes.
+fn is_printable(c: char) -> bool {
+    c == '\'' || c.escape_debug().len() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_whatever_the_text() {
+        for (text, expected) in [
+            ("plain", r#""plain""#),
+            ("it's \"quoted\" \\", r#""it's \"quoted\" \\""#),
+            ("a\nb\r\tc", r#""a\nb\r\tc""#),
+            ("\u{1b}[31mred\u{7f}", r#""\x1b[31mred\x7f""#),
+            ("K\u{f6}ln \u{1f600}", "\"K\u{f6}ln \u{1f600}\""),
+            ("\u{85}\u{2028}\u{e0001}", r#""\u0085\u2028\U000e0001""#),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+}

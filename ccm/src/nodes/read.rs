@@ -1,0 +1,34 @@
+//! Nodes read once, for tools that do not watch.
+
+use kube::{Api, Client, api::ListParams};
+
+use super::node::{Node, WireNode};
+
+/// Nodes of one page of a list.
+const PAGE: u32 = 500;
+
+/// The Node of this name.
+///
+/// # Errors
+/// The API server's.
+pub async fn read_node(client: Client, name: &str) -> kube::Result<Option<Node>> {
+    Ok(Api::<WireNode>::all(client).get_opt(name).await?.map(Node::from))
+}
+
+/// All Nodes.
+///
+/// # Errors
+/// The API server's.
+pub async fn read_nodes(client: Client) -> kube::Result<Vec<Node>> {
+    let api = Api::<WireNode>::all(client);
+    let mut params = ListParams::default().limit(PAGE);
+    let mut nodes = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        nodes.extend(page.items.into_iter().map(Node::from));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(nodes),
+        }
+    }
+}

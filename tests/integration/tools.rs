@@ -1,0 +1,151 @@
+//! `check` and `explain` as an operator runs them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    daemon::binary,
+    peers::Borrowed,
+    trial::{Outcome, trial},
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("tools::check_names_what_is_wrong", check_faults),
+        trial("tools::check_names_the_missing_permission", check_permissions),
+        trial("tools::explain_says_what_the_daemon_would_do", explain),
+    ]
+}
+
+/// Exit code, stdout and stderr.
+fn run(arguments: &[&str]) -> anyhow::Result<(i32, String, String)> {
+    let output = Command::new(binary()?).args(arguments).env_remove("KUBERNETES_SERVICE_HOST").output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((output.status.code().context("ended by a signal")?, text(&output.stdout), text(&output.stderr)))
+}
+
+/// The one domain of libvirt's test driver is called `test`.
+fn cloud_config(folder: &Path) -> anyhow::Result<String> {
+    let path = folder.join("cloud.yaml");
+    fs::write(&path, "hypervisors:\n- name: kvm1\n  uri: test:///default\n  zone: rack-1\n")?;
+    Ok(format!("--cloud-config={}", path.display()))
+}
+
+const PROVIDER: &str = "--cloud-provider=libvirt";
+
+fn check_faults() -> Outcome {
+    let (code, out, _) = run(&["check", "--concurrent-node-syncs=0", "--controllers=nope"])?;
+    for text in
+        ["--cloud-provider cannot be empty", "\"nope\" is not in the list", "must be a positive number"]
+    {
+        ensure!(out.contains(text), "{text} in {out}");
+    }
+    ensure!(code == 1, "{out}");
+    let (code, out, _) =
+        run(&["check", PROVIDER, "--cloud-config=/no/such/file", "--master=http://127.0.0.1:1"])?;
+    ensure!(code == 1 && out.contains("/no/such/file") && out.contains("cannot be reached"), "{out}");
+    let (code, _, err) = run(&["check", "--nope"])?;
+    ensure!(code == 1 && err.contains("unknown flag: --nope"), "{err}");
+    Ok(())
+}
+
+fn check_permissions() -> Outcome {
+    let control_plane = Borrowed::control_plane()?;
+    let folder = TempDir::new()?;
+    let config = cloud_config(folder.path())?;
+    let admin = format!("--kubeconfig={}", control_plane.kubeconfig().display());
+    let (code, out, err) = run(&["check", PROVIDER, &config, &admin])?;
+    ensure!(code == 0 && out.contains("Everything"), "{code}: {out}{err}");
+    ensure!(out.contains("v1.") && out.contains("has all"), "the version and the permissions: {out}");
+
+    // As shipped, but for one verb.
+    let (_, manifests, _) = run(&["manifests", "--provider=libvirt"])?;
+    let lacking = manifests.replace("delete, ", "").replace(", delete", "");
+    ensure!(lacking != manifests, "the role allows no delete: {manifests}");
+    let file = folder.path().join("roles.yaml");
+    fs::write(&file, &lacking)?;
+    let file = file.display().to_string();
+    control_plane.kubectl_output(&["apply", "-f", &file])?;
+    let outcome = check_with_one_lacking(&control_plane, &config);
+    control_plane.kubectl_output(&["delete", "--wait=false", "-f", &file])?;
+    Ok(outcome?)
+}
+
+fn check_with_one_lacking(control_plane: &Borrowed, config: &str) -> anyhow::Result<()> {
+    let user = "system:serviceaccount:kube-system:cloud-controller-manager";
+    let kubeconfig: PathBuf = control_plane
+        .kubeconfig_for(user, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])?;
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let (code, out, err) = run(&["check", PROVIDER, config, &kubeconfig, "--output=json"])?;
+    let report: Value = serde_json::from_str(&out).with_context(|| format!("{out}{err}"))?;
+    let failed: Vec<&str> = report["findings"]
+        .as_array()
+        .context("findings")?
+        .iter()
+        .filter(|finding| finding["verdict"] != "ok")
+        .filter_map(|finding| finding["detail"].as_str())
+        .collect();
+    let expected = format!("{user} may not delete nodes; needed for: deleting Nodes whose instance is gone");
+    ensure!(code == 1 && failed == [expected.as_str()], "{code}: {out}");
+    // A daemon that deletes nothing does not need it.
+    let (code, out, _) = run(&["check", PROVIDER, config, &kubeconfig, "--controllers=cloud-node"])?;
+    ensure!(code == 0, "{out}");
+    Ok(())
+}
+
+fn explain() -> Outcome {
+    let control_plane = Borrowed::control_plane()?;
+    let folder = TempDir::new()?;
+    let config = cloud_config(folder.path())?;
+    let kubeconfig = format!("--kubeconfig={}", control_plane.kubeconfig().display());
+    let nodes = folder.path().join("nodes.yaml");
+    let taint =
+        "[{key: node.cloudprovider.kubernetes.io/uninitialized, value: \"true\", effect: NoSchedule}]";
+    fs::write(
+        &nodes,
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: test}}\nspec: {{taints: {taint}}}\n---\n\
+             apiVersion: v1\nkind: Node\nmetadata: {{name: nobody}}\nspec: {{taints: {taint}}}\n---\n\
+             apiVersion: v1\nkind: Node\nmetadata: {{name: foreign}}\nspec: {{providerID: \"aws:///x/i-1\"}}\n"
+        ),
+    )?;
+    let file = nodes.display().to_string();
+    control_plane.kubectl_output(&["apply", "-f", &file])?;
+    let outcome = explain_nodes(&[PROVIDER, &config, &kubeconfig]);
+    control_plane.kubectl_output(&["delete", "-f", &file])?;
+    Ok(outcome?)
+}
+
+fn explain_nodes(flags: &[&str]) -> anyhow::Result<()> {
+    let explain = |more: &[&str]| run(&[&["explain"], more, flags].concat());
+    let (code, out, err) = explain(&["test", "--output=json"])?;
+    ensure!(code == 0, "{out}{err}");
+    let found: Value = serde_json::from_str(&out)?;
+    ensure!(found["cloud"]["instance"] == "present" && found["cloud"]["matchedBy"] == "name", "{found:#}");
+    ensure!(found["initialized"] == false && found["cloud"]["powerState"] == "running", "{found:#}");
+    let zone =
+        |entry: &Value| entry["field"] == "label topology.kubernetes.io/zone" && entry["cloud"] == "rack-1";
+    ensure!(found["differences"].as_array().is_some_and(|all| all.iter().any(zone)), "{found:#}");
+
+    for (node, texts) in [
+        ("test", &["Found by:", "provider ID", "A daemon with these flags would:"][..]),
+        ("nobody", &["absent", "InstanceNotFound", "no instance for this node"]),
+        ("foreign", &["leave the Node alone", "aws:///x/i-1 is of another cloud"]),
+    ] {
+        let (code, out, err) = explain(&[node])?;
+        ensure!(code == 0 && texts.iter().all(|text| out.contains(text)), "{node}: {out}{err}");
+    }
+    let (code, _, err) = explain(&["tset"])?;
+    ensure!(code == 1 && err.contains("there is no Node \"tset\"; did you mean test?"), "{err}");
+    let (code, _, err) = explain(&[])?;
+    ensure!(code == 1 && err.contains("NODE"), "{err}");
+    Ok(())
+}

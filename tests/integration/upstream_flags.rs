@@ -1,0 +1,134 @@
+//! The Go framework's own `--help` against ours: whatever an operator has in a manifest is taken here.
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use ccm::flags::{self, CommandLineError};
+use libtest_mimic::Trial;
+use test_env::FrameworkCcm;
+
+use crate::{
+    daemon::binary,
+    trial::{Outcome, trial},
+};
+
+/// Flags of the test's own provider or of the programs around it, which are not the framework's.
+const NOT_THE_FRAMEWORKS: [&str; 1] = ["help"];
+
+/// Flags whose default differs on purpose.
+const OTHER_DEFAULTS: [&str; 3] = ["concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag)]
+}
+
+/// A flag as Go's help shows it.
+#[derive(Debug)]
+struct Flag {
+    name: String,
+    /// Go's word for the type; none for a boolean.
+    kind: Option<String>,
+    default: Option<String>,
+}
+
+fn every_flag() -> Outcome {
+    let theirs = help(Command::new(FrameworkCcm::program()?))?;
+    let ours = help(Command::new(binary()?))?;
+    let flags = flags_of(&theirs);
+    ensure_enough(&flags)?;
+    for flag in flags.iter().filter(|flag| !NOT_THE_FRAMEWORKS.contains(&flag.name.as_str())) {
+        accepted(flag)?;
+        shown(flag, &ours)?;
+    }
+    Ok(())
+}
+
+fn ensure_enough(flags: &[Flag]) -> anyhow::Result<()> {
+    ensure!(flags.len() > 70, "the help was not understood: {flags:?}");
+    Ok(())
+}
+
+fn help(mut command: Command) -> anyhow::Result<String> {
+    let output = command.arg("--help").env("COLUMNS", "2000").output()?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn flags_of(help: &str) -> Vec<Flag> {
+    let mut flags: Vec<Flag> = Vec::new();
+    for line in help.lines() {
+        let line = line.trim_start();
+        let line = line.strip_prefix("-v, ").or(line.strip_prefix("-h, ")).unwrap_or(line);
+        if let Some(text) = line.strip_prefix("--") {
+            let (usage, text) = text.split_once("   ").unwrap_or((text, ""));
+            let mut words = usage.split_whitespace();
+            let name = words.next().unwrap_or_default().to_owned();
+            flags.push(Flag { name, kind: words.next().map(str::to_owned), default: default(text) });
+        } else if let Some(flag) = flags.last_mut() {
+            // The help of a flag may go on in the next lines.
+            flag.default = default(line).or(flag.default.take());
+        }
+    }
+    flags
+}
+
+fn default(text: &str) -> Option<String> {
+    let (_, value) = text.rsplit_once("(default ")?;
+    let value = value.strip_suffix(')')?;
+    Some(value.trim_matches(['"', '[', ']']).to_owned())
+}
+
+/// A value that Go takes for a flag of this type.
+fn value(flag: &Flag) -> &str {
+    match flag.kind.as_deref() {
+        None => "true",
+        Some("duration") => "1m0s",
+        Some("int" | "int32" | "float32" | "int32Slice" | "Level" | "quantity") => "23",
+        Some("ip") => "127.0.0.1",
+        Some("mapStringBool") => "WatchList=true",
+        Some("namedCertKey") => "a.crt,a.key",
+        Some("pattern=N,...") => "a=1",
+        Some("version[=true]") => "raw",
+        Some(_) => "some-thing",
+    }
+}
+
+/// With its value, and with the default that Go shows.
+fn accepted(flag: &Flag) -> anyhow::Result<()> {
+    let given = [Some(value(flag).to_owned()), flag.default.clone()];
+    for value in given.into_iter().flatten() {
+        let argument = format!("--{}={value}", flag.name);
+        match flags::parse(["ccm", argument.as_str()]) {
+            Ok(flags) => ensure!(flags.is_given(&flag.name), "{argument}"),
+            Err(CommandLineError::Faults(faults)) => anyhow::bail!("{argument}: {faults:?}"),
+            Err(error) => anyhow::bail!("{argument}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// Our help has it, with the same default.
+fn shown(flag: &Flag, ours: &str) -> anyhow::Result<()> {
+    let begins = |line: &&str| {
+        let line = line.trim_start();
+        let line = line.strip_prefix("-v, ").unwrap_or(line);
+        line.strip_prefix("--")
+            .and_then(|text| text.strip_prefix(flag.name.as_str()))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '[']))
+    };
+    let mut lines = ours.lines().skip_while(|line| !begins(line));
+    let first = lines.next().with_context(|| format!("--{} is not in our help", flag.name))?;
+    let text: Vec<&str> =
+        std::iter::once(first).chain(lines.take_while(|line| !line.trim_start().starts_with('-'))).collect();
+    let text = text.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+    if OTHER_DEFAULTS.contains(&flag.name.as_str()) {
+        return Ok(());
+    }
+    let shown = text.rsplit_once("[default: ").map(|(_, value)| value.split(']').next().unwrap_or_default());
+    match (&flag.default, shown) {
+        (Some(theirs), ours) => ensure!(ours == Some(theirs), "--{}: {ours:?}, theirs {theirs}", flag.name),
+        (None, None | Some("false" | "0" | "0s" | "VersionTLS12")) => {}
+        (None, Some(ours)) => anyhow::bail!("--{}: {ours}, theirs nothing", flag.name),
+    }
+    Ok(())
+}
