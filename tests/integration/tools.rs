@@ -42,6 +42,10 @@ fn cloud_config(folder: &Path) -> anyhow::Result<String> {
 const PROVIDER: &str = "--cloud-provider=libvirt";
 
 fn check_faults() -> Outcome {
+    Ok(check_wrong_command_lines()?)
+}
+
+fn check_wrong_command_lines() -> anyhow::Result<()> {
     let (code, out, _) = run(&["check", "--concurrent-node-syncs=0", "--controllers=nope"])?;
     for text in
         ["--cloud-provider cannot be empty", "\"nope\" is not in the list", "must be a positive number"]
@@ -59,6 +63,10 @@ fn check_faults() -> Outcome {
 
 fn check_permissions() -> Outcome {
     let control_plane = Borrowed::control_plane()?;
+    Ok(check_as_admin_and_as_shipped(&control_plane)?)
+}
+
+fn check_as_admin_and_as_shipped(control_plane: &Borrowed) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let config = cloud_config(folder.path())?;
     let admin = format!("--kubeconfig={}", control_plane.kubeconfig().display());
@@ -74,9 +82,9 @@ fn check_permissions() -> Outcome {
     fs::write(&file, &lacking)?;
     let file = file.display().to_string();
     control_plane.kubectl_output(&["apply", "-f", &file])?;
-    let outcome = check_with_one_lacking(&control_plane, &config);
+    let outcome = check_with_one_lacking(control_plane, &config);
     control_plane.kubectl_output(&["delete", "--wait=false", "-f", &file])?;
-    Ok(outcome?)
+    outcome
 }
 
 fn check_with_one_lacking(control_plane: &Borrowed, config: &str) -> anyhow::Result<()> {

@@ -75,7 +75,7 @@ fn flags_of(help: &str) -> Vec<Flag> {
 fn default(text: &str) -> Option<String> {
     let (_, value) = text.rsplit_once("(default ")?;
     let value = value.strip_suffix(')')?;
-    Some(value.trim_matches(['"', '[', ']']).to_owned())
+    Some(value.trim_matches(['"', '[', ']']).to_owned()).filter(|value| !value.is_empty())
 }
 
 /// A value that Go takes for a flag of this type.
