@@ -18,6 +18,7 @@ use crate::{
         property_collector::{ObjectUpdate, UpdateKind},
     },
     vm::VirtualMachine,
+    zones::Parents,
 };
 
 pub(crate) use properties::{ENTITY_PATHS, machine_paths};
@@ -43,15 +44,6 @@ struct Metadata {
     encoding: Option<Box<str>>,
 }
 
-/// Something that machines are below of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entity {
-    /// Its name, unescaped.
-    pub(crate) name: Box<str>,
-    /// What it is in.
-    pub(crate) parent: Option<MoRef>,
-}
-
 /// What changed, for those who watch.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -65,7 +57,10 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     machines: HashMap<MoRef, Machine>,
-    entities: HashMap<MoRef, Entity>,
+    /// Everything that is no machine, with its name, unescaped.
+    entities: HashMap<MoRef, Box<str>>,
+    /// What each of those is in.
+    parents: Parents,
     by_bios_uuid: Index<Uuid>,
     by_instance_uuid: Index<Uuid>,
     by_guest_host_name: Index<Box<str>>,
@@ -122,23 +117,29 @@ impl Inventory {
     fn apply_to_entity(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {
         let reference = &update.object;
         if update.kind == UpdateKind::Leave {
+            self.parents.remove(reference);
             changes.is_moved |= self.entities.remove(reference).is_some();
             return;
         }
-        let before = self.entities.get(reference);
-        let mut entity = before.cloned().unwrap_or_default();
+        changes.is_moved |= !self.entities.contains_key(reference);
+        let known = self.entities.entry(reference.clone()).or_default();
         for (name, value) in &update.properties {
             match *name {
                 "name" => {
-                    entity.name = value.map(|value| properties::unescaped(&value.text)).unwrap_or_default();
+                    *known = value.map(|value| properties::unescaped(&value.text)).unwrap_or_default();
                 }
-                "parent" => entity.parent = value.and_then(Element::moref),
+                "parent" => {
+                    let parent = value.and_then(Element::moref);
+                    if self.parents.get(reference) != parent.as_ref() {
+                        changes.is_moved = true;
+                        match parent {
+                            Some(parent) => drop(self.parents.insert(reference.clone(), parent)),
+                            None => drop(self.parents.remove(reference)),
+                        }
+                    }
+                }
                 _ => {}
             }
-        }
-        if before != Some(&entity) {
-            changes.is_moved = true;
-            self.entities.insert(reference.clone(), entity);
         }
     }
 
@@ -216,20 +217,23 @@ impl Inventory {
     }
 
     /// Everything that is no machine.
-    pub(crate) fn entities(&self) -> impl ExactSizeIterator<Item = (&MoRef, &Entity)> {
-        self.entities.iter()
+    pub(crate) fn entities(&self) -> impl ExactSizeIterator<Item = &MoRef> {
+        self.entities.keys()
+    }
+
+    /// What each of those is in.
+    pub(crate) fn parents(&self) -> &Parents {
+        &self.parents
     }
 
     /// An object and what it is in, the nearest first, up to the root.
     pub(crate) fn path_up(&self, from: &MoRef) -> Vec<MoRef> {
         let mut path = vec![from.clone()];
-        let mut next = self.entities.get(from).and_then(|entity| entity.parent.clone());
-        while let Some(reference) = next.take() {
-            if path.len() >= DEEPEST || path.contains(&reference) {
+        while let Some(reference) = path.last().and_then(|last| self.parents.get(last)) {
+            if path.len() >= DEEPEST || path.contains(reference) {
                 break;
             }
-            next = self.entities.get(&reference).and_then(|entity| entity.parent.clone());
-            path.push(reference);
+            path.push(reference.clone());
         }
         path
     }
@@ -252,7 +256,7 @@ impl Inventory {
             let path = self.path_up(reference);
             // the root folder has no part in a path
             let names = path[..path.len().saturating_sub(1)].iter().rev();
-            let names = names.filter_map(|object| self.entities.get(object)).map(|entity| &*entity.name);
+            let names = names.filter_map(|object| self.entities.get(object)).map(|name| &**name);
             let path = names.collect::<Vec<_>>().join("/");
             let wanted = word.trim_matches('/');
             path == wanted || (!wanted.contains('/') && path.rsplit('/').next() == Some(wanted))

@@ -234,7 +234,7 @@ fn a_ring_of_parents_ends() {
 #[test]
 fn what_a_complete_listing_lacks_is_gone() {
     let mut inventory = tree();
-    let mut seen: HashSet<_> = inventory.entities().map(|(object, _)| object.clone()).collect();
+    let mut seen: HashSet<_> = inventory.entities().cloned().collect();
     assert_eq!(inventory.retain(&seen).instances.len(), 1);
     seen.remove(&MoRef::new("HostSystem", "host-6"));
     let changes = inventory.retain(&seen);

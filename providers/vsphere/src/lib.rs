@@ -1,6 +1,35 @@
-//! vSphere as a cloud: one or more vCenters.
+//! vSphere as a cloud for a Kubernetes cloud-controller-manager.
+//!
+//! Each *vCenter* of the configuration is followed by a task: it logs in, lists everything once, and lets the property
+//! collector tell each change from then on, so that a look-up is answered from memory:
+//!
+//! ```text
+//!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> session ──> vim ──> soap ──> vCenter
+//!                    └──> zones, addresses, instance_type (rules)        tags ──> Automation REST ──^
+//! ```
+//!
+//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is said only while every vCenter is followed without a gap, shows all
+//!   datacenters of the configuration, and denies having the very UUID when asked for it. One unreachable vCenter makes it
+//!   `Unknown`.
+//! - A Node is matched by its provider ID; without one by its system UUID in either byte order, then its name.
+//! - Credentials that a vCenter refuses are not tried again until they change.
+//!
+//! The provider ID is `vsphere://<BIOS UUID>`, see [`format_provider_id`].
+//!
+//! # Example
+//!
+//! ```
+//! use cloudprovider::{FactoryInput, Registry};
+//!
+//! let mut registry = Registry::new();
+//! registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
+//! let config = "vcenter:\n  vc1:\n    server: vc1.example.org\n    user: ccm\n    password: secret\n";
+//! let provider = registry.create("vsphere", &FactoryInput::new(config))?;
+//! assert!(provider.instances().is_some());
+//! # Ok::<(), cloudprovider::Error>(())
+//! ```
 
-#![allow(dead_code, reason = "the parts stand before the provider that puts them together")]
+#![allow(dead_code, reason = "parts that are read by what is still to come")]
 
 mod addresses;
 mod config;
@@ -9,11 +38,14 @@ mod follow;
 mod guestinfo;
 mod http;
 mod instance_type;
+mod instances;
 mod inventory;
 mod moref;
+mod provider;
 mod provider_id;
 #[cfg(test)]
 mod scripted;
+mod secrets;
 mod session;
 mod soap;
 mod tags;
@@ -25,6 +57,7 @@ mod yaml;
 mod zones;
 
 pub use config::{Config, Environment};
+pub use provider::{VSphereProvider, factory};
 pub use provider_id::{format_provider_id, parse_provider_id};
 
 /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.

@@ -4,13 +4,13 @@
 //! tried first, and the other where that one is not there.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use http::Method;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -22,6 +22,7 @@ use crate::{
     moref::MoRef,
     session::{CredentialSource, Refused},
     vim::CallError,
+    zones::{Tag, Tags},
 };
 
 /// How long a call may take.
@@ -38,18 +39,6 @@ const PARALLEL: usize = 4;
 
 /// How long the name of a tag is believed.
 const NAMES_LAST: Duration = Duration::from_secs(3600);
-
-/// A tag with its category.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Tag {
-    /// The category's name.
-    pub(crate) category: Arc<str>,
-    /// The tag's name.
-    pub(crate) name: Arc<str>,
-}
-
-/// The tags of objects; objects without any are not in it.
-pub(crate) type TagMap = HashMap<MoRef, Vec<Tag>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
@@ -126,7 +115,7 @@ struct Names {
     since: Instant,
     /// `None` for a tag that was deleted meanwhile.
     tags: HashMap<Box<str>, Option<Tag>>,
-    categories: HashMap<Box<str>, Arc<str>>,
+    categories: HashMap<Box<str>, Box<str>>,
 }
 
 impl Default for Names {
@@ -183,7 +172,7 @@ impl TagClient {
     ///
     /// # Errors
     /// What a call brings. A tag that was deleted meanwhile is none.
-    pub(crate) async fn attached(&self, objects: &[MoRef]) -> Result<TagMap, CallError> {
+    pub(crate) async fn attached(&self, objects: &[MoRef]) -> Result<Tags, CallError> {
         const METHOD: &str = "list-attached-tags-on-objects";
         let mut attached: Vec<(MoRef, Vec<String>)> = Vec::new();
         for some in objects.chunks(OBJECTS_PER_CALL) {
@@ -210,44 +199,22 @@ impl TagClient {
     }
 
     async fn learn_names(&self, attached: &[(MoRef, Vec<String>)]) -> Result<(), CallError> {
-        let unknown: Vec<&str> = {
+        let unknown: Vec<String> = {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
             if names.since.elapsed() >= NAMES_LAST {
                 *names = Names::default();
             }
-            let mut unknown: Vec<_> = attached
-                .iter()
-                .flat_map(|(_, ids)| ids.iter().map(String::as_str))
-                .filter(|id| !names.tags.contains_key(*id))
-                .collect();
-            unknown.sort_unstable();
-            unknown.dedup();
-            unknown
+            let ids: BTreeSet<&String> = attached.iter().flat_map(|(_, ids)| ids).collect();
+            ids.into_iter().filter(|id| !names.tags.contains_key(id.as_str())).cloned().collect()
         };
-        let tags: Vec<(&str, Option<FoundTag>)> = stream::iter(unknown)
-            .map(|id| async move {
-                let path = |dialect: Dialect| dialect.object_path("tag", id);
-                Ok::<_, CallError>((id, self.request_object("get tag", path).await?))
-            })
-            .buffer_unordered(PARALLEL)
-            .try_collect()
-            .await?;
-        let mut categories: Vec<&str> =
-            tags.iter().filter_map(|(_, found)| found.as_ref()).map(|found| &*found.category_id).collect();
-        categories.sort_unstable();
-        categories.dedup();
-        {
+        let tags = self.objects::<FoundTag>("get tag", "tag", unknown).await?;
+        let categories: Vec<String> = {
             let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-            categories.retain(|id| !names.categories.contains_key(*id));
-        }
-        let categories: Vec<(&str, Option<FoundCategory>)> = stream::iter(categories)
-            .map(|id| async move {
-                let path = |dialect: Dialect| dialect.object_path("category", id);
-                Ok::<_, CallError>((id, self.request_object("get category", path).await?))
-            })
-            .buffer_unordered(PARALLEL)
-            .try_collect()
-            .await?;
+            let ids: BTreeSet<&String> =
+                tags.iter().filter_map(|(_, found)| found.as_ref()).map(|found| &found.category_id).collect();
+            ids.into_iter().filter(|id| !names.categories.contains_key(id.as_str())).cloned().collect()
+        };
+        let categories = self.objects::<FoundCategory>("get category", "category", categories).await?;
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, category) in categories {
             if let Some(category) = category {
@@ -257,24 +224,46 @@ impl TagClient {
         for (id, found) in tags {
             let tag = found.and_then(|found| {
                 let category = names.categories.get(found.category_id.as_str())?;
-                Some(Tag { category: Arc::clone(category), name: found.name.into() })
+                Some(Tag { category: category.clone(), name: found.name.into() })
             });
             names.tags.insert(id.into(), tag);
         }
         Ok(())
     }
 
-    /// Reads one object; `None` where it is not there.
-    async fn request_object<T: DeserializeOwned>(
+    /// Reads objects of one kind by their ids, some at a time.
+    async fn objects<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
-        path: impl Fn(Dialect) -> String,
-    ) -> Result<Option<T>, CallError> {
-        match self.request(method, Method::GET, path, None).await {
-            Ok(found) => Ok(Some(found)),
-            Err(CallError::Status { status: 404, .. }) => Ok(None),
-            Err(error) => Err(error),
+        kind: &'static str,
+        ids: Vec<String>,
+    ) -> Result<Vec<(String, Option<T>)>, CallError> {
+        let mut found = Vec::with_capacity(ids.len());
+        let mut ids = ids.into_iter();
+        loop {
+            let some = ids.by_ref().take(PARALLEL).map(|id| self.object(method, kind, id));
+            let some = try_join_all(some).await?;
+            if some.is_empty() {
+                return Ok(found);
+            }
+            found.extend(some);
         }
+    }
+
+    /// Reads one object; `None` where it is not there.
+    async fn object<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        kind: &'static str,
+        id: String,
+    ) -> Result<(String, Option<T>), CallError> {
+        let path = |dialect: Dialect| dialect.object_path(kind, &id);
+        let found = match self.request(method, Method::GET, path, None).await {
+            Ok(found) => Some(found),
+            Err(CallError::Status { status: 404, .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok((id, found))
     }
 
     /// Makes a call in the session, and once more in a new one where vCenter says that it has ended.

@@ -20,9 +20,9 @@ use crate::{
     moref::MoRef,
     provider_id::byte_orders,
     session::{CALL_DEADLINE, CredentialSource, Refused, Session},
-    tags::TagMap,
     vim::{CallError, element::Element, objects::FindAllByUuid},
     vm::VirtualMachine,
+    zones::Tags,
 };
 
 /// How long what is known is still told of machines that are there, after the connection was lost: a session that ends, or
@@ -81,7 +81,7 @@ pub(crate) struct State {
     /// What it holds.
     pub(crate) inventory: Inventory,
     /// The tags of what it holds.
-    pub(crate) tags: TagMap,
+    pub(crate) tags: Tags,
     /// Why tags are not known, where they are wanted and never were.
     pub(crate) tag_trouble: Option<CallError>,
     /// Whether tags were read.
@@ -265,8 +265,7 @@ impl VCenter {
         /// With more, their own tags are left out: all of them would have to be asked for, and named, every time.
         const FEW_MACHINES: usize = 2000;
         let state = self.state();
-        let mut objects: Vec<MoRef> =
-            state.inventory.entities().map(|(reference, _)| reference.clone()).collect();
+        let mut objects: Vec<MoRef> = state.inventory.entities().cloned().collect();
         let root = objects.first().and_then(|first| state.inventory.path_up(first).pop());
         objects.extend(root);
         if state.inventory.machines().len() <= FEW_MACHINES {

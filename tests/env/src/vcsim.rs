@@ -15,7 +15,8 @@ use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
 
-const SERVES_WITHIN: Duration = Duration::from_secs(60);
+/// Thousands of machines take their time.
+const SERVES_WITHIN: Duration = Duration::from_secs(180);
 
 /// What a [`Vcsim`] holds. Machines are called `DC0_C0_RP0_VM0` and so on.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ impl Vcsim {
     ///
     /// # Errors
     /// [`StartError::Unavailable`] when the program cannot be had on this machine, [`StartError::Failed`] when it does
-    /// not serve within 60 s.
+    /// not serve within three minutes.
     pub fn start(options: &VcsimOptions) -> Result<Self, StartError> {
         need_programs(&["curl", "openssl", "setpriv"])?;
         let program = built("vcsim")?.join("vcsim");
@@ -103,7 +104,7 @@ impl Vcsim {
     /// sessions, rules and counts are gone.
     ///
     /// # Errors
-    /// If it does not serve within 60 s.
+    /// If it does not serve within three minutes.
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.process.kill()?;
         let program = built("vcsim")?.join("vcsim");

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::Metadata;
 use crate::{
+    guestinfo,
     provider_id::parse_uuid,
     vim::{element::Element, property_collector::Property},
     vm::{AddressOrigin, AddressState, Connection, GuestAddress, GuestNic, Tools, VirtualMachine, VmPower},
@@ -156,8 +157,17 @@ fn apply_metadata(
     vm.static_addresses = static_addresses(metadata);
 }
 
-fn static_addresses(_metadata: &Metadata) -> Box<[IpAddr]> {
-    Box::default()
+/// What the metadata says, or nothing: that is for the guest to complain about.
+fn static_addresses(metadata: &Metadata) -> Box<[IpAddr]> {
+    let Some(text) = metadata.text.as_deref() else { return Box::default() };
+    let encoding = metadata.encoding.as_deref().unwrap_or_default();
+    match guestinfo::static_addresses(text, encoding) {
+        Ok(addresses) => addresses.into(),
+        Err(fault) => {
+            tracing::debug!(%fault, "guestinfo.metadata cannot be read");
+            Box::default()
+        }
+    }
 }
 
 fn guest_nic(nic: &Element) -> GuestNic {

@@ -1,0 +1,254 @@
+//! Looks up the machines of Nodes, in what is known of all vCenters at one moment.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState};
+use uuid::Uuid;
+
+use crate::{
+    addresses::{self, AddressRules, Family, NoAddress},
+    config::ZoneLabels,
+    instance_type::instance_type,
+    provider_id::{byte_orders, format_provider_id, identifying_uuid, parse_provider_id, swapped},
+    vcenter::{State, VCenter},
+    vm::VirtualMachine,
+    zones,
+};
+
+/// When to look again for an address that is not there yet. A change is told anyway.
+const ADDRESS_RETRY: Duration = Duration::from_secs(5);
+
+/// When to look again for a tag that is not there yet. Tags are not pushed.
+const TAG_RETRY: Duration = Duration::from_secs(30);
+
+/// The rules by which a machine becomes a Node.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) addresses: AddressRules,
+    pub(crate) labels: ZoneLabels,
+    pub(crate) skip_node_deletion: bool,
+}
+
+impl Rules {
+    /// Whether zones or regions come from tags.
+    pub(crate) fn wants_tags(&self) -> bool {
+        self.labels.zone.is_some() || self.labels.region.is_some()
+    }
+}
+
+/// A vCenter with what is known of it.
+pub(crate) struct Site<'a> {
+    pub(crate) vcenter: &'a VCenter,
+    pub(crate) families: &'a [Family],
+    pub(crate) state: std::sync::RwLockReadGuard<'a, State>,
+}
+
+/// What comes of a look-up in memory.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// That is it.
+    Settled(InstanceLookup),
+    /// The same, as long as vCenters have not been listed for the first time.
+    Starting(Error),
+    /// No inventory has it, and each of them would. These UUIDs are left to be asked for.
+    Nowhere(Vec<Uuid>),
+}
+
+/// All vCenters at one moment.
+pub(crate) struct View<'a> {
+    sites: Vec<Site<'a>>,
+    rules: &'a Rules,
+}
+
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    site: &'a Site<'a>,
+    vm: &'a VirtualMachine,
+}
+
+impl<'a> View<'a> {
+    /// The vCenters as they are now.
+    pub(crate) fn new(sites: Vec<Site<'a>>, rules: &'a Rules) -> Self {
+        Self { sites, rules }
+    }
+
+    /// The machine of a node.
+    pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
+        match self.find(node) {
+            Ok(Some(found)) => match found.site.vcenter.trouble(&found.site.state) {
+                Some(trouble) => Answer::Settled(trouble.into()),
+                None => Answer::Settled(self.instance(found, node)),
+            },
+            Ok(None) => self.nowhere(node),
+            Err(error) => self.starting_or_settled(error),
+        }
+    }
+
+    fn nowhere(&self, node: &NodeIdentity) -> Answer {
+        if let Some(doubt) = self.doubt() {
+            return self.starting_or_settled(doubt);
+        }
+        if self.rules.skip_node_deletion {
+            let words =
+                "no vCenter has a virtual machine for this node; SKIP_NODE_DELETION is set, so it is kept";
+            return Answer::Settled(Error::new(ErrorKind::NotFound, words).into());
+        }
+        Answer::Nowhere(uuid_of(node).into_iter().collect())
+    }
+
+    fn starting_or_settled(&self, error: Error) -> Answer {
+        // two matches or a malformed ID do not become better by waiting
+        let can_change = !matches!(error.kind(), ErrorKind::Ambiguous | ErrorKind::InvalidInput);
+        let is_starting = self.sites.iter().any(|site| !site.state.is_listed && site.state.trouble.is_none());
+        if can_change && is_starting { Answer::Starting(error) } else { Answer::Settled(error.into()) }
+    }
+
+    /// Why no vCenter's silence means that there is no machine: each that cannot be relied on, in its own words.
+    fn doubt(&self) -> Option<Error> {
+        let doubts: Vec<_> = self.sites.iter().filter_map(|site| site.vcenter.doubt(&site.state)).collect();
+        let kind = doubts.first()?.kind();
+        let words: Vec<_> = doubts.iter().map(ToString::to_string).collect();
+        let words =
+            format!("cannot tell whether there is a virtual machine for this node: {}", words.join("; "));
+        Some(Error::new(kind, words))
+    }
+
+    fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
+        if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            return self.find_by_uuid(parse_provider_id(id)?, false);
+        }
+        if let Some(uuid) = node.system_uuid.as_deref().and_then(identifying_uuid)
+            && let Some(found) = self.find_by_uuid(uuid, true)?
+        {
+            return Ok(Some(found));
+        }
+        let named = self.candidates(|state| state.inventory.with_guest_host_name(&node.name).collect());
+        let Some(found) = choose(named, "has the node's name as the host name of its guest")? else {
+            return Ok(None);
+        };
+        // The node's own machine may be where nobody can look now. A machine that merely has its name must not become its
+        // provider ID, which can never be changed again.
+        match self.doubt() {
+            Some(doubt) => Err(doubt),
+            None => Ok(Some(found)),
+        }
+    }
+
+    /// The machine with this UUID. What a guest showed may be in either byte order, and so may be the provider ID of a Node
+    /// that was written from it; of those, the one that stands there is meant.
+    fn find_by_uuid(&self, uuid: Uuid, by_guest: bool) -> Result<Option<Candidate<'_>>, Error> {
+        let what = format!("has the UUID {uuid}");
+        let with = |uuid| self.candidates(|state| state.inventory.with_bios_uuid(uuid).collect());
+        if !by_guest {
+            let as_it_stands = with(uuid);
+            let found = if as_it_stands.is_empty() && swapped(uuid) != uuid {
+                with(swapped(uuid))
+            } else {
+                as_it_stands
+            };
+            return choose(found, &what);
+        }
+        let mut orders = byte_orders(uuid).to_vec();
+        orders.dedup();
+        choose(orders.into_iter().flat_map(with).collect(), &what)
+    }
+
+    fn candidates<'s>(&'s self, get: impl Fn(&'s State) -> Vec<&'s VirtualMachine>) -> Vec<Candidate<'s>> {
+        let mut found: Vec<Candidate<'s>> = Vec::new();
+        for site in &self.sites {
+            for vm in get(&site.state) {
+                if site.vcenter.counts(&site.state, vm) && !found.iter().any(|one| one.is_same(site, vm)) {
+                    found.push(Candidate { site, vm });
+                }
+            }
+        }
+        found
+    }
+
+    fn instance(&self, at: Candidate<'_>, node: &NodeIdentity) -> InstanceLookup {
+        let Candidate { site, vm } = at;
+        let Some(uuid) = vm.bios_uuid else {
+            let words = format!("vCenter does not tell the UUID of {}", at.describe());
+            return Error::new(ErrorKind::Unavailable, words).into();
+        };
+        let mut incomplete = None;
+        let mut metadata =
+            InstanceMetadata { instance_type: instance_type(vm), ..InstanceMetadata::default() };
+        let provided = addresses::provided_node_ips(&node.annotations);
+        match addresses::select(vm, &self.rules.addresses, site.families, &provided) {
+            Ok(addresses) => metadata.addresses = addresses,
+            Err(why) => incomplete = Some(missing_address(at, &why)),
+        }
+        if self.rules.wants_tags() {
+            match &site.state.tag_trouble {
+                _ if site.state.has_tags => {
+                    let ways = zones::ancestors(vm, site.state.inventory.parents());
+                    let found = zones::find(&ways, &site.state.tags, &self.rules.labels);
+                    let found = found.kept_by(node, &self.rules.labels);
+                    if let Some(missing) = found.missing(&self.rules.labels) {
+                        let words = format!("{}: {missing}", at.describe());
+                        incomplete.get_or_insert(Error::in_progress(TAG_RETRY, words));
+                    }
+                    metadata.zone = found.zone.map(String::from);
+                    metadata.region = found.region.map(String::from);
+                }
+                Some(error) => {
+                    let error = site.vcenter.error_of(error);
+                    let words = format!("zone and region are not known: {error}");
+                    incomplete.get_or_insert(Error::in_progress(TAG_RETRY, words));
+                }
+                None => {
+                    let words = format!("vCenter {:?}: tags are being read", site.vcenter.name());
+                    incomplete.get_or_insert(Error::in_progress(Duration::from_secs(1), words));
+                }
+            }
+        }
+        let instance = Instance::new(format_provider_id(uuid), power_state(vm)).with_metadata(metadata);
+        match incomplete {
+            Some(why) => instance.with_incomplete(why).into(),
+            None => instance.into(),
+        }
+    }
+}
+
+fn power_state(vm: &VirtualMachine) -> PowerState {
+    vm.power_state()
+}
+
+fn missing_address(found: Candidate<'_>, why: &NoAddress) -> Error {
+    Error::in_progress(ADDRESS_RETRY, format!("{} has no address yet: {why}", found.describe()))
+}
+
+/// What a node's machine is known by, where that is a UUID.
+pub(crate) fn uuid_of(node: &NodeIdentity) -> Option<Uuid> {
+    match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+        Some(id) => parse_provider_id(id).ok(),
+        None => node.system_uuid.as_deref().and_then(identifying_uuid),
+    }
+}
+
+/// The one among these.
+fn choose<'a>(candidates: Vec<Candidate<'a>>, what: &str) -> Result<Option<Candidate<'a>>, Error> {
+    if let [first, _, ..] = &candidates[..] {
+        let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
+        let words = format!("more than one virtual machine {what}: {}", names.join(" and "));
+        return Err(Error::new(ErrorKind::Ambiguous, words).with_operation(format!(
+            "look up a virtual machine in vCenter {:?}",
+            first.site.vcenter.name()
+        )));
+    }
+    Ok(candidates.first().copied())
+}
+
+impl<'a> Candidate<'a> {
+    /// Whether this is the machine of a vCenter that stands in the configuration more than once.
+    fn is_same(&self, site: &Site<'a>, vm: &VirtualMachine) -> bool {
+        let is_same_vcenter = std::ptr::eq(self.site.vcenter, site.vcenter)
+            || self.site.vcenter.settings.endpoint.authority() == site.vcenter.settings.endpoint.authority();
+        is_same_vcenter && self.vm.moref == vm.moref
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} ({} in vCenter {:?})", self.vm.name, self.vm.moref.id(), self.site.vcenter.name())
+    }
+}

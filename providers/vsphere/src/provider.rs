@@ -1,0 +1,294 @@
+//! The provider.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use cloudprovider::{
+    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zone, Zones, async_trait,
+};
+use futures::{StreamExt, future::join_all, stream};
+use tokio::{
+    sync::{broadcast, watch},
+    time::{Instant, sleep_until},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use crate::{
+    NAME,
+    addresses::Family,
+    config::{Config, Environment},
+    follow,
+    instances::{Answer, Rules, Site, View},
+    provider_id::is_ours,
+    secrets::CredentialStore,
+    vcenter::{Settings, VCenter},
+};
+
+/// How long after the start look-ups wait for the first listing.
+const START_GRACE: Duration = Duration::from_secs(10);
+
+/// Changes that a slow listener may be behind before it is told to look at everything again.
+const CHANGES_KEPT: usize = 1024;
+
+/// How often tags are read again. vCenter does not push them.
+const TAG_REFRESH: Duration = Duration::from_secs(15 * 60);
+
+/// The variable that sets another time, as Go writes durations.
+const TAG_REFRESH_VARIABLE: &str = "VSPHERE_TAG_REFRESH_INTERVAL";
+
+/// Nodes without a machine that are asked for at the same time.
+const PROBES: usize = 4;
+
+/// vSphere as a cloud: one or more vCenters.
+#[derive(Debug)]
+pub struct VSphereProvider {
+    rules: Rules,
+    vcenters: Vec<Followed>,
+    status_changes: watch::Sender<u64>,
+    instance_changes: broadcast::Sender<InstanceChange>,
+    started: OnceLock<Instant>,
+    stopped: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// A vCenter with what is particular to its Nodes.
+#[derive(Debug)]
+struct Followed {
+    vcenter: Arc<VCenter>,
+    families: Vec<Family>,
+    credentials: Arc<CredentialStore>,
+}
+
+/// Makes a provider from a configuration text and the environment. Checks everything and calls nobody.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfiguration`] with every fault found.
+pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
+    let text = input.config.as_deref().unwrap_or_default();
+    let config = Config::parse(text, &Environment::of_process())?;
+    for warning in config.warnings() {
+        tracing::warn!("configuration: {warning}");
+    }
+    if let Some(notice) = config.nsx.notice() {
+        tracing::warn!("{notice}");
+    }
+    let refresh = std::env::var(TAG_REFRESH_VARIABLE).ok().filter(|text| !text.is_empty());
+    let provider = VSphereProvider::new(config);
+    Ok(Arc::new(match refresh.as_deref().map(cloudprovider::parse_duration) {
+        None => provider,
+        Some(Some(refresh)) => provider.with_tag_refresh(refresh),
+        Some(None) => {
+            let words = "must be a duration such as 15m or 1h30m";
+            let problem = cloudprovider::ConfigProblem::new(TAG_REFRESH_VARIABLE, words);
+            return Err(Error::invalid_configuration(vec![problem]));
+        }
+    }))
+}
+
+impl VSphereProvider {
+    /// A provider for these vCenters. It does nothing before [`start`](CloudProvider::start).
+    pub fn new(config: Config) -> Self {
+        let (status_changes, _) = watch::channel(0);
+        let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
+        let rules = Rules {
+            addresses: config.addresses,
+            labels: config.labels,
+            skip_node_deletion: config.skip_node_deletion,
+        };
+        let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
+        let vcenters = config.vcenters.into_iter().map(|one| {
+            let credentials = Arc::new(CredentialStore::new(one.server.clone(), one.credentials));
+            let source = Arc::clone(&credentials);
+            let settings = Settings {
+                name: one.reference,
+                endpoint: one.endpoint,
+                datacenters: one.datacenters,
+                credentials: Arc::new(move || source.current()),
+                tag_refresh,
+            };
+            let vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
+            Followed { vcenter: Arc::new(vcenter), families: one.families, credentials }
+        });
+        Self {
+            rules,
+            vcenters: vcenters.collect(),
+            status_changes,
+            instance_changes,
+            started: OnceLock::new(),
+            stopped: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// The same, reading tags again after this time. Has no effect once it is started.
+    #[must_use]
+    pub fn with_tag_refresh(mut self, refresh: Duration) -> Self {
+        for followed in &mut self.vcenters {
+            if let Some(vcenter) = Arc::get_mut(&mut followed.vcenter) {
+                vcenter.settings.tag_refresh = vcenter.settings.tag_refresh.map(|_| refresh);
+            }
+        }
+        self
+    }
+
+    /// Waits until everything that was started has ended, sessions included.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn view(&self) -> View<'_> {
+        let sites = self.vcenters.iter().map(|followed| Site {
+            vcenter: &followed.vcenter,
+            families: &followed.families,
+            state: followed.vcenter.state(),
+        });
+        View::new(sites.collect(), &self.rules)
+    }
+
+    /// Waits for the first listings, as long as that is worth while.
+    async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
+        let mut changes = self.status_changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let answers: Vec<_> = {
+                let view = self.view();
+                nodes.iter().map(|node| view.look_up(node)).collect()
+            };
+            let deadline = self.started.get().map(|started| *started + START_GRACE);
+            let Some(deadline) = deadline.filter(|deadline| *deadline > Instant::now()) else {
+                return answers;
+            };
+            if !answers.iter().any(|answer| matches!(answer, Answer::Starting(_))) {
+                return answers;
+            }
+            tokio::select! {
+                () = sleep_until(deadline) => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Absent only where every vCenter, asked for the very UUIDs, says so too.
+    async fn settle_nowhere(&self, uuids: &[Uuid]) -> InstanceLookup {
+        for uuid in uuids {
+            let asked = join_all(self.vcenters.iter().map(|followed| followed.vcenter.confirm_absent(*uuid)));
+            if let Some(error) = asked.await.into_iter().find_map(Result::err) {
+                let words = format!("cannot confirm that there is no virtual machine for this node: {error}");
+                return Error::new(error.kind(), words).into();
+            }
+        }
+        InstanceLookup::Absent
+    }
+}
+
+#[async_trait]
+impl CloudProvider for VSphereProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn start(&self, context: StartContext) -> Result<()> {
+        if self.started.set(Instant::now()).is_err() {
+            return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
+        }
+        for followed in &self.vcenters {
+            let vcenter = Arc::clone(&followed.vcenter);
+            if let Some(versions) = followed.credentials.versions(&*context.secrets) {
+                let (credentials, vcenter) = (Arc::clone(&followed.credentials), Arc::clone(&vcenter));
+                let stop = context.stop.clone();
+                self.tasks.spawn(async move {
+                    let following = credentials.follow(versions, || vcenter.reconnect.notify_one());
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = following => {}
+                    }
+                });
+            }
+            self.tasks.spawn(follow::run(vcenter, context.stop.clone()));
+        }
+        let stopped = self.stopped.clone();
+        self.tasks.spawn(async move {
+            context.stop.cancelled().await;
+            stopped.cancel();
+        });
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn zones(&self) -> Option<&dyn Zones> {
+        self.rules.wants_tags().then_some(self)
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+#[async_trait]
+impl Instances for VSphereProvider {
+    fn owns(&self, provider_id: &str) -> bool {
+        is_ours(provider_id)
+    }
+
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let answers = self.answers(nodes).await;
+        stream::iter(answers)
+            .map(|answer| async move {
+                match answer {
+                    Answer::Settled(lookup) => lookup,
+                    Answer::Starting(error) => error.into(),
+                    Answer::Nowhere(uuids) => self.settle_nowhere(&uuids).await,
+                }
+            })
+            .buffered(PROBES)
+            .collect()
+            .await
+    }
+
+    fn changes(&self) -> Option<InstanceStream> {
+        let receiver = self.instance_changes.subscribe();
+        let changes = stream::unfold(receiver, |mut receiver| async {
+            match receiver.recv().await {
+                Ok(change) => Some((change, receiver)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceChange::Resync, receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        Some(changes.take_until(self.stopped.clone().cancelled_owned()).boxed())
+    }
+}
+
+#[async_trait]
+impl Zones for VSphereProvider {
+    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<Result<Zone>> {
+        let lookups = self.lookup(nodes).await;
+        lookups
+            .into_iter()
+            .map(|lookup| match lookup {
+                InstanceLookup::Present(instance) => {
+                    Ok(Zone { zone: instance.metadata.zone, region: instance.metadata.region })
+                }
+                InstanceLookup::Absent => {
+                    Err(Error::new(ErrorKind::NotFound, "no vCenter has a virtual machine for this node"))
+                }
+                InstanceLookup::Unknown(error) => Err(error),
+            })
+            .collect()
+    }
+}

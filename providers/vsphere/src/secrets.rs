@@ -1,0 +1,108 @@
+//! The credentials of one vCenter as they are now: from a Secret that is followed, a folder, or the configuration.
+
+use std::sync::{Mutex, PoisonError};
+
+use cloudprovider::{SecretSource, SecretStream, SecretVersion};
+use futures::StreamExt;
+use secrecy::SecretString;
+
+use crate::{
+    config::{CredentialPlaces, SecretPlace},
+    credentials::{LoginMethod, SecretContents, read_directory},
+    session::Credentials,
+};
+
+/// The credentials of one vCenter.
+#[derive(Debug)]
+pub(crate) struct CredentialStore {
+    /// As the configuration names it: keys of the Secret begin with it.
+    server: String,
+    places: CredentialPlaces,
+    /// What the Secret holds, or why that is not known.
+    secret: Mutex<Result<SecretContents, String>>,
+}
+
+impl CredentialStore {
+    /// The credentials of this server, in these places.
+    pub(crate) fn new(server: String, places: CredentialPlaces) -> Self {
+        let unread = match &places.secret {
+            Some(SecretPlace::Object(name)) => format!("Secret {name} has not been read yet"),
+            _ => String::new(),
+        };
+        Self { server, places, secret: Mutex::new(Err(unread)) }
+    }
+
+    /// The versions of the Secret, where there is one to follow.
+    pub(crate) fn versions(&self, secrets: &dyn SecretSource) -> Option<SecretStream> {
+        match &self.places.secret {
+            Some(SecretPlace::Object(name)) => Some(secrets.follow(name)),
+            _ => None,
+        }
+    }
+
+    /// Takes in each version of the Secret, and says so. What was read is kept while there is trouble, and when the Secret
+    /// is deleted: a session that lasts needs no password.
+    pub(crate) async fn follow(&self, mut versions: SecretStream, changed: impl Fn()) {
+        let Some(SecretPlace::Object(name)) = &self.places.secret else { return };
+        while let Some(version) = versions.next().await {
+            let trouble = match version {
+                Ok(SecretVersion::Present(data)) => {
+                    let contents = SecretContents::read(&data);
+                    for oddity in &contents.oddities {
+                        tracing::warn!(secret = %name, "{oddity}");
+                    }
+                    *self.secret.lock().unwrap_or_else(PoisonError::into_inner) = Ok(contents);
+                    changed();
+                    continue;
+                }
+                Ok(SecretVersion::Absent) => format!("Secret {name} does not exist"),
+                Err(error) => format!("Secret {name} cannot be read: {error}"),
+            };
+            tracing::warn!("{trouble}");
+            let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+            if secret.is_err() {
+                *secret = Err(trouble);
+            }
+        }
+    }
+
+    /// What to log in with now.
+    ///
+    /// # Errors
+    /// In words for an event: where nothing is, or what is there cannot be used.
+    pub(crate) fn current(&self) -> Result<Credentials, String> {
+        let from_secret = match &self.places.secret {
+            None => None,
+            Some(SecretPlace::Object(name)) => {
+                let secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = secret.as_ref().map_err(Clone::clone);
+                Some(found.and_then(|contents| {
+                    contents.find(&self.server).map_err(|reason| format!("Secret {name} {reason}"))
+                }))
+            }
+            Some(SecretPlace::Directory(folder)) => Some(read_directory(folder).and_then(|data| {
+                let found = SecretContents::read(&data).find(&self.server);
+                found.map_err(|reason| format!("the folder {} {reason}", folder.display()))
+            })),
+        };
+        let inline = self.places.inline.as_ref();
+        let inline =
+            inline.map(|(user, password)| LoginMethod::of(&SecretString::from(user.clone()), password));
+        let method = match (from_secret, inline) {
+            (Some(Ok(method)), _) | (Some(Err(_)) | None, Some(method)) => method,
+            (Some(Err(reason)), None) => return Err(reason),
+            (None, None) => return Err(format!("there are no credentials for {:?}", self.server)),
+        };
+        match method {
+            LoginMethod::Password { user, password } => Ok(Credentials { user, password }),
+            LoginMethod::Certificate { .. } => Err(format!(
+                "a certificate in place of a user is not supported (server {:?}); give a user and a password",
+                self.server
+            )),
+            LoginMethod::SharedSession { .. } => Err(format!(
+                "a session from a session manager is not supported (server {:?}); give a user and a password",
+                self.server
+            )),
+        }
+    }
+}

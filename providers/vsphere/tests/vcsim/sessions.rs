@@ -1,0 +1,121 @@
+//! One session, whatever happens to it; whom it is opened with, and what it costs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use test_env::VcsimOptions;
+
+use crate::support::*;
+
+/// A thousand sessions end, each while changes are waited for.
+#[tokio::test]
+async fn no_session_is_left_behind() {
+    const EXPIRIES: u64 = 1000;
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let running = Running::start(&config(&[&vcsim])).await;
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    vcsim
+        .set_rules(
+            &json!([{"methods": ["soap:WaitForUpdatesEx"], "fault": "NotAuthenticated", "times": EXPIRIES}]),
+        )
+        .expect("rules");
+    vcsim.expire_sessions().expect("expired");
+    let began = Instant::now();
+    let hit = || vcsim.counts().expect("counts").get("hit:soap:WaitForUpdatesEx").copied().unwrap_or(0);
+    while hit() < EXPIRIES {
+        assert!(began.elapsed() < Duration::from_secs(280), "{} expiries", hit());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    let (alive, ever, _) = vcsim.sessions().expect("sessions");
+    println!("{ever} sessions, {alive} alive, in {:?}", began.elapsed());
+    assert!(ever > EXPIRIES && alive <= 1, "{alive} of {ever} sessions are alive");
+    running.stop().await;
+    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+}
+
+#[tokio::test]
+async fn who_is_trusted() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let ca = format!("    caFile: {}\n", vcsim.ca_file().display());
+    let wrong = "    thumbprint: AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD\n";
+    for (line, is_trusted) in [
+        (ca.clone(), true),
+        (String::new(), false),
+        (wrong.to_owned(), false),
+        (format!("    thumbprint: {}\n", vcsim.thumbprint("sha1").expect("sha1")), true),
+        (format!("    thumbprint: {}\n", vcsim.thumbprint("sha256").expect("sha256")), true),
+        ("    insecureFlag: true\n".to_owned(), true),
+    ] {
+        let running = Running::start(&config(&[&vcsim]).replace(&ca, &line)).await;
+        let answer = running
+            .eventually(&node(0), "an answer", |answer| {
+                present(answer).is_some()
+                    || unknown(answer).is_some_and(|e| e.to_string().contains("certificate"))
+            })
+            .await;
+        assert_eq!(present(&answer).is_some(), is_trusted, "{line}: {answer:?}");
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn refused_credentials_are_tried_once() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |password: &str| {
+        std::fs::write(folder.path().join("127.0.0.1.username"), vcsim.user()).expect("written");
+        std::fs::write(folder.path().join("127.0.0.1.password"), password).expect("written");
+    };
+    write("hunter2\n");
+    let text = format!(
+        "global:\n  secretsDirectory: {}\nvcenter:\n  vc0:\n    server: 127.0.0.1\n    port: {}\n    caFile: {}\n",
+        folder.path().display(),
+        vcsim.port(),
+        vcsim.ca_file().display()
+    );
+    let running = Running::start(&text).await;
+    let refused = |error: &cloudprovider::Error| error.to_string().contains("refused the credentials");
+    let answer = running.eventually(&node(0), "refused", |answer| unknown(answer).is_some_and(refused)).await;
+    assert!(!format!("{answer:?}").contains("hunter2"));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let counts = vcsim.counts().expect("counts");
+    assert_eq!(counts["soap:Login"], 1, "{counts:?}");
+    write(&format!("{}\n", vcsim.password()));
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_inventory_takes_few_calls() {
+    const MACHINES: usize = 2_500;
+    let options = VcsimOptions { machines: 2_500, ..VcsimOptions::default() };
+    let Some(vcsim) = simulator(&options) else { return };
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+        line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    };
+    let before = resident();
+    let began = Instant::now();
+    let running = Running::start(&config(&[&vcsim])).await;
+    running.eventually(&node(MACHINES - 1), "present", |answer| present(answer).is_some()).await;
+    println!("the first look-up is answered after {:?}", began.elapsed());
+    let counts = vcsim.counts().expect("counts");
+    assert!(
+        counts["soap:RetrievePropertiesEx"] == 1 && counts["soap:ContinueRetrievePropertiesEx"] <= 2,
+        "{counts:?}"
+    );
+    let polls = || vcsim.counts().expect("counts").get("soap:WaitForUpdatesEx").copied().unwrap_or(0);
+    while polls() <= 26 {
+        assert!(began.elapsed() < LIMIT, "{} pages", polls());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    println!(
+        "{MACHINES} machines: {} MiB before, {} MiB after, all pages read after {:?}",
+        before / 1024,
+        resident() / 1024,
+        began.elapsed()
+    );
+    running.stop().await;
+}
