@@ -158,14 +158,19 @@ fn run(flags: &Flags) -> anyhow::Result<()> {
 
 /// The providers that this binary was built with.
 #[cfg_attr(
-    not(feature = "libvirt"),
+    not(any(feature = "libvirt", feature = "vsphere")),
     expect(clippy::unnecessary_wraps, reason = "a build may have no provider")
 )]
 fn registry() -> cloudprovider::Result<Registry> {
-    #[cfg_attr(not(feature = "libvirt"), expect(unused_mut, reason = "a build may have no provider"))]
+    #[cfg_attr(
+        not(any(feature = "libvirt", feature = "vsphere")),
+        expect(unused_mut, reason = "a build may have no provider")
+    )]
     let mut registry = Registry::new();
     #[cfg(feature = "libvirt")]
     registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    #[cfg(feature = "vsphere")]
+    registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
     Ok(registry)
 }
 
