@@ -126,10 +126,13 @@ pub(crate) fn parse(arguments: &[&str]) -> anyhow::Result<Flags> {
     Ok(flags::parse(all.map(|argument| (*argument).to_owned()))?)
 }
 
-/// The binary, built as cargo builds it.
+/// The binary: the one that `CCM_BINARY` names, or built now as cargo builds it.
 pub(crate) fn binary() -> anyhow::Result<&'static Path> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    let built = BINARY.get_or_init(|| match std::env::var_os("CCM_BINARY") {
+        Some(path) => Ok(path.into()),
+        None => build().map_err(|error| format!("{error:#}")),
+    });
     built.as_deref().map_err(|error| anyhow::anyhow!("{error}"))
 }
 
