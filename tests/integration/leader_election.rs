@@ -5,7 +5,7 @@ mod go_binary;
 mod migration;
 mod never_two;
 mod process;
-mod timeline;
+pub(crate) mod timeline;
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn leases(client: &Client) -> kube::Api<Lease> {
     kube::Api::namespaced(client.clone(), NAMESPACE)
 }
 
-async fn record(client: &Client) -> anyhow::Result<Record> {
+pub(crate) async fn record(client: &Client) -> anyhow::Result<Record> {
     record_of(client, NAME).await
 }
 

@@ -41,6 +41,7 @@ mod secrets;
 mod serving;
 mod shipped_roles;
 mod support;
+mod swap_in;
 mod tools;
 mod trial;
 mod upstream_flags;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         scale::trials(),
         outage::trials(),
         leader_election::trials(),
+        swap_in::trials(),
         node::trials(),
         node_lifecycle::trials(),
         clients::trials(),

@@ -2,7 +2,7 @@
 
 mod access;
 mod certificates;
-mod curl;
+pub(crate) mod curl;
 mod endpoints;
 mod keys;
 mod lookups;

@@ -194,7 +194,7 @@ impl Both {
         println!("SIGKILL to us: the Go binary works after {:?}", start.elapsed());
         expired(&left, &record(&self.api.client).await?)?;
 
-        let strangers = self.timeline.filled_in_by_others(OURS, GO);
+        let strangers = self.timeline.filled_in_by_others(&[OURS, GO]);
         ensure!(strangers.is_empty(), "filled in by one that did not lead: {strangers:?}");
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Both {
         let held = record(&self.api.client).await?;
         ensure!(held.holder == third && held.transitions == 2, "{held:?}");
         drop(go);
-        let strangers = self.timeline.filled_in_by_others(OURS, GO);
+        let strangers = self.timeline.filled_in_by_others(&[OURS, GO]);
         ensure!(strangers.iter().all(|line| line.contains(GO)), "{strangers:?}");
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::{NAME, leases};
 use crate::support::{is_initialized, label, nodes};
 
 /// Records until it is dropped. Cloud providers are told apart by the zones that they give.
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     seen: Arc<Mutex<Seen>>,
     _watches: [AbortOnDropHandle<()>; 2],
 }
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Timeline {
-    pub(super) async fn record(client: &Client) -> anyhow::Result<Self> {
+    pub(crate) async fn record(client: &Client) -> anyhow::Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
         let (for_leases, for_nodes) = (seen.clone(), seen.clone());
         let leases = follow(leases(client), move |lease: &Lease, version| {
@@ -55,13 +55,13 @@ impl Timeline {
     }
 
     /// How many Nodes were filled in with this zone.
-    pub(super) fn filled_in_by(&self, zone: &str) -> usize {
+    pub(crate) fn filled_in_by(&self, zone: &str) -> usize {
         lock(&self.seen).filled_in.values().filter(|(_, by)| by == zone).count()
     }
 
-    /// The Nodes that were filled in by one that did not hold the Lease at that version. `zones` are of two that take
-    /// turns, and the holder's first Node says whose identity that is.
-    pub(super) fn filled_in_by_others(&self, ours: &str, theirs: &str) -> Vec<String> {
+    /// The Nodes that were filled in by one that did not hold the Lease at that version. `zones` are of those that
+    /// take turns, and the holder's first Node says whose identity that is.
+    pub(crate) fn filled_in_by_others(&self, zones: &[&str]) -> Vec<String> {
         let seen = lock(&self.seen);
         let mut zone_of = BTreeMap::new();
         let mut strangers = Vec::new();
@@ -70,7 +70,7 @@ impl Timeline {
         for (node, (version, zone)) in filled_in {
             let holder = seen.holders.range(..version).next_back().map_or("", |(_, holder)| holder);
             let known = zone_of.entry(holder).or_insert(zone);
-            if holder.is_empty() || *known != zone || ![ours, theirs].contains(&zone.as_str()) {
+            if holder.is_empty() || *known != zone || !zones.contains(&zone.as_str()) {
                 strangers.push(format!("{node} at {version} by {zone} while {holder:?} led"));
             }
         }

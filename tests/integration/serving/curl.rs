@@ -6,34 +6,34 @@ use anyhow::{Context, ensure};
 use tokio::process::Command;
 
 /// One request. It believes any server unless told otherwise.
-pub(super) struct Curl {
+pub(crate) struct Curl {
     command: Command,
     checks_server: bool,
 }
 
 /// What came back.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// 0 where there was no answer at all.
-    pub(super) status: u16,
-    pub(super) headers: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
     /// curl's own words.
-    pub(super) error: String,
+    pub(crate) error: String,
 }
 
 impl Answer {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub(super) fn json(&self) -> anyhow::Result<serde_json::Value> {
+    pub(crate) fn json(&self) -> anyhow::Result<serde_json::Value> {
         serde_json::from_slice(&self.body).with_context(|| self.text())
     }
 }
 
 impl Curl {
-    pub(super) fn get(url: &str) -> Self {
+    pub(crate) fn get(url: &str) -> Self {
         let mut command = Command::new("curl");
         command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
         command.args([
@@ -46,34 +46,34 @@ impl Curl {
         Self { command, checks_server: false }
     }
 
-    pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
+    pub(crate) fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
         self.command.args(args);
         self
     }
 
-    pub(super) fn method(self, method: &str) -> Self {
+    pub(crate) fn method(self, method: &str) -> Self {
         self.args(["--request", method])
     }
 
-    pub(super) fn token(self, token: &str) -> Self {
+    pub(crate) fn token(self, token: &str) -> Self {
         let header = format!("Authorization: Bearer {token}");
         self.args(["--header", &header])
     }
 
     /// A client certificate, with its key beside it.
-    pub(super) fn certificate(mut self, certificate: &Path) -> Self {
+    pub(crate) fn certificate(mut self, certificate: &Path) -> Self {
         self.command.arg("--cert").arg(certificate).arg("--key").arg(certificate.with_extension("key"));
         self
     }
 
     /// Believes only servers that this authority signed, and only for the name asked for.
-    pub(super) fn authority(mut self, authority: &Path) -> Self {
+    pub(crate) fn authority(mut self, authority: &Path) -> Self {
         self.command.arg("--cacert").arg(authority);
         self.checks_server = true;
         self
     }
 
-    pub(super) async fn send(mut self) -> anyhow::Result<Answer> {
+    pub(crate) async fn send(mut self) -> anyhow::Result<Answer> {
         if !self.checks_server {
             self.command.arg("--insecure");
         }
@@ -85,7 +85,7 @@ impl Curl {
     }
 
     /// Sends it and expects this status.
-    pub(super) async fn expect(self, status: u16) -> anyhow::Result<Answer> {
+    pub(crate) async fn expect(self, status: u16) -> anyhow::Result<Answer> {
         let answer = self.send().await?;
         ensure!(
             answer.status == status,
