@@ -5,6 +5,7 @@ mod go_binary;
 mod migration;
 mod never_two;
 mod process;
+mod second_signal;
 pub(crate) mod timeline;
 
 use std::time::Duration;
@@ -74,6 +75,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .flatten()
         .chain(never_two::trials())
         .chain(process::trials())
+        .chain(second_signal::trials())
         .chain(go::trials())
         .chain(go_binary::trials())
         .chain(migration::trials())
