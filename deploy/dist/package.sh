@@ -115,9 +115,10 @@ if command -v dpkg-deb >/dev/null; then
 
     # The oldest glibc that has every symbol.
     glibc=$(readelf --dyn-syms --wide "$binary" | grep -o 'GLIBC_2\.[0-9.]*' | sort -Vu | tail -n 1)
-    depends="libc6 (>= ${glibc#GLIBC_}), libgcc-s1, ca-certificates"
+    relations="Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1, ca-certificates"
     if readelf --dynamic --wide "$binary" | grep -q 'libvirt\.so\.0'; then
-        depends+=", libvirt0 (>= 6.0)"
+        # Without the SASL modules a libvirtd that asks for a password cannot be logged in to.
+        relations+=$', libvirt0 (>= 6.0)\nRecommends: libsasl2-modules'
     fi
     mkdir -p "$root/DEBIAN"
     cat >"$root/DEBIAN/control" <<CONTROL
@@ -126,7 +127,7 @@ Version: $version
 Architecture: $arch
 Section: admin
 Priority: optional
-Depends: $depends
+$relations
 Installed-Size: $(du --summarize --apparent-size --block-size=1024 "$root/usr" | cut -f 1)
 Maintainer: The cloud-controller-manager authors <nobody@invalid>
 Description: out-of-tree Kubernetes cloud-controller-manager
