@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::audit::{AuditLog, Refusal};
 use crate::error::need_programs;
 use crate::keys;
 use crate::ports::free_port;
@@ -52,6 +53,7 @@ pub struct ControlPlane {
     api_server: Mutex<Option<Process>>,
     etcd: Process,
     programs: ControlPlanePrograms,
+    audit_log: AuditLog,
     port: u16,
     api_server_arguments: Vec<String>,
     users: Vec<(String, String)>,
@@ -127,6 +129,8 @@ impl ControlPlane {
             "--shutdown-delay-duration=0s".into(),
             "--allow-privileged=true".into(),
         ];
+        let audit_log = AuditLog::new(&scratch)?;
+        api_server_arguments.extend(audit_log.flags());
         api_server_arguments.extend(options.arguments.iter().cloned());
 
         let ca = scratch.join("ca.crt");
@@ -134,6 +138,7 @@ impl ControlPlane {
             api_server: Mutex::new(None),
             etcd,
             programs: programs.clone(),
+            audit_log,
             port,
             api_server_arguments,
             users,
@@ -248,6 +253,19 @@ impl ControlPlane {
     /// The API server's log file.
     pub fn api_server_log(&self) -> PathBuf {
         self.scratch.join("kube-apiserver.log")
+    }
+
+    /// The end of the audit log, for [`Self::refusals_after`].
+    pub fn audit_position(&self) -> u64 {
+        self.audit_log.length()
+    }
+
+    /// What RBAC refused to service accounts after this position of the audit log.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn refusals_after(&self, position: u64) -> Result<Vec<Refusal>> {
+        self.audit_log.refusals_after(position)
     }
 
     /// Starts the API server again after it was stopped, with the same address and data, and waits until it is

@@ -12,6 +12,7 @@
 //! `etcd`, `kube-apiserver` and `kubectl` to use instead of building them), `CCM_TEST_KEEP=1` (leave the
 //! folders with logs and data behind).
 
+mod audit;
 mod build;
 mod control_plane;
 mod error;
@@ -26,6 +27,7 @@ mod process;
 mod scratch;
 mod vcsim;
 
+pub use audit::Refusal;
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::StartError;

@@ -1,0 +1,105 @@
+//! The API server's audit log: what service accounts asked for and were refused.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::scratch::Scratch;
+
+/// Service accounts only; one line for each request, when it is answered.
+const POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  userGroups: [\"system:serviceaccounts\"]
+- level: None
+";
+
+/// A request that RBAC refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// As in `system:serviceaccount:kube-system:node-controller`.
+    pub user: String,
+    /// As in `get`.
+    pub verb: String,
+    /// Empty for the core group.
+    pub group: String,
+    /// As in `nodes`.
+    pub resource: String,
+    /// As in `status`; empty for the resource itself.
+    pub subresource: String,
+    /// Path and query.
+    pub uri: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, verb, uri, .. } = self;
+        write!(f, "{user}: {verb} {uri}")
+    }
+}
+
+/// The log's files.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    policy: PathBuf,
+    log: PathBuf,
+}
+
+impl AuditLog {
+    pub(crate) fn new(scratch: &Scratch) -> Result<Self> {
+        let policy = scratch.write("audit-policy.yaml", POLICY)?;
+        Ok(Self { policy, log: scratch.join("audit.log") })
+    }
+
+    /// What makes an API server write it. Each line is written before the request's answer is complete.
+    pub(crate) fn flags(&self) -> [String; 4] {
+        [
+            format!("--audit-policy-file={}", self.policy.display()),
+            format!("--audit-log-path={}", self.log.display()),
+            "--audit-log-mode=blocking".to_owned(),
+            // in one file, whatever the tests write
+            "--audit-log-maxsize=10000".to_owned(),
+        ]
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        std::fs::metadata(&self.log).map_or(0, |metadata| metadata.len())
+    }
+
+    pub(crate) fn refusals_after(&self, position: u64) -> Result<Vec<Refusal>> {
+        let mut text = String::new();
+        let mut file = File::open(&self.log).with_context(|| self.log.display().to_string())?;
+        file.seek(SeekFrom::Start(position))?;
+        file.read_to_string(&mut text)?;
+        let refused = |event: &Value| event["annotations"]["authorization.k8s.io/decision"] == "forbid";
+        // the last line may still be written
+        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let mut refusals = Vec::new();
+        for line in whole.lines() {
+            let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            if refused(&event) {
+                refusals.push(refusal(&event));
+            }
+        }
+        Ok(refusals)
+    }
+}
+
+fn refusal(event: &Value) -> Refusal {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let object = &event["objectRef"];
+    Refusal {
+        user: text(&event["user"]["username"]),
+        verb: text(&event["verb"]),
+        group: text(&object["apiGroup"]),
+        resource: text(&object["resource"]),
+        subresource: text(&object["subresource"]),
+        uri: text(&event["requestURI"]),
+    }
+}
