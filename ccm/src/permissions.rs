@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use crate::flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER};
+use crate::{
+    api_client::NODE_CONTROLLER_CLIENT,
+    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+};
 
 /// Where the API server keeps its own configuration, and controllers their service accounts.
-const SYSTEM_NAMESPACE: &str = "kube-system";
+pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// The `ConfigMap` with the CAs that the API server trusts.
 const AUTHENTICATION_CONFIG_MAP: &str = "extension-apiserver-authentication";
@@ -19,6 +22,9 @@ pub struct Permission {
     pub resource: Cow<'static, str>,
     /// As in `status`; empty for the resource itself.
     pub subresource: Cow<'static, str>,
+    /// The service account in `kube-system` that needs it, where that is a controller's own
+    /// (`--use-service-account-credentials`); `None` for the daemon's.
+    pub account: Option<Cow<'static, str>>,
     /// As in `get`.
     pub verb: Cow<'static, str>,
     /// Where: in one namespace, or everywhere (`None`).
@@ -43,6 +49,7 @@ impl Permission {
             group: group.into(),
             resource: resource.into(),
             subresource: subresource.into(),
+            account: None,
             verb: verb.into(),
             namespace: None,
             resource_names: Vec::new(),
@@ -61,25 +68,63 @@ impl Permission {
         self
     }
 
+    /// The account, if there is one of its own.
+    fn for_account(mut self, account: Option<&'static str>) -> Self {
+        self.account = account.map(Into::into);
+        self
+    }
+
     fn on(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.resource_names = vec![name.into()];
         self
     }
 }
 
-/// What a daemon with these flags needs, no more and no less.
+/// What a daemon with these flags needs to be given, no more and no less. With `--use-service-account-credentials` that
+/// is what the API server does not give to the controllers' accounts by itself.
 pub fn needed(flags: &Flags) -> Vec<Permission> {
     let mut needed = vec![
         Permission::new("", "nodes", "list", "all controllers"),
         Permission::new("", "nodes", "watch", "all controllers"),
     ];
+    // As the clients have it: nobody writes in a dry run, so nobody needs another account.
+    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
+    needed.extend(node_controllers(flags, has_accounts));
+    needed.push(Permission::new("", "events", "create", "events").optional());
+    needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
+    if flags.leader_election.enabled && !flags.misc.dry_run {
+        needed.extend(election(flags));
+    }
+    if flags.secure_serving.port().is_some() {
+        needed.extend(serving(flags));
+    }
+    needed
+}
+
+fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
     let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
-    if initialises || deletes {
+    let mut needed = Vec::new();
+    if !initialises && !deletes {
+        return needed;
+    }
+    let account = has_accounts.then_some(NODE_CONTROLLER_CLIENT);
+    if let Some(account) = account {
+        // Whoever may request tokens of any account there is as mighty as the mightiest of them.
+        needed.extend([
+            token_request("serviceaccounts", "get").on(account),
+            // RBAC knows no names of objects that do not exist yet.
+            token_request("serviceaccounts", "create"),
+            token_request("serviceaccounts/token", "create").on(account),
+        ]);
+    } else {
+        // An account has these from the API server, by the role `system:controller:node-controller`.
         needed.push(Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"));
         needed.push(Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"));
+        if deletes {
+            needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
+        }
     }
     if deletes {
-        needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
         // Every kubelet has a lease of its Node's name.
         needed.push(
             Permission::new(
@@ -89,28 +134,16 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
                 "telling a dead kubelet from a living one",
             )
             .in_namespace("kube-node-lease")
+            .for_account(account)
             .optional(),
         );
     }
-    needed.push(Permission::new("", "events", "create", "events").optional());
-    needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
-    if flags.leader_election.enabled && !flags.misc.dry_run {
-        needed.extend(election(flags));
-    }
-    if flags.secure_serving.port().is_some() {
-        needed.extend(serving(flags));
-    }
-    if flags.generic.use_service_account_credentials {
-        for (resource, verb) in
-            [("serviceaccounts", "get"), ("serviceaccounts", "create"), ("serviceaccounts/token", "create")]
-        {
-            needed.push(
-                Permission::new("", resource, verb, "a service account for each controller")
-                    .in_namespace(SYSTEM_NAMESPACE),
-            );
-        }
-    }
     needed
+}
+
+fn token_request(resource: &'static str, verb: &'static str) -> Permission {
+    Permission::new("", resource, verb, "a service account for each controller")
+        .in_namespace(SYSTEM_NAMESPACE)
 }
 
 fn election(flags: &Flags) -> Vec<Permission> {
@@ -177,6 +210,9 @@ impl std::fmt::Display for Permission {
         if let Some(namespace) = &self.namespace {
             write!(f, " in {namespace}")?;
         }
+        if let Some(account) = &self.account {
+            write!(f, " for the service account {SYSTEM_NAMESPACE}/{account}")?;
+        }
         Ok(())
     }
 }
@@ -192,17 +228,17 @@ mod tests {
 
     #[test]
     fn only_what_the_flags_ask_for() {
-        let all = texts(&["--use-service-account-credentials"]);
+        let all = texts(&[]);
         for text in [
             "list nodes",
             "patch nodes/status",
             "delete nodes",
+            "get leases.coordination.k8s.io in kube-node-lease",
             "create events",
             "create leases.coordination.k8s.io in kube-system",
             "update leases.coordination.k8s.io \"cloud-controller-manager\" in kube-system",
             "create subjectaccessreviews.authorization.k8s.io",
             "get configmaps \"extension-apiserver-authentication\" in kube-system",
-            "create serviceaccounts/token in kube-system",
         ] {
             assert!(all.iter().any(|known| known == text), "{text} in {all:#?}");
         }
@@ -225,6 +261,29 @@ mod tests {
                 "patch events",
             ]
         );
+        let accounts = texts(&["--use-service-account-credentials"]);
+        let more: Vec<_> = accounts.iter().filter(|text| !all.contains(text)).collect();
+        assert_eq!(
+            more,
+            [
+                "get serviceaccounts \"node-controller\" in kube-system",
+                "create serviceaccounts in kube-system",
+                "create serviceaccounts/token \"node-controller\" in kube-system",
+                "get leases.coordination.k8s.io in kube-node-lease for the service account kube-system/node-controller",
+            ]
+        );
+        let fewer: Vec<_> = all.iter().filter(|text| !accounts.contains(text)).collect();
+        assert_eq!(
+            fewer,
+            [
+                "patch nodes",
+                "patch nodes/status",
+                "delete nodes",
+                "get leases.coordination.k8s.io in kube-node-lease",
+            ]
+        );
+        let dry = texts(&["--use-service-account-credentials", "--dry-run"]);
+        assert_eq!(dry, texts(&["--dry-run"]), "as itself");
         let mut once = all.clone();
         once.sort();
         once.dedup();

@@ -8,11 +8,6 @@ use crate::{flags, permissions};
 /// The providers that have an overlay.
 const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
 
-/// The options of the Helm chart that change what the daemon has to be allowed: the value, and what it passes to the
-/// daemon.
-const CHART_OPTIONS: [(&str, &[&str]); 1] =
-    [(".Values.useServiceAccountCredentials", &["--use-service-account-credentials"])];
-
 /// What stands in objects for what Helm puts there.
 const CHART_NAME: &str = "chart-full-name";
 const CHART_NAMESPACE: &str = "chart-namespace";
@@ -67,43 +62,28 @@ fn header(comment: &str) -> String {
     format!("{comment} Written by `make manifests` from ccm/src/manifests.rs: change it there.\n")
 }
 
-/// The chart's roles: the rules of the table, those of an option inside its condition.
+/// The chart's roles: those of the table, with and without the one option that changes them.
 fn chart_roles() -> Result<String, Vec<String>> {
-    let needed = |arguments: &[&str]| {
+    let documents = |arguments: &[&str]| -> Result<String, Vec<String>> {
         let line = ["", "--cloud-provider=any"].iter().chain(arguments).map(ToString::to_string);
-        flags::parse(line).map(|flags| permissions::needed(&flags)).map_err(|error| vec![error.to_string()])
-    };
-    let always = needed(&[])?;
-    let mut options = ManifestOptions::new("any");
-    CHART_NAME.clone_into(&mut options.name);
-    CHART_NAMESPACE.clone_into(&mut options.namespace);
-
-    let mut text = format!("{{{{- /*\n{}*/}}}}\n{{{{- if .Values.rbac.create }}}}\n", header(""));
-    let mut objects = rbac::roles(&options, &always);
-    for object in &mut objects {
-        object["metadata"]["labels"] = json!("chart-labels");
-    }
-    let mut documents: Vec<String> = objects.iter().map(chart_text).collect();
-    for (value, arguments) in CHART_OPTIONS {
-        let more: Vec<_> =
-            needed(arguments)?.into_iter().filter(|permission| !always.contains(permission)).collect();
-        for (object, document) in objects.iter().zip(&mut documents) {
-            let rules = rbac::roles(&options, &more)
-                .into_iter()
-                .find(|role| {
-                    role["kind"] == object["kind"]
-                        && role["metadata"]["namespace"] == object["metadata"]["namespace"]
-                })
-                .and_then(|role| role.get("rules").cloned());
-            if let Some(rules) = rules {
-                let rules = yaml::document(&rules);
-                *document += &["{{- if ", value, " }}\n", &rules, "{{- end }}\n"].concat();
-            }
+        let flags = flags::parse(line).map_err(|error| vec![error.to_string()])?;
+        let mut options = ManifestOptions::new("any");
+        CHART_NAME.clone_into(&mut options.name);
+        CHART_NAMESPACE.clone_into(&mut options.namespace);
+        let mut objects = rbac::roles(&options, &permissions::needed(&flags));
+        for object in &mut objects {
+            object["metadata"]["labels"] = json!("chart-labels");
         }
-    }
-    text += &documents.join("---\n");
-    text += "{{- end }}\n";
-    Ok(text)
+        Ok(objects.iter().map(chart_text).collect::<Vec<_>>().join("---\n"))
+    };
+    let (with, without) = (documents(&["--use-service-account-credentials"])?, documents(&[])?);
+    Ok(format!(
+        "{{{{- /*\n{}*/}}}}\n\
+         {{{{- if .Values.rbac.create }}}}\n\
+         {{{{- if .Values.useServiceAccountCredentials }}}}\n{with}{{{{- else }}}}\n{without}{{{{- end }}}}\n\
+         {{{{- end }}}}\n",
+        header("")
+    ))
 }
 
 fn chart_text(object: &Value) -> String {

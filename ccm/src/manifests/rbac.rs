@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, labels};
-use crate::permissions::Permission;
+use crate::permissions::{Permission, SYSTEM_NAMESPACE};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -24,17 +24,23 @@ struct Rule<'p> {
     reasons: Vec<&'p str>,
 }
 
-/// A ClusterRole for what is needed everywhere, a Role for each namespace, and what binds them to the service account.
+/// A ClusterRole for what is needed everywhere, a Role for each namespace, and what binds them to the service account;
+/// the same for each controller that has an account of its own.
 pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Vec<Value> {
-    let mut by_namespace: BTreeMap<Option<&str>, Vec<&Permission>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<&str>, Option<&str>), Vec<&Permission>> = BTreeMap::new();
     for permission in permissions {
-        by_namespace.entry(permission.namespace.as_deref()).or_default().push(permission);
+        let key = (permission.account.as_deref(), permission.namespace.as_deref());
+        groups.entry(key).or_default().push(permission);
     }
-    by_namespace
+    groups
         .into_iter()
-        .flat_map(|(namespace, permissions)| {
+        .flat_map(|((account, namespace), permissions)| {
+            let name =
+                account.map_or_else(|| options.name.clone(), |account| format!("{}-{account}", options.name));
+            let subject =
+                account.map_or((&*options.name, &*options.namespace), |account| (account, SYSTEM_NAMESPACE));
             let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
-            let mut metadata = json!({"name": options.name, "labels": labels(options)});
+            let mut metadata = json!({"name": name, "labels": labels(options)});
             if let Some(namespace) = namespace {
                 metadata["namespace"] = json!(namespace);
             }
@@ -48,8 +54,8 @@ pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Ve
                 "apiVersion": format!("{API_GROUP}/v1"),
                 "kind": format!("{kind}Binding"),
                 "metadata": metadata,
-                "roleRef": {"apiGroup": API_GROUP, "kind": kind, "name": options.name},
-                "subjects": [{"kind": "ServiceAccount", "name": options.name, "namespace": options.namespace}],
+                "roleRef": {"apiGroup": API_GROUP, "kind": kind, "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": subject.0, "namespace": subject.1}],
             });
             [role, binding]
         })
