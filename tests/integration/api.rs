@@ -19,7 +19,7 @@ use kube::{
     client::{Body, ClientBuilder},
 };
 use sandbox::Sandbox;
-use test_env::StartError;
+use test_env::{Refusal, StartError};
 use tower::{Layer, Service};
 
 use crate::{peers::Borrowed, shipped_roles};
@@ -50,6 +50,8 @@ pub(crate) struct Api {
     pub(crate) sandbox: Option<Sandbox>,
     /// The real one, where it is that.
     pub(crate) control_plane: Option<Borrowed>,
+    /// Where the audit log of that one was at the start.
+    audit_position: u64,
 }
 
 impl Api {
@@ -61,7 +63,14 @@ impl Api {
                 let daemon_client =
                     ClientBuilder::new(sandbox.service(), "default").with_layer(&requests).build();
                 let client = sandbox.client();
-                Ok(Self { client, daemon_client, requests, sandbox: Some(sandbox), control_plane: None })
+                Ok(Self {
+                    client,
+                    daemon_client,
+                    requests,
+                    sandbox: Some(sandbox),
+                    control_plane: None,
+                    audit_position: 0,
+                })
             }
             Target::ApiServer => {
                 let control_plane = Borrowed::control_plane()?;
@@ -69,12 +78,14 @@ impl Api {
                 let daemon_client =
                     counted_client(&shipped_roles::kubeconfig(&control_plane).await?, &requests).await?;
                 empty(&client).await?;
+                let audit_position = control_plane.audit_position();
                 Ok(Self {
                     client,
                     daemon_client,
                     requests,
                     sandbox: None,
                     control_plane: Some(control_plane),
+                    audit_position,
                 })
             }
         }
@@ -82,11 +93,21 @@ impl Api {
 }
 
 impl Api {
-    /// Fails where the shipped roles were not enough.
+    /// Fails where the shipped roles were not enough, for a daemon in this process or in one of its own.
     pub(crate) fn nothing_was_refused(&self) -> anyhow::Result<()> {
         let refused = self.requests.refused();
         anyhow::ensure!(refused.is_empty(), "refused by the shipped roles: {refused:?}");
+        let refused = self.refused_to(&[shipped_roles::USER])?;
+        anyhow::ensure!(refused.is_empty(), "refused by the shipped roles: {refused:?}");
         Ok(())
+    }
+
+    /// What the real API server refused to these users so far.
+    pub(crate) fn refused_to(&self, users: &[&str]) -> anyhow::Result<Vec<Refusal>> {
+        let Some(control_plane) = &self.control_plane else { return Ok(Vec::new()) };
+        let mut refused = control_plane.refusals_after(self.audit_position)?;
+        refused.retain(|refusal| users.contains(&&*refusal.user));
+        Ok(refused)
     }
 }
 

@@ -6,19 +6,25 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
 use ccm::manifests::{CloudConfig, ManifestOptions, yaml};
+use futures::FutureExt;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::{ControlPlane, ControlPlanePrograms, built};
 
 use crate::{
-    daemon::binary,
+    api::{Api, Target},
+    daemon::{DaemonProcess, binary},
     peers::Borrowed,
-    trial::{Outcome, trial},
+    serving::{Curl, free_port},
+    shipped_roles,
+    support::eventually,
+    trial::{Outcome, on, trial},
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -29,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("deployment::the_chart_refuses_what_cannot_work", chart_faults),
         trial("apiserver::deployment::manifests_apply_cleanly", apply),
         trial("apiserver::deployment::applied_twice_is_unchanged", apply_twice),
+        on(Target::ApiServer, "deployment::the_probes_are_answered", |api| probes(api).boxed_local()),
     ]
 }
 
@@ -340,4 +347,48 @@ fn apply_twice() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The shipped container's probes, as a kubelet sends them: to the binary with the container's arguments and the shipped
+/// service account, by nobody whom it knows.
+async fn probes(api: &Api) -> anyhow::Result<()> {
+    binary()?;
+    let folder = TempDir::new()?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let options = ManifestOptions {
+        arguments: vec![format!("--secure-port={}", free_port()?)],
+        ..ManifestOptions::new("libvirt")
+    };
+    let objects = read(&rendered(&options)?)?;
+    let pod = objects.values().find(|object| object["kind"] == "DaemonSet").context("a DaemonSet")?;
+    let container = &pod["spec"]["template"]["spec"]["containers"][0];
+
+    let config = folder.path().join("cloud.conf");
+    std::fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    let kubeconfig = shipped_roles::kubeconfig(control_plane).await?.display().to_string();
+    let mut arguments: Vec<String> = serde_json::from_value(container["args"].clone())?;
+    for argument in &mut arguments {
+        *argument = argument.replace("/etc/cloud-config", &folder.path().display().to_string());
+    }
+    // What a pod has from its service account.
+    arguments.extend(
+        ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
+            .map(|flag| format!("--{flag}={kubeconfig}")),
+    );
+    arguments.push("--bind-address=127.0.0.1".to_owned());
+    let daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    for name in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let get = &container[name]["httpGet"];
+        let port =
+            container["ports"].as_array().into_iter().flatten().find(|port| port["name"] == get["port"]);
+        let port = &port.context("a port of this name")?["containerPort"];
+        let text = |key: &str| get[key].as_str().unwrap_or_default().to_owned();
+        let url = format!("{}://{}:{port}{}", text("scheme").to_lowercase(), text("host"), text("path"));
+        eventually(Duration::from_secs(60), &url, || async {
+            Ok((Curl::get(&url).send().await?.status == 200).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{name}: {}", daemon.log()))?;
+    }
+    daemon.terminate()
 }

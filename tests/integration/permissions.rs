@@ -1,56 +1,103 @@
 //! The shipped roles hold what the daemon does, and nothing else: with any single permission less, something that it
 //! does in its life is refused.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use ccm::{
+    api_client::ClientOptions,
+    daemon::Parts,
     manifests::ManifestOptions,
     permissions::{self, Permission},
+    serving::ServingOptions,
 };
 use cloudprovider::PowerState;
-use k8s_openapi::api::core::v1::Event;
-use kube::{Client, api::ListParams};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, ServiceAccount},
+};
+use kube::{
+    Client,
+    api::{DeleteParams, ListParams, PostParams},
+};
 use libtest_mimic::Trial;
 use sandbox::kubelet;
+use serde_json::json;
+use test_env::{ControlPlane, Refusal};
 
 use crate::{
-    api::{Api, RequestCounts, Target, counted_client},
+    api::{Api, Target},
+    clients::from_file,
     daemon::{InProcess, parse},
     fake_cloud::{FakeCloud, Machine},
+    serving::{Curl, free_port, grant, service_account},
     shipped_roles,
     support::*,
     trial::{Outcome, runtime, trial},
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
-/// A life takes three seconds or so.
-const LIFETIME: Duration = Duration::from_secs(120);
+/// A life takes some seconds.
+const LIFETIME: Duration = Duration::from_secs(240);
 
 /// Flags that make a life short.
 const QUICK: [&str; 6] = [
     "--node-monitor-period=500ms",
     "--node-deletion-grace-period=1s",
     "--node-deletion-minimum-age=0s",
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// What a daemon needs that serves nothing: the clients of the HTTPS port are not this test's.
-fn needed() -> anyhow::Result<Vec<Permission>> {
-    Ok(permissions::needed(&parse(&["--secure-port=0"])?))
+/// A daemon that needs other permissions than others do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// Its controllers have accounts of their own.
+    Accounts,
+    /// Some of its controllers have a lock of their own.
+    Migrating,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Accounts => "accounts",
+            Self::Migrating => "migrating",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Accounts => &["--use-service-account-credentials"],
+            Self::Migrating => &["--enable-leader-migration"],
+        }
+    }
+
+    fn needed(self) -> anyhow::Result<Vec<Permission>> {
+        Ok(permissions::needed(&parse(self.flags())?))
+    }
 }
 
 pub(crate) fn trials() -> Vec<Trial> {
     // A command line that does not parse shows in every other test.
-    let needed = needed().unwrap_or_default();
-    let mut trials = vec![trial("apiserver::permissions::all_of_them_are_enough", || life_without(None))];
-    trials.extend(needed.iter().enumerate().map(|(number, permission)| {
-        let name = format!("apiserver::permissions::nothing_replaces_{}", name(permission));
-        trial(&name, move || life_without(Some(number)))
-    }));
+    let plain = Kind::Plain.needed().unwrap_or_default();
+    let mut trials = Vec::new();
+    for kind in [Kind::Plain, Kind::Accounts, Kind::Migrating] {
+        let folder = format!("apiserver::permissions::{}", kind.as_str());
+        trials.push(trial(&format!("{folder}::all_of_them_are_enough"), move || life_without(kind, None)));
+        for (number, permission) in kind.needed().unwrap_or_default().iter().enumerate() {
+            // What all kinds need is looked at once.
+            if kind == Kind::Plain || !plain.contains(permission) {
+                let name = format!("{folder}::nothing_replaces_{}", name(permission));
+                trials.push(trial(&name, move || life_without(kind, Some(number))));
+            }
+        }
+    }
     trials
 }
 
@@ -71,47 +118,144 @@ fn name(permission: &Permission) -> String {
 }
 
 /// Runs a life with all permissions, which must succeed and see no refusal; or with all but the one of this number, and
-/// expects a refusal.
-fn life_without(number: Option<usize>) -> Outcome {
-    let mut permissions = needed()?;
+/// expects that it is refused, and nothing else.
+fn life_without(kind: Kind, number: Option<usize>) -> Outcome {
+    let mut permissions = kind.needed()?;
     let missing = number.map(|number| permissions.remove(number));
     let mut options = ManifestOptions::new("libvirt");
-    options.name = number.map_or("with-all".to_owned(), |number| format!("without-{number}"));
+    options.name = number
+        .map_or(format!("{}-with-all", kind.as_str()), |number| format!("{}-less-{number}", kind.as_str()));
     runtime(false)?.block_on(async {
         let api = Api::connect(Target::ApiServer).await?;
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
         let kubeconfig = shipped_roles::bind(control_plane, &options, &permissions).await?;
-        let requests = RequestCounts::default();
-        let client = counted_client(&kubeconfig, &requests).await?;
-        let refused = || async { Ok(requests.refused().into_iter().next()) };
-        let first_refusal = eventually(LIFETIME, "a refusal", refused);
-        tokio::select! {
-            outcome = life(&api.client, &client) => {
-                outcome?;
-                if let Some(missing) = missing {
-                    bail!("nobody misses {missing:?}");
+        let users: BTreeSet<String> = permissions
+            .iter()
+            .chain(&missing)
+            .map(|needed| shipped_roles::holder(&options, needed))
+            .collect();
+        let users: Vec<&str> = users.iter().map(String::as_str).collect();
+        let outcome = async {
+            if let Some(missing) = &missing {
+                shipped_roles::becomes_known(control_plane, &options, missing, false).await?;
+            }
+            let is_refused = || async { Ok((!api.refused_to(&users)?.is_empty()).then_some(())) };
+            let lived = tokio::select! {
+                outcome = life(&api.client, control_plane, &kubeconfig, kind) => outcome,
+                refused = eventually(LIFETIME, "a refusal", is_refused) => refused,
+            };
+            let refused = api.refused_to(&users)?;
+            match missing {
+                None => {
+                    ensure!(refused.is_empty(), "refused with all permissions: {refused:?}");
+                    lived
+                }
+                Some(missing) if refused.is_empty() => {
+                    lived?;
+                    bail!("nobody misses {missing}")
+                }
+                Some(missing) => {
+                    let holder = shipped_roles::holder(&options, &missing);
+                    let other = refused.iter().find(|refusal| !is_of(refusal, &holder, &missing));
+                    ensure!(other.is_none(), "missing is {missing}, refused: {refused:?}");
+                    Ok(())
                 }
             }
-            first = first_refusal => {
-                let first = first?;
-                let Some(missing) = missing else { bail!("refused with all permissions: {first}") };
-                // It is the missing one that is refused, and no other.
-                let (path, _) = first.split_once('?').unwrap_or((&first, ""));
-                anyhow::ensure!(path.contains(&*missing.resource), "{missing:?} is missing, refused: {first}");
-            }
         }
-        Ok(())
-    })?;
+        .await;
+        shipped_roles::unbind(control_plane, &options, &permissions)?;
+        Ok(outcome?)
+    })
+}
+
+fn is_of(refusal: &Refusal, holder: &str, permission: &Permission) -> bool {
+    refusal.user == holder
+        && refusal.verb == permission.verb
+        && refusal.group == permission.group
+        && refusal.resource == permission.resource
+        && refusal.subresource == permission.subresource
+        && permission.resource_names.iter().all(|name| refusal.uri.contains(&**name))
+}
+
+/// A daemon as its binary puts it together; its secure port is this one.
+async fn parts(kubeconfig: &Path, kind: Kind, cloud: &FakeCloud, flags: &[&str]) -> anyhow::Result<Parts> {
+    let options = ClientOptions { service_accounts: kind == Kind::Accounts, ..ClientOptions::default() };
+    let parts = from_file(kubeconfig, options, cloud.provider()).await?;
+    Ok(Parts { serving: Some(ServingOptions::from(&parse(flags)?)), ..parts })
+}
+
+async fn start(kubeconfig: &Path, kind: Kind, cloud: &FakeCloud, port: u16) -> anyhow::Result<InProcess> {
+    let path = kubeconfig.display();
+    let serving = [
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--authentication-kubeconfig={path}"),
+        format!("--authorization-kubeconfig={path}"),
+    ];
+    let flags: Vec<&str> =
+        QUICK.iter().chain(kind.flags()).copied().chain(serving.iter().map(String::as_str)).collect();
+    InProcess::run_parts(parts(kubeconfig, kind, cloud, &flags).await?, &flags, true)
+}
+
+/// A Lease that another manager holds and lets run out, so that somebody has to wait for it.
+async fn held_by_another(admin: &Client, name: &str) -> anyhow::Result<()> {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 8, "acquireTime": now, "renewTime": now},
+    }))?;
+    kube::Api::namespaced(admin.clone(), "kube-system").create(&PostParams::default(), &lease).await?;
     Ok(())
 }
 
-/// Everything that the daemon does at the API server: two of them elect a leader, one Node is initialised, repaired,
-/// tainted and deleted, and an event repeats.
-async fn life(admin: &Client, client: &Client) -> anyhow::Result<()> {
+/// Two who may read the metrics: by a token, and by a client certificate.
+async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
+    let url = format!("https://127.0.0.1:{port}/metrics");
+    let token = service_account(control_plane, "scraper-of-all")?;
+    let certificate = control_plane.kubeconfig_for("scraper", &["scrapers"])?.with_extension("crt");
+    grant(
+        control_plane,
+        "scrapers-of-all",
+        "{kind: ServiceAccount, name: scraper-of-all, namespace: default}, \
+         {kind: Group, name: scrapers, apiGroup: rbac.authorization.k8s.io}",
+        "/metrics",
+    )?;
+    let is_read = |answer: crate::serving::Answer| Ok((answer.status == 200).then_some(()));
+    eventually(SOON, "metrics for a token", || async {
+        is_read(Curl::get(&url).token(&token).send().await?)
+    })
+    .await?;
+    eventually(SOON, "metrics for a certificate", || async {
+        is_read(Curl::get(&url).certificate(&certificate).send().await?)
+    })
+    .await
+}
+
+/// Everything that the daemon does at the API server: two of them elect a leader, metrics are read, one Node is
+/// initialised, repaired, tainted and deleted, and an event repeats.
+async fn life(
+    admin: &Client,
+    control_plane: &ControlPlane,
+    kubeconfig: &Path,
+    kind: Kind,
+) -> anyhow::Result<()> {
+    // Its account has to be made.
+    let accounts = kube::Api::<ServiceAccount>::namespaced(admin.clone(), "kube-system");
+    let _ = accounts.delete("node-controller", &DeleteParams::default()).await;
+    if kind == Kind::Migrating {
+        held_by_another(admin, "cloud-provider-extraction-migration").await?;
+    }
     let cloud = FakeCloud::new();
-    let leader = InProcess::start_elected(client, cloud.provider(), &QUICK)?;
-    eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await?;
-    let standby = InProcess::start_elected(client, cloud.provider(), &QUICK)?;
+    let port = free_port()?;
+    let leader = start(kubeconfig, kind, &cloud, port).await?;
+    let leads = eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await;
+    if let Err(error) = leads {
+        // Why it did not, if it says so.
+        tokio::time::timeout(Duration::from_secs(1), leader.ended()).await.unwrap_or(Ok(()))?;
+        return Err(error);
+    }
+    let standby = start(kubeconfig, kind, &cloud, free_port()?).await?;
+    read_metrics(control_plane, port).await?;
 
     cloud.put(&uuid(1), Machine::running(1));
     kubelet::register(admin, &kubelet::node("n1", &uuid(1))).await?;

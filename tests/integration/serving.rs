@@ -26,6 +26,9 @@ use ccm::{
 };
 use libtest_mimic::Trial;
 
+pub(crate) use access::{grant, service_account};
+pub(crate) use curl::{Answer, Curl};
+
 pub(crate) fn trials() -> Vec<Trial> {
     [access::trials(), certificates::trials(), endpoints::trials(), lookups::trials(), process::trials()]
         .into_iter()

@@ -19,6 +19,9 @@ use test_env::ControlPlane;
 
 use crate::{api, daemon::parse, support::eventually};
 
+/// It, as a user.
+pub(crate) const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+
 /// Its kubeconfig on this control plane. The roles are applied when it is first asked for.
 pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<PathBuf> {
     type Slot = Arc<tokio::sync::Mutex<Option<PathBuf>>>;
@@ -43,6 +46,37 @@ pub(crate) async fn client(control_plane: &ControlPlane) -> anyhow::Result<Clien
     api::client(&kubeconfig(control_plane).await?).await
 }
 
+/// The user that this service account is.
+fn user(namespace: &str, account: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{account}")
+}
+
+fn groups(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+}
+
+/// Who needs this permission in such a deployment.
+pub(crate) fn holder(options: &ManifestOptions, permission: &Permission) -> String {
+    match &permission.account {
+        None => user(&options.namespace, &options.name),
+        Some(account) => user("kube-system", account),
+    }
+}
+
+fn kubectl(
+    control_plane: &ControlPlane,
+    arguments: &[&str],
+    options: &ManifestOptions,
+    permissions: &[Permission],
+) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("roles.yaml");
+    std::fs::write(&file, yaml::stream(&options.roles(permissions)))?;
+    let file = file.display().to_string();
+    control_plane.kubectl_output(&[arguments, &["-f", &file]].concat())?;
+    Ok(())
+}
+
 /// Applies the roles for these permissions and returns the kubeconfig of the service account that has them, once the
 /// API server knows them.
 pub(crate) async fn bind(
@@ -50,22 +84,38 @@ pub(crate) async fn bind(
     options: &ManifestOptions,
     permissions: &[Permission],
 ) -> anyhow::Result<PathBuf> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("roles.yaml");
-    std::fs::write(&file, yaml::stream(&options.roles(permissions)))?;
-    control_plane.kubectl_output(&["apply", "--server-side", "-f", &file.display().to_string()])?;
-    let user = format!("system:serviceaccount:{}:{}", options.namespace, options.name);
-    let groups =
-        ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", options.namespace)];
-    let admin = api::client(control_plane.kubeconfig()).await?;
+    kubectl(control_plane, &["apply", "--server-side"], options, permissions)?;
     for permission in permissions {
-        let what = format!("{user} may {permission:?}");
-        eventually(Duration::from_secs(20), &what, || async {
-            Ok(may(&admin, &user, &groups, permission).await?.then_some(()))
-        })
-        .await?;
+        becomes_known(control_plane, options, permission, true).await?;
     }
+    let groups = groups(&options.namespace);
+    let user = user(&options.namespace, &options.name);
     control_plane.kubeconfig_for(&user, &groups.each_ref().map(String::as_str))
+}
+
+/// Takes back what [`bind`] gave: controllers' accounts are the same for all deployments.
+pub(crate) fn unbind(
+    control_plane: &ControlPlane,
+    options: &ManifestOptions,
+    permissions: &[Permission],
+) -> anyhow::Result<()> {
+    kubectl(control_plane, &["delete", "--ignore-not-found", "--wait=false"], options, permissions)
+}
+
+/// Waits until the API server allows this, or does not.
+pub(crate) async fn becomes_known(
+    control_plane: &ControlPlane,
+    options: &ManifestOptions,
+    permission: &Permission,
+    allowed: bool,
+) -> anyhow::Result<()> {
+    let admin = api::client(control_plane.kubeconfig()).await?;
+    let (user, groups) = (holder(options, permission), groups(&options.namespace));
+    let what = format!("{user} may {permission}: {allowed}");
+    eventually(Duration::from_secs(60), &what, || async {
+        Ok((may(&admin, &user, &groups, permission).await? == allowed).then_some(()))
+    })
+    .await
 }
 
 async fn may(admin: &Client, user: &str, groups: &[String], permission: &Permission) -> anyhow::Result<bool> {

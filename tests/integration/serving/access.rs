@@ -9,6 +9,7 @@ use kube::api::{Patch, PatchParams};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_env::ControlPlane;
 
 use super::{Server, curl::Curl, keys::Authority, options_with};
 use crate::{
@@ -42,7 +43,7 @@ fn control_plane(api: &Api) -> anyhow::Result<&Borrowed> {
     api.control_plane.as_ref().context("the control plane")
 }
 
-fn apply(control_plane: &Borrowed, manifest: &str) -> anyhow::Result<()> {
+fn apply(control_plane: &ControlPlane, manifest: &str) -> anyhow::Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), manifest)?;
     control_plane.kubectl_output(&["apply", "-f", &file.path().display().to_string()])?;
@@ -50,7 +51,7 @@ fn apply(control_plane: &Borrowed, manifest: &str) -> anyhow::Result<()> {
 }
 
 /// A service account, and a real token of it.
-fn service_account(control_plane: &Borrowed, name: &str) -> anyhow::Result<String> {
+pub(crate) fn service_account(control_plane: &ControlPlane, name: &str) -> anyhow::Result<String> {
     apply(
         control_plane,
         &format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: default}}\n"),
@@ -58,7 +59,12 @@ fn service_account(control_plane: &Borrowed, name: &str) -> anyhow::Result<Strin
     Ok(control_plane.kubectl_output(&["create", "token", name, "--namespace=default"])?.trim().to_owned())
 }
 
-fn grant(control_plane: &Borrowed, name: &str, subject: &str, paths: &str) -> anyhow::Result<()> {
+pub(crate) fn grant(
+    control_plane: &ControlPlane,
+    name: &str,
+    subject: &str,
+    paths: &str,
+) -> anyhow::Result<()> {
     apply(
         control_plane,
         &format!(
