@@ -166,6 +166,11 @@ impl RequestCounts {
         self.lock().requests.get(what).copied().unwrap_or_default()
     }
 
+    /// How many requests of any kind so far.
+    pub(crate) fn total(&self) -> usize {
+        self.lock().requests.values().sum()
+    }
+
     /// All writes so far but those of events.
     pub(crate) fn writes(&self) -> BTreeMap<String, usize> {
         let counts = self.lock();

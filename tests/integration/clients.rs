@@ -1,7 +1,10 @@
 //! The clients: who they act as, what they do when files change or the API server is unwell, and the dry run.
 
 mod accounts;
+mod beside_go;
 mod dry_run;
+mod events;
+mod refused;
 mod reload;
 mod unwell;
 
@@ -18,10 +21,18 @@ use libtest_mimic::Trial;
 use test_env::ControlPlane;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [reload::trials(), accounts::trials(), dry_run::trials(), unwell::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        reload::trials(),
+        accounts::trials(),
+        dry_run::trials(),
+        beside_go::trials(),
+        events::trials(),
+        refused::trials(),
+        unwell::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The daemon's parts over a client of the test.

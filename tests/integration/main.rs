@@ -23,6 +23,7 @@ mod daemon;
 mod deployment;
 mod fake_cloud;
 mod faults;
+mod forwarder;
 mod frozen;
 mod guest;
 mod hypervisors;

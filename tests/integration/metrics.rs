@@ -1,22 +1,25 @@
 //! `/metrics` beside that of the Go framework's own binary.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    fs,
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
-use ccm::api_client::ClientOptions;
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
+use serde_json::json;
+use tempfile::TempDir;
 use test_env::{FrameworkCcm, StartError};
+use tokio::time::sleep;
 
 use crate::{
     api::{Api, Target},
-    clients::from_file,
-    daemon::InProcess,
-    fake_cloud::FakeCloud,
+    daemon::{DaemonProcess, binary},
+    serving::{curl::Curl, free_port},
     support::*,
     trial::{Outcome, runtime, trial},
 };
@@ -43,38 +46,56 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("apiserver::metrics::as_the_go_framework_shows_them", beside)]
 }
 
+/// libvirt's test driver has one machine, and this is its UUID.
+const MACHINE: &str = "6695eb01-f6a4-8304-79aa-97f2502e193f";
+
 fn beside() -> Outcome {
     runtime(false)?.block_on(async {
         let api = Api::connect(Target::ApiServer).await?;
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
         let arguments = ["--leader-elect-resource-name=theirs"];
-        let theirs = FrameworkCcm::start(control_plane.kubeconfig(), "{}", &arguments)?;
+        let cloud = json!({"instances": {"test": {"providerID": format!("libvirt:///{MACHINE}")}}});
+        let theirs = FrameworkCcm::start(control_plane.kubeconfig(), &cloud.to_string(), &arguments)?;
         compare(&api, &theirs).boxed_local().await.map_err(StartError::from)
     })
 }
 
 async fn compare(api: &Api, theirs: &FrameworkCcm) -> anyhow::Result<()> {
+    binary()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
-    let options = ClientOptions { limit: Some((100.0, 100)), ..ClientOptions::default() };
-    let parts = from_file(control_plane.kubeconfig(), options, FakeCloud::new().provider()).await?;
-    let ours = InProcess::run_parts(parts, &[], true)?;
-    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    let folder = TempDir::new()?;
+    let config = folder.path().join("cloud.yaml");
+    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    let kubeconfig = control_plane.kubeconfig().display();
+    let (port, token) = (free_port()?, control_plane.admin_token());
+    let arguments = [
+        "--cloud-provider=libvirt".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--kube-api-qps=100".to_owned(),
+        "--kube-api-burst=100".to_owned(),
+    ];
+    let ours = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    kubelet::register(&api.client, &kubelet::node("test", MACHINE)).await?;
+    kubelet::heartbeat(&api.client, "test", true).await?;
     // What each request, queue and controller brings comes one by one.
-    let mut problem = String::new();
-    let outcome = eventually(LIMIT, "both show the same", || {
-        let found = theirs
-            .get("/metrics", control_plane.admin_token())
-            .and_then(|theirs| differences(&theirs, &ours.metrics.text()));
-        problem = match &found {
-            Ok(differences) => differences.join("\n"),
-            Err(error) => format!("{error:#}"),
-        };
-        let same = problem.is_empty().then_some(());
-        async move { Ok(same) }
+    let problem = RefCell::new(String::new());
+    let outcome = eventually(LIMIT, "both show the same", || async {
+        sleep(Duration::from_millis(500)).await;
+        let here = Curl::get(&format!("https://127.0.0.1:{port}/metrics")).token(token).send().await?;
+        let found = theirs.get("/metrics", token).and_then(|there| differences(&there, &here.text()));
+        let now = found.map_or_else(|error| format!("{error:#}"), |differences| differences.join("\n"));
+        let same = now.is_empty().then_some(());
+        problem.replace(now);
+        Ok(same)
     })
     .await;
-    ensure!(outcome.is_ok(), "{problem}");
-    ours.stop().await
+    ensure!(outcome.is_ok(), "{}\n{}", problem.into_inner(), ours.log());
+    ours.terminate()
 }
 
 /// How a metric looks, without its values.

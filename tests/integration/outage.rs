@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
 use test_env::{ControlPlane, ControlPlaneOptions};
@@ -27,7 +28,9 @@ fn outage() -> Outcome {
         let cloud = FakeCloud::new();
         cloud.put(&uuid(1), Machine::running(1));
         cloud.put(&uuid(2), Machine::running(2));
-        let daemon_client = shipped_roles::client(&control_plane).await?;
+        let requests = api::RequestCounts::default();
+        let kubeconfig = shipped_roles::kubeconfig(&control_plane).await?;
+        let daemon_client = api::counted_client(&kubeconfig, &requests).await?;
         let daemon = InProcess::start(&daemon_client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
         kubelet::register(&client, &kubelet::node("n1", &uuid(1))).await?;
         node_becomes(&client, "n1", Duration::from_secs(20), "initialized", is_initialized).await?;
@@ -35,7 +38,10 @@ fn outage() -> Outcome {
         control_plane.kill_api_server()?;
         // While nobody can be told, the cloud changes.
         cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
-        sleep(Duration::from_secs(5)).await;
+        requests.reset();
+        sleep(Duration::from_secs(20)).await;
+        let (asked, lists) = (requests.total(), requests.of("GET nodes"));
+        ensure!((1..=60).contains(&asked) && lists <= 30, "{asked} requests in 20 s, {lists} lists of Nodes");
         control_plane.start_api_server()?;
 
         let client = api::client(control_plane.kubeconfig()).await?;

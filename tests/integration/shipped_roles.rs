@@ -41,11 +41,6 @@ pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<P
     Ok(slot.insert(made).clone())
 }
 
-/// A client of the shipped service account.
-pub(crate) async fn client(control_plane: &ControlPlane) -> anyhow::Result<Client> {
-    api::client(&kubeconfig(control_plane).await?).await
-}
-
 /// The user that this service account is.
 fn user(namespace: &str, account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{account}")

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ccm::{api_client::ClientOptions, reload::Source};
 use futures::FutureExt;
 use libtest_mimic::Trial;
@@ -14,6 +14,7 @@ use crate::{
     api::{Api, Target},
     daemon::InProcess,
     fake_cloud::{FakeCloud, Machine},
+    forwarder::Forwarder,
     support::*,
     trial::on,
 };
@@ -21,9 +22,17 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(40);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![on(Target::ApiServer, "clients::a_changed_kubeconfig_is_taken_and_a_broken_one_refused", |api| {
-        reload(api).boxed_local()
-    })]
+    vec![
+        on(Target::ApiServer, "clients::a_changed_kubeconfig_is_taken_and_a_broken_one_refused", |api| {
+            reload(api).boxed_local()
+        }),
+        on(Target::ApiServer, "clients::a_new_address_of_the_api_server_is_taken", |api| {
+            new_address(api).boxed_local()
+        }),
+        on(Target::ApiServer, "clients::a_token_that_ended_is_replaced_by_its_file", |api| {
+            new_token(api).boxed_local()
+        }),
+    ]
 }
 
 async fn reload(api: &Api) -> anyhow::Result<()> {
@@ -68,7 +77,7 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     }
     let told = event(&api.client, "kube-system", "cloud-controller-manager", "ConfigReloadFailed").await?;
     let message = told.message.context("a message")?;
-    anyhow::ensure!(!message.contains("hunter2"), "{message}");
+    ensure!(!message.contains("hunter2"), "{message}");
 
     fs::write(&path, of_user("after")?)?;
     eventually(LIMIT, "taken", || async { Ok((counted("success") == 1 && !refused()).then_some(())) })
@@ -76,5 +85,89 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     control_plane.kubectl_output(&["delete", "clusterrolebinding", "before"])?;
     initialized(5).await?;
     event(&api.client, "kube-system", "cloud-controller-manager", "ConfigReloaded").await?;
+    daemon.stop().await
+}
+
+async fn new_address(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let (old, new) =
+        (Forwarder::start(control_plane.port()).await?, Forwarder::start(control_plane.port()).await?);
+    let folder = TempDir::new()?;
+    let path = folder.path().join("kubeconfig");
+    let direct = fs::read_to_string(control_plane.kubeconfig())?;
+    fs::write(&path, direct.replace(&control_plane.url(), &old.url()))?;
+    let cloud = FakeCloud::new();
+    let parts = from_file(&path, ClientOptions::default(), cloud.provider()).await?;
+    let daemon = InProcess::run_parts(parts, &[], true)?;
+    let initialized = async |number: usize| {
+        let name = format!("n{number}");
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
+        node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await
+    };
+    initialized(1).await?;
+    ensure!(old.open() > 0 && new.open() == 0, "{} and {} connections", old.open(), new.open());
+
+    fs::write(&path, direct.replace(&control_plane.url(), &new.url()))?;
+    // Watches and the election, too: nothing holds on to the old one, which could be gone.
+    eventually(LIMIT, "everything moves", || async { Ok((old.open() == 0).then_some(())) }).await?;
+    ensure!(new.open() > 0);
+    drop(old);
+    initialized(2).await?;
+    ensure!(daemon.leads(), "it leads all the time");
+    daemon.stop().await
+}
+
+/// As when a token ends before its file is written again: 401 Unauthorized.
+async fn new_token(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let in_namespace = |arguments: &[&str]| {
+        control_plane.kubectl_output(&[&["--namespace=kube-system"], arguments].concat())
+    };
+    let create = || -> anyhow::Result<String> {
+        in_namespace(&["create", "serviceaccount", "ends"])?;
+        Ok(in_namespace(&["create", "token", "ends"])?.trim().to_owned())
+    };
+    allow(
+        control_plane,
+        "system:serviceaccount:kube-system:ends",
+        "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}",
+    )?;
+    let folder = TempDir::new()?;
+    let (path, token_file) = (folder.path().join("kubeconfig"), folder.path().join("token"));
+    let admin = fs::read_to_string(control_plane.kubeconfig())?;
+    let by_file = admin.replace(&format!("token: {}", control_plane.admin_token()), "tokenFile: token");
+    fs::write(&path, by_file)?;
+    let first = create()?;
+    fs::write(&token_file, &first)?;
+
+    let cloud = FakeCloud::new();
+    let parts = from_file(&path, ClientOptions::default(), cloud.provider()).await?;
+    let daemon = InProcess::start_parts(parts, &[])?;
+    let register = async |number: usize| {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await
+    };
+    register(1).await?;
+    node_becomes(&api.client, "n1", LIMIT, "initialized", is_initialized).await?;
+
+    // Its tokens end with the account; the API server remembers for some seconds that it knew them.
+    in_namespace(&["delete", "serviceaccount", "ends"])?;
+    let second = create()?;
+    let old = folder.path().join("old");
+    fs::write(&old, admin.replace(control_plane.admin_token(), &first))?;
+    let old = crate::api::client(&old).await?;
+    eventually(LIMIT, "the token ends", || async {
+        let outcome = nodes(&old).list(&kube::api::ListParams::default()).await;
+        Ok(matches!(outcome, Err(kube::Error::Api(status)) if status.code == 401).then_some(()))
+    })
+    .await?;
+    register(2).await?;
+    let refused = || daemon.metrics.text().contains("rest_client_requests_total{code=\"401\"");
+    eventually(LIMIT, "the daemon is refused", || async { Ok(refused().then_some(())) }).await?;
+    ensure!(!is_initialized(&nodes(&api.client).get("n2").await?));
+
+    fs::write(&token_file, second)?;
+    node_becomes(&api.client, "n2", LIMIT, "initialized", is_initialized).await?;
     daemon.stop().await
 }

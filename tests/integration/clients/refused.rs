@@ -1,0 +1,75 @@
+//! A right is taken away and given back while the daemon runs.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, ensure};
+use ccm::api_client::ClientOptions;
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::{allow, over};
+use crate::{
+    api::{Api, RequestCounts, Target, counted_client},
+    daemon::InProcess,
+    fake_cloud::{FakeCloud, Machine},
+    forwarder::Forwarder,
+    support::*,
+    trial::on,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![on(Target::ApiServer, "clients::a_watch_that_is_forbidden_is_taken_up_when_it_is_allowed", |api| {
+        forbidden(api).boxed_local()
+    })]
+}
+
+async fn forbidden(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let user = "loses-its-binding";
+    let all = "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}";
+    allow(control_plane, user, all)?;
+    // A watch under way is not asked again whether it is allowed, so that it has to break.
+    let forwarder = Forwarder::start(control_plane.port()).await?;
+    let folder = TempDir::new()?;
+    let path = folder.path().join("kubeconfig");
+    let direct = fs::read_to_string(control_plane.kubeconfig_for(user, &[])?)?;
+    fs::write(&path, direct.replace(&control_plane.url(), &forwarder.url()))?;
+
+    let cloud = FakeCloud::new();
+    let requests = RequestCounts::default();
+    let client = counted_client(&path, &requests).await?;
+    let daemon = InProcess::start_parts(over(&client, ClientOptions::default(), cloud.provider())?, &[])?;
+    let register = async |number: usize| {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await
+    };
+    let initialized =
+        async |name: &str| node_becomes(&api.client, name, LIMIT, "initialized", is_initialized).await;
+    register(1).await?;
+    initialized("n1").await?;
+
+    control_plane.kubectl_output(&["delete", "clusterrolebinding", user])?;
+    eventually(LIMIT, "the API server refuses", || async {
+        forwarder.cut();
+        sleep(Duration::from_secs(1)).await;
+        Ok(requests.refused().iter().any(|what| what.contains("nodes?")).then_some(()))
+    })
+    .await?;
+    register(2).await?;
+    requests.reset();
+    sleep(Duration::from_secs(20)).await;
+    let asked = requests.of("GET nodes");
+    ensure!((1..=30).contains(&asked), "{asked} lists and watches in 20 s");
+    ensure!(!is_initialized(&nodes(&api.client).get("n2").await?), "nobody told the daemon of it");
+
+    allow(control_plane, user, all)?;
+    initialized("n2").await?;
+    register(3).await?;
+    initialized("n3").await?;
+    daemon.stop().await
+}

@@ -1,0 +1,75 @@
+//! Another address of the API server, whose connections can be cut.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Passes on what comes to a port of 127.0.0.1, until it is dropped.
+pub(crate) struct Forwarder {
+    port: u16,
+    accepting: JoinHandle<()>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: AtomicUsize,
+    cut: Mutex<CancellationToken>,
+}
+
+impl Forwarder {
+    /// Begins to pass connections on to another port of 127.0.0.1.
+    pub(crate) async fn start(to: u16) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::<State>::default();
+        let accepting = tokio::spawn({
+            let state = state.clone();
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(pass_on(stream, to, state.clone()));
+                }
+            }
+        });
+        Ok(Self { port, accepting, state })
+    }
+
+    /// Its address, as in a kubeconfig.
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.state.open.load(Ordering::Relaxed)
+    }
+
+    /// Breaks the connections that are open.
+    pub(crate) fn cut(&self) {
+        std::mem::take(&mut *self.state.cut.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut();
+    }
+}
+
+async fn pass_on(mut stream: TcpStream, to: u16, state: Arc<State>) {
+    let cut = state.cut.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    state.open.fetch_add(1, Ordering::Relaxed);
+    if let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await {
+        cut.run_until_cancelled(copy_bidirectional(&mut stream, &mut server)).await;
+    }
+    state.open.fetch_sub(1, Ordering::Relaxed);
+}
