@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{elector, expired, lead, options, record};
+use super::{elector, expired, expired_for_go, lead, options, record};
 use crate::{
     api::{Api, Target},
     support::eventually,
@@ -121,7 +121,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     let left = record(&api.client).await?;
     go.leads_soon().await?;
     println!("from us, crashed, to client-go: {:?}", start.elapsed());
-    expired(&left, &record(&api.client).await?)?;
+    expired_for_go(&left, &record(&api.client).await?)?;
 
     // And a new one of ours stands by again.
     let late = timeout(two_terms, lead(&api.client, "ours-3")).await;

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{SHORT, expired, record, timeline::Timeline};
+use super::{SHORT, expired, expired_for_go, record, timeline::Timeline};
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary},
@@ -192,7 +192,7 @@ impl Both {
         let left = record(&self.api.client).await?;
         self.led_by(GO, &fourth).await?;
         println!("SIGKILL to us: the Go binary works after {:?}", start.elapsed());
-        expired(&left, &record(&self.api.client).await?)?;
+        expired_for_go(&left, &record(&self.api.client).await?)?;
 
         let strangers = self.timeline.filled_in_by_others(&[OURS, GO]);
         ensure!(strangers.is_empty(), "filled in by one that did not lead: {strangers:?}");
@@ -229,7 +229,7 @@ impl Both {
         let left = record(&self.api.client).await?;
         let third = self.led_by(GO, &second).await?;
         println!("SIGSTOP to us: the Go binary works after {:?}", start.elapsed());
-        expired(&left, &record(&self.api.client).await?)?;
+        expired_for_go(&left, &record(&self.api.client).await?)?;
         kubelet::register(&self.api.client, &kubelet::node("trap", &uuid(ONLY_OURS))).await?;
         kubelet::heartbeat(&self.api.client, "trap", true).await?;
         let by_us = self.timeline.filled_in_by(OURS);
