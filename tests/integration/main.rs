@@ -46,6 +46,7 @@ mod swap_in;
 mod tools;
 mod trial;
 mod upstream_flags;
+mod vsphere;
 
 use std::process::ExitCode;
 
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         guest::trials(),
         frozen::trials(),
         scale::trials(),
+        vsphere::trials(),
         outage::trials(),
         leader_election::trials(),
         swap_in::trials(),

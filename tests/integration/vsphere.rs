@@ -1,0 +1,123 @@
+//! The vSphere provider over the vCenter simulator.
+
+mod credentials;
+mod follow;
+mod outage;
+mod scale;
+mod several;
+
+use std::{
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cloudprovider::CloudProvider;
+use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
+use k8s_openapi::api::core::v1::Node;
+use libtest_mimic::Trial;
+use test_env::{Vcsim, VcsimOptions};
+
+use crate::{
+    api::{Api, Target},
+    support::*,
+    trial::{Outcome, Scenario, runtime, trial},
+};
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(crate) const REGION: &str = "topology.kubernetes.io/region";
+
+/// Flags with which a deletion need not be waited for long.
+pub(crate) const SOON: [&str; 3] =
+    ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [scale::trials(), outage::trials(), follow::trials(), several::trials(), credentials::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The scenario against both APIs, with tokio's clock running: the simulator lives in real time.
+pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
+    [Target::Sandbox, Target::ApiServer]
+        .map(|target| {
+            trial(&format!("{}::vsphere::{name}", target.as_str()), move || -> Outcome {
+                runtime(false)?.block_on(async {
+                    let api = Api::connect(target).await?;
+                    Ok(scenario(&api).await?)
+                })
+            })
+        })
+        .into()
+}
+
+/// The configuration for these simulators, called `vc0`, `vc1`, ..., in CPI's format, with zones.
+pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
+    let mut text = String::from("vcenter:\n");
+    for (number, vcsim) in simulators.iter().enumerate() {
+        write!(
+            text,
+            "  vc{number}:\n    server: 127.0.0.1\n    port: {}\n    user: {:?}\n    password: {:?}\n    caFile: {}\n",
+            vcsim.port(),
+            vcsim.user(),
+            vcsim.password(),
+            vcsim.ca_file().display()
+        )?;
+    }
+    Ok(text)
+}
+
+/// With the tag categories that name zones and regions.
+pub(crate) fn with_zones(config: &str) -> String {
+    format!("{config}labels:\n  zone: k8s-zone\n  region: k8s-region\n")
+}
+
+pub(crate) fn provider(config: &str) -> anyhow::Result<Arc<VSphereProvider>> {
+    Ok(Arc::new(VSphereProvider::new(Config::parse(config, &Environment::default())?)))
+}
+
+/// The provider as the daemon takes it.
+pub(crate) fn shared(provider: &Arc<VSphereProvider>) -> Arc<dyn CloudProvider> {
+    Arc::<VSphereProvider>::clone(provider)
+}
+
+/// A simulator with a zone for the cluster and a region for the datacenter.
+pub(crate) fn simulator(options: &VcsimOptions) -> Result<Vcsim, test_env::StartError> {
+    let vcsim = Vcsim::start(options)?;
+    tag(&vcsim)?;
+    Ok(vcsim)
+}
+
+pub(crate) fn tag(vcsim: &Vcsim) -> anyhow::Result<()> {
+    vcsim.attach_tag("k8s-zone", "z0", "ClusterComputeResource", "DC0_C0")?;
+    vcsim.attach_tag("k8s-region", "r0", "Datacenter", "DC0")
+}
+
+/// The Node of the simulator's machine with this number.
+pub(crate) fn name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// The simulator's name for the machine with this number.
+pub(crate) fn machine(number: usize) -> String {
+    format!("DC0_C0_RP0_VM{number}")
+}
+
+/// Changes something, waits until the Node shows it, and says how long that took.
+pub(crate) async fn followed(
+    api: &Api,
+    node: &str,
+    what: &str,
+    change: impl FnOnce() -> anyhow::Result<()>,
+    check: impl Fn(&Node) -> bool,
+) -> anyhow::Result<Node> {
+    let began = Instant::now();
+    change()?;
+    let node = node_becomes(&api.client, node, LIMIT, what, check).await?;
+    println!("{what}: the Node shows it after {} ms", began.elapsed().as_millis());
+    Ok(node)
+}

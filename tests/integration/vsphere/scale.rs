@@ -1,0 +1,74 @@
+//! A thousand Nodes: all initialised, and what that costs the vCenter, counted.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures::{FutureExt, StreamExt, stream};
+use kube::api::ListParams;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use test_env::VcsimOptions;
+use tokio::time::sleep;
+
+use super::*;
+use crate::daemon::InProcess;
+
+const NODES: usize = 1000;
+
+/// The watch: what it is made of, and the long poll that it is.
+const WATCH: [&str; 3] = ["soap:CreatePropertyCollector", "soap:CreateFilter", "soap:WaitForUpdatesEx"];
+
+pub(super) fn trials() -> Vec<Trial> {
+    on_both("a_thousand_nodes", |api| thousand(api).boxed_local())
+}
+
+async fn thousand(api: &Api) -> anyhow::Result<()> {
+    let options = VcsimOptions { machines: u32::try_from(NODES)?, ..VcsimOptions::default() };
+    let vcsim = simulator(&options).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let provider = provider(&with_zones(&config(&[&vcsim])?))?;
+    stream::iter(0..NODES)
+        .for_each_concurrent(8, |number| async move {
+            let node = kubelet::node_of_real_size(&name(number), &uuid(number));
+            kubelet::register(&api.client, &node).await.expect("posted");
+        })
+        .await;
+    let began = Instant::now();
+    let daemon = InProcess::start(&api.daemon_client, shared(&provider), &[])?;
+    let all = nodes(&api.client);
+    let done = eventually(Duration::from_secs(120), "all nodes are initialized", || async {
+        let list = all.list(&ListParams::default()).await?;
+        sleep(Duration::from_millis(500)).await;
+        Ok(list.items.iter().all(is_initialized).then_some(list.items))
+    })
+    .await?;
+    println!("{NODES} Nodes are initialised after {:.1} s", began.elapsed().as_secs_f32());
+    ensure!(done.len() == NODES);
+    for node in &done {
+        let number: usize = node
+            .metadata
+            .name
+            .as_deref()
+            .and_then(|n| n.strip_prefix("node-"))
+            .unwrap_or_default()
+            .parse()?;
+        ensure!(provider_id(node) == Some(format!("vsphere://{}", uuid(number))));
+        ensure!(label(node, ZONE) == Some("z0") && label(node, REGION) == Some("r0"));
+        ensure!(addresses(node).iter().any(|a| a.starts_with("InternalIP 10.20.")), "{:?}", addresses(node));
+    }
+    let counts = vcsim.counts()?;
+    println!("calls: {counts:?}");
+    let round_trips: u64 =
+        counts.iter().filter(|(method, _)| !WATCH.contains(&method.as_str())).map(|(_, count)| count).sum();
+    println!("{round_trips} round trips and the watch");
+    ensure!(round_trips <= 10, "{counts:?}");
+
+    // Settled: but for the long poll, the vCenter is left alone, and nothing is written.
+    vcsim.reset_counts()?;
+    let writes = api.requests.writes();
+    sleep(Duration::from_secs(20)).await;
+    let idle = vcsim.counts()?;
+    ensure!(idle.keys().all(|method| method == "soap:WaitForUpdatesEx"), "{idle:?}");
+    ensure!(idle.values().sum::<u64>() <= 1, "{idle:?}");
+    ensure!(api.requests.writes() == writes, "{:?}", api.requests.writes());
+    daemon.stop().await
+}
