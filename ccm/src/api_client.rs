@@ -15,6 +15,7 @@ mod account;
 mod answer;
 mod connection;
 mod dry_run;
+mod fault;
 mod follow;
 mod location;
 mod retry;
@@ -36,6 +37,7 @@ use sender::Sender;
 use throttle::Throttle;
 
 pub use connection::client;
+pub use fault::describe;
 pub use location::{Location, config};
 pub use start::wait_for_api_server;
 pub use user_agent::with_user_agent;
@@ -123,8 +125,8 @@ impl ApiServer {
         // First the files, then what they say: no change can be missed.
         let changes = FileChanges::new(location.load().await?.files).await;
         let loaded = location.load().await?;
-        let connection = Connection::new(loaded.clone()).await?;
-        let election = Connection::new(loaded).await?;
+        let connection = Connection::new(loaded.clone()).await.map_err(|error| location.blame(error))?;
+        let election = Connection::new(loaded).await.map_err(|error| location.blame(error))?;
         Ok(Self {
             location: Some(location),
             changes: Arc::new(Mutex::new(Some(changes))),

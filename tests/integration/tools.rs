@@ -40,6 +40,7 @@ fn cloud_config(folder: &Path) -> anyhow::Result<String> {
 }
 
 const PROVIDER: &str = "--cloud-provider=libvirt";
+const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
 fn check_faults() -> Outcome {
     Ok(check_wrong_command_lines()?)
@@ -75,24 +76,31 @@ fn check_as_admin_and_as_shipped(control_plane: &Borrowed) -> anyhow::Result<()>
     ensure!(out.contains("v1.") && out.contains("has all"), "the version and the permissions: {out}");
 
     // As shipped, but for one verb.
+    let without_delete = |manifests: String| manifests.replace("delete, ", "").replace(", delete", "");
+    as_shipped(control_plane, without_delete, |kubeconfig| check_with_one_lacking(kubeconfig, &config))
+}
+
+/// Runs `act` with a kubeconfig of the shipped service account, whose roles are those of the manifests after `change`.
+fn as_shipped(
+    control_plane: &Borrowed,
+    change: impl FnOnce(String) -> String,
+    act: impl FnOnce(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
     let (_, manifests, _) = run(&["manifests", "--provider=libvirt"])?;
-    let lacking = manifests.replace("delete, ", "").replace(", delete", "");
-    ensure!(lacking != manifests, "the role allows no delete: {manifests}");
     let file = folder.path().join("roles.yaml");
-    fs::write(&file, &lacking)?;
+    fs::write(&file, change(manifests))?;
     let file = file.display().to_string();
     control_plane.kubectl_output(&["apply", "-f", &file])?;
-    let outcome = check_with_one_lacking(control_plane, &config);
+    let kubeconfig: PathBuf = control_plane
+        .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])?;
+    let outcome = act(&format!("--kubeconfig={}", kubeconfig.display()));
     control_plane.kubectl_output(&["delete", "--wait=false", "-f", &file])?;
     outcome
 }
 
-fn check_with_one_lacking(control_plane: &Borrowed, config: &str) -> anyhow::Result<()> {
-    let user = "system:serviceaccount:kube-system:cloud-controller-manager";
-    let kubeconfig: PathBuf = control_plane
-        .kubeconfig_for(user, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])?;
-    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    let (code, out, err) = run(&["check", PROVIDER, config, &kubeconfig, "--output=json"])?;
+fn check_with_one_lacking(kubeconfig: &str, config: &str) -> anyhow::Result<()> {
+    let (code, out, err) = run(&["check", PROVIDER, config, kubeconfig, "--output=json"])?;
     let report: Value = serde_json::from_str(&out).with_context(|| format!("{out}{err}"))?;
     let failed: Vec<&str> = report["findings"]
         .as_array()
@@ -101,10 +109,11 @@ fn check_with_one_lacking(control_plane: &Borrowed, config: &str) -> anyhow::Res
         .filter(|finding| finding["verdict"] != "ok")
         .filter_map(|finding| finding["detail"].as_str())
         .collect();
-    let expected = format!("{user} may not delete nodes; needed for: deleting Nodes whose instance is gone");
+    let expected =
+        format!("{ACCOUNT} may not delete nodes; needed for: deleting Nodes whose instance is gone");
     ensure!(code == 1 && failed == [expected.as_str()], "{code}: {out}");
     // A daemon that deletes nothing does not need it.
-    let (code, out, _) = run(&["check", PROVIDER, config, &kubeconfig, "--controllers=cloud-node"])?;
+    let (code, out, _) = run(&["check", PROVIDER, config, kubeconfig, "--controllers=cloud-node"])?;
     ensure!(code == 0, "{out}");
     Ok(())
 }
@@ -113,7 +122,6 @@ fn explain() -> Outcome {
     let control_plane = Borrowed::control_plane()?;
     let folder = TempDir::new()?;
     let config = cloud_config(folder.path())?;
-    let kubeconfig = format!("--kubeconfig={}", control_plane.kubeconfig().display());
     let nodes = folder.path().join("nodes.yaml");
     let taint =
         "[{key: node.cloudprovider.kubernetes.io/uninitialized, value: \"true\", effect: NoSchedule}]";
@@ -127,7 +135,12 @@ fn explain() -> Outcome {
     )?;
     let file = nodes.display().to_string();
     control_plane.kubectl_output(&["apply", "-f", &file])?;
-    let outcome = explain_nodes(&[PROVIDER, &config, &kubeconfig]);
+    // In the daemon's pod there is nothing but its own account.
+    let outcome = as_shipped(
+        &control_plane,
+        |manifests| manifests,
+        |kubeconfig| explain_nodes(&[PROVIDER, &config, kubeconfig]),
+    );
     control_plane.kubectl_output(&["delete", "-f", &file])?;
     Ok(outcome?)
 }
@@ -153,7 +166,29 @@ fn explain_nodes(flags: &[&str]) -> anyhow::Result<()> {
     }
     let (code, _, err) = explain(&["tset"])?;
     ensure!(code == 1 && err.contains("there is no Node \"tset\"; did you mean test?"), "{err}");
-    let (code, _, err) = explain(&[])?;
-    ensure!(code == 1 && err.contains("NODE"), "{err}");
+    for none in [&[][..], &[""], &["a b"]] {
+        let (code, _, err) = explain(none)?;
+        ensure!(code == 1 && (err.contains("NODE") || err.contains("no Node \"a b\"")), "{none:?}: {err}");
+    }
+    plugin_says_no_secret(flags)
+}
+
+fn plugin_says_no_secret(flags: &[&str]) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let kubeconfig = folder.path().join("plugin.kubeconfig");
+    fs::write(
+        &kubeconfig,
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n\
+         contexts: [{name: c, context: {cluster: c, user: u}}]\n\
+         users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, \
+         args: [-c, \"echo hunter2; exit 3\"], interactiveMode: Never}}}]\n",
+    )?;
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    for tool in [&["check"][..], &["explain", "test"]] {
+        let (code, out, err) = run(&[tool, flags, &[&kubeconfig]].concat())?;
+        ensure!(code == 1 && !format!("{out}{err}").contains("hunter2"), "{out}{err}");
+        ensure!(format!("{out}{err}").contains(&kubeconfig.replacen('=', " ", 1)), "{out}{err}");
+    }
     Ok(())
 }

@@ -4,17 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use arc_swap::ArcSwap;
-use cloudprovider::error_chain;
 use http::{Request, Response};
 use kube::{
     Client,
-    client::{AuthError, Body, ClientBuilder},
+    client::{Body, ClientBuilder},
     config::{AuthInfo, Config},
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{answer::AnswerBody, location::Loaded};
+use super::{
+    answer::AnswerBody,
+    fault::{describe, without_secrets},
+    location::Loaded,
+};
 
 /// A connection that says nothing for longer than any watch may be silent is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
@@ -84,7 +87,8 @@ impl Connection {
         let is_watch = is_watch(&request);
         let response = tokio::time::timeout(ANSWER_TIMEOUT, client.send(request))
             .await
-            .map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()))??;
+            .map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()))?
+            .map_err(without_secrets)?;
         let body = |body| {
             if is_watch { AnswerBody::until(body, endpoint.retired.clone()) } else { AnswerBody::new(body) }
         };
@@ -156,19 +160,6 @@ fn client_for(config: Config) -> anyhow::Result<Client> {
     Ok(builder.build())
 }
 
-/// What went wrong, without what a credential plugin was told and printed: that may be the credentials.
-fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Auth(AuthError::AuthExecRun { out, .. }) => {
-            format!("the kubeconfig's credential plugin failed with {}", out.status)
-        }
-        kube::Error::Auth(AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_)) => {
-            "what the kubeconfig's credential plugin printed is not an ExecCredential".to_owned()
-        }
-        error => error_chain(error),
-    }
-}
-
 /// A URL for logs and messages: a password may stand before the host.
 fn without_credentials(url: &http::Uri) -> String {
     format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
@@ -206,5 +197,29 @@ mod tests {
             let error = Endpoint::new(config).await.err().expect("a fault").to_string();
             assert!(error.contains("plugin") && !error.contains("hunter2"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn nor_what_it_printed_when_it_ran_again() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().expect("a folder");
+        let ran = folder.path().join("ran");
+        // Credentials that have ended: the first request wants others.
+        let credential = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
+            "status":{"token":"t","expirationTimestamp":"2020-01-01T00:00:00Z"}}"#;
+        let script = format!(
+            "if [ -e {0} ]; then echo hunter2; exit 7; fi; touch {0}; echo '{credential}'",
+            ran.display()
+        );
+        let mut config = Config::new("https://127.0.0.1:1".parse().expect("a URL"));
+        config.auth_info.exec = serde_json::from_value(serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+        }))
+        .expect("a plugin");
+        let connection = Connection::to(Endpoint::new(config).await.expect("credentials"));
+        let request = Request::get("/version").body(Body::empty()).expect("a request");
+        let error = connection.send(request, false).await.err().expect("no credentials");
+        let told = format!("{error} {error:?} {}", describe(&error));
+        assert!(told.contains("plugin failed with exit status: 7") && !told.contains("hunter2"), "{told}");
     }
 }

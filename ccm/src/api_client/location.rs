@@ -33,9 +33,7 @@ impl Location {
         let mut config = match self.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty()) {
             Some(path) => {
                 files.insert(path.clone());
-                read_kubeconfig(path, &mut files)
-                    .await
-                    .with_context(|| format!("--kubeconfig {}", path.display()))?
+                read_kubeconfig(path, &mut files).await.map_err(|error| self.blame(error))?
             }
             None if self.master.is_empty() => Config::incluster().map_err(|error| {
                 anyhow!(
@@ -55,6 +53,16 @@ impl Location {
         files.extend(config.root_cert_file.clone());
         files.extend(config.auth_info.token_file.as_ref().map(PathBuf::from));
         Ok(Loaded { config, files })
+    }
+
+    /// Names the kubeconfig, if there is one, as the one at fault.
+    pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
+        match &self.kubeconfig {
+            Some(path) if !path.as_os_str().is_empty() => {
+                error.context(format!("--kubeconfig {}", path.display()))
+            }
+            _ => error,
+        }
     }
 
     fn master_url(&self) -> anyhow::Result<http::Uri> {

@@ -6,12 +6,13 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry, error_chain};
+use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry};
 use futures::FutureExt as _;
 use kube::Client;
 
 use super::tools::{self, Output};
 use crate::{
+    api_client::describe,
     daemon,
     flags::Flags,
     nodes::{self, Node},
@@ -119,8 +120,8 @@ fn answer_of(url: &str, error: &kube::Error) -> String {
         kube::Error::Api(status) if status.code == 401 => {
             format!("{url} refuses our credentials (401 Unauthorized)")
         }
-        kube::Error::Api(status) => format!("{url} answers: {} ({})", status.message, status.code),
-        other => format!("{url} cannot be reached: {}", error_chain(other)),
+        kube::Error::Api(_) => format!("{url} answers: {}", describe(error)),
+        other => format!("{url} cannot be reached: {}", describe(other)),
     }
 }
 

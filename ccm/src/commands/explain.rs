@@ -4,13 +4,14 @@ use std::{fmt::Write as _, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use cloudprovider::{InstanceLookup, Registry, error_chain};
+use cloudprovider::{InstanceLookup, Registry};
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
+    api_client::describe,
     controllers::{node, node_lifecycle},
     daemon,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
@@ -25,7 +26,7 @@ const SIMILAR_NAMES: usize = 3;
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// The Node's name.
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub node: String,
 
     /// How to print it: table or json.
@@ -108,7 +109,7 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
     let node = match nodes::read_node(client.clone(), name).await {
         Ok(Some(node)) => Arc::new(node),
         Ok(None) => bail!("there is no Node {name:?}{}", similar(client, name).await),
-        Err(error) => bail!("the API server at {url} does not give Node {name:?}: {}", error_chain(&error)),
+        Err(error) => bail!("the API server at {url} does not give Node {name:?}: {}", describe(&error)),
     };
     let cloud = tools::start_cloud(provider, flags)
         .await

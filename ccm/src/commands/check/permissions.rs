@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloudprovider::error_chain;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -12,6 +11,7 @@ use kube::{Api, Client, api::PostParams};
 
 use super::Report;
 use crate::{
+    api_client::describe,
     flags::Flags,
     permissions::{self, Permission},
 };
@@ -96,8 +96,7 @@ async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, St
     let params = PostParams::default();
     match tokio::time::timeout(ANSWER_WITHIN, api.create(&params, &review)).await {
         Ok(Ok(answer)) => Ok(answer.status.is_some_and(|status| status.allowed)),
-        Ok(Err(kube::Error::Api(status))) => Err(format!("{} ({})", status.message, status.code)),
-        Ok(Err(error)) => Err(error_chain(&error)),
+        Ok(Err(error)) => Err(describe(&error)),
         Err(_) => Err(format!("no answer within {ANSWER_WITHIN:?}")),
     }
 }
