@@ -13,24 +13,33 @@ use cloudprovider::{
 };
 use futures::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::{metrics::Metrics, nodes::Node};
 
 /// Deadline of one call, should the provider have none of its own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a provider may take to end, sessions included, when the process is about to.
+const END_TIMEOUT: Duration = Duration::from_secs(6);
+
 /// A provider that was started, and is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Started {
     provider: Arc<dyn CloudProvider>,
-    _stops: DropGuard,
+    stop: CancellationToken,
 }
 
 impl Started {
     /// `stop` is what the provider was started with.
     pub fn new(provider: Arc<dyn CloudProvider>, stop: CancellationToken) -> Self {
-        Self { provider, _stops: stop.drop_guard() }
+        Self { provider, stop }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
@@ -59,6 +68,18 @@ impl Cloud {
     pub fn replace_with(&self, other: &Self) {
         self.current.store(other.current.load_full());
         self.replaced.send_modify(|count| *count += 1);
+    }
+
+    /// Stops the provider and waits until it has ended what it began, for some seconds at most.
+    pub async fn stop(&self) {
+        let current = self.current.load_full();
+        current.stop.cancel();
+        let ended = AssertUnwindSafe(async { current.provider.ended().await }).catch_unwind();
+        match tokio::time::timeout(END_TIMEOUT, ended).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::error!("the cloud provider panicked while it ended"),
+            Err(_) => tracing::warn!("the cloud provider did not end within {END_TIMEOUT:?}"),
+        }
     }
 
     /// Whether the provider can look up instances.
@@ -297,6 +318,9 @@ mod tests {
         async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
             Ok(())
         }
+        async fn ended(&self) {
+            std::future::pending::<()>().await;
+        }
         fn instances(&self) -> Option<&dyn Instances> {
             Some(self)
         }
@@ -376,6 +400,16 @@ mod tests {
         assert!(cloud().owns(&node("unruly:///1")));
         assert!(!cloud().owns(&node("panic")));
         assert!(!cloud().owns(&Node::default()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_does_not_end_is_not_waited_for_longer() {
+        let stop = CancellationToken::new();
+        let cloud = started(stop.clone());
+        let began = tokio::time::Instant::now();
+        cloud.stop().await;
+        assert!(stop.is_cancelled());
+        assert_eq!(began.elapsed(), END_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]

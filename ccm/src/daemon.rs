@@ -177,6 +177,7 @@ struct Base {
 /// What runs beside the controllers, on a standby too.
 struct Support {
     parts: JoinSet<()>,
+    cloud: Cloud,
     serving: Option<Serving>,
     /// Parts stop in this order, each when its token is cancelled: controllers, then these.
     stop: CancellationToken,
@@ -249,8 +250,15 @@ impl Base {
             debug_state.share("cloud-config", move || status.to_json());
             support.spawn(follower.run(stop_support.clone()));
         }
+        let support = Support {
+            parts: support,
+            cloud: cloud.clone(),
+            serving,
+            stop: stop_support,
+            _ends_with_us: ends_with_us,
+        };
         let base = Self { clients, cloud, nodes, events, metrics, health, debug_state };
-        Ok(Some((base, Support { parts: support, serving, stop: stop_support, _ends_with_us: ends_with_us })))
+        Ok(Some((base, support)))
     }
 
     /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
@@ -333,13 +341,20 @@ impl Base {
                 self.metrics.clone(),
                 options,
             );
-            let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &self.health, &self.debug_state);
-            let (runs, stop) = (self.metrics.controller_runs("cloud-node-lifecycle"), stop.clone());
+            let (health, debug_state) = (self.health.clone(), self.debug_state.clone());
+            let (metrics, stop) = (self.metrics.clone(), stop.clone());
+            let pause = if controllers.is_empty() { Duration::ZERO } else { start_pause(flags) };
             controllers.spawn(async move {
+                if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    return;
+                }
+                // Only now: nobody is asked how it is who has not begun.
+                let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &health, &debug_state);
+                let runs = metrics.controller_runs("cloud-node-lifecycle");
+                tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
                 controller.run(stop, inspection).await;
                 drop(runs);
             });
-            tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
         }
         controllers
     }
@@ -366,7 +381,8 @@ impl Support {
     /// Stops all; what they still have to say they may say for a moment.
     async fn end(mut self) {
         self.stop.cancel();
-        while self.parts.join_next().await.is_some() {}
+        let parts = async { while self.parts.join_next().await.is_some() {} };
+        tokio::join!(parts, self.cloud.stop());
         // Last: until now it says that we are not ready.
         if let Some(serving) = self.serving {
             serving.stop().await;
@@ -406,6 +422,14 @@ async fn start_serving(
     };
     let reporter = ReloadReporter::new(parts.metrics.clone(), Some(events.clone()));
     Serving::start(options, shown, &reporter).await
+}
+
+/// `--controller-start-interval`, times a random number from 1 to 2 as upstream.
+fn start_pause(flags: &Flags) -> Duration {
+    let interval = flags.generic.controller_start_interval;
+    interval.saturating_add(
+        Duration::try_from_secs_f64(interval.as_secs_f64() * fastrand::f64()).unwrap_or_default(),
+    )
 }
 
 fn ended_by_itself() -> anyhow::Error {

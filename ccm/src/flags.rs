@@ -176,6 +176,9 @@ impl Flags {
     /// Whether a flag without effect has a value that wants none.
     fn asks_for_nothing(&self, flag: &str) -> bool {
         match flag {
+            "concurrent-node-status-updates" => {
+                self.cloud_node_controller.status_updates() == self.cloud_node_controller.syncs()
+            }
             "contention-profiling" => !self.debugging.contention_profiling,
             "kube-api-content-type" => self.generic.kube_api_content_type == "application/json",
             "webhooks" => self.webhook.webhooks.is_empty(),

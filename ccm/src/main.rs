@@ -1,6 +1,6 @@
 //! The cloud-controller-manager: the only place that knows the providers.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
 use ccm::{
     commands::{self, Check, Explain, Invocation, Output, Tool},
@@ -19,6 +19,8 @@ const BAD_FLAGS: u8 = 1;
 const LOST: u8 = 1;
 /// Upstream's exit code for what stops the daemon from working.
 const FATAL: u8 = 255;
+/// Upstream's exit code for a mistake in the program.
+const PANIC: u8 = 2;
 
 fn main() -> ExitCode {
     match commands::parse(std::env::args_os()) {
@@ -134,11 +136,19 @@ fn daemon(flags: &Flags) -> ExitCode {
     for warning in flags.warnings() {
         tracing::warn!("{warning}");
     }
-    if let Err(error) = run(flags) {
-        tracing::error!("{error:#}");
-        return ExitCode::from(if error.is::<Lost>() { LOST } else { FATAL });
+    ExitCode::from(exit_code(|| run(flags)))
+}
+
+/// Runs the daemon and says how it ended. A panic was logged by the hook.
+fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
+    match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            tracing::error!("{error:#}");
+            if error.is::<Lost>() { LOST } else { FATAL }
+        }
+        Err(_) => PANIC,
     }
-    ExitCode::SUCCESS
 }
 
 fn run(flags: &Flags) -> anyhow::Result<()> {
@@ -192,4 +202,17 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
             stop.cancel();
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_exit_codes() {
+        assert_eq!(exit_code(|| Ok(())), 0);
+        assert_eq!(exit_code(|| Err(Lost::Main.into())), LOST);
+        assert_eq!(exit_code(|| Err(anyhow::anyhow!("no provider"))), FATAL);
+        assert_eq!(exit_code(|| panic!("a mistake")), PANIC);
+    }
 }

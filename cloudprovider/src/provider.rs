@@ -26,6 +26,11 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
     /// Only what no waiting can mend.
     async fn start(&self, context: StartContext) -> Result<()>;
 
+    /// Waits, once [`StartContext::stop`] is cancelled, until the work that [`start`](Self::start) began has ended, such
+    /// as sessions that are logged out of. A process that is about to end gives it a few seconds. Without anything to
+    /// wait for it returns at once.
+    async fn ended(&self) {}
+
     /// Instances, without which no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 

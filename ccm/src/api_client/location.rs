@@ -66,7 +66,8 @@ impl Location {
     }
 
     fn master_url(&self) -> anyhow::Result<http::Uri> {
-        self.master.parse().with_context(|| format!("--master {:?} is not a URL", self.master))
+        // Not shown: a password may stand in it.
+        self.master.parse().context("--master is not a URL; expected https://host:port")
     }
 }
 
@@ -133,8 +134,8 @@ mod tests {
         assert!(
             format!("{missing:#}").contains("--kubeconfig /nonexistent/kubeconfig: the file cannot be read")
         );
-        let error = format!("{:#}", config(None, "not a url").await.expect_err("no URL"));
-        assert!(error.contains("--master \"not a url\" is not a URL"), "{error}");
+        let error = format!("{:#}", config(None, "https://u:hunter2@not a url").await.expect_err("no URL"));
+        assert!(error.contains("--master is not a URL") && !error.contains("hunter2"), "{error}");
         assert!(config(None, "localhost").await.is_err());
     }
 

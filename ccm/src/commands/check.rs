@@ -13,6 +13,7 @@ use kube::Client;
 use super::tools::{self, Output};
 use crate::{
     api_client::describe,
+    cloud::Cloud,
     daemon,
     flags::Flags,
     nodes::{self, Node},
@@ -144,6 +145,11 @@ async fn check_cloud(
         Ok(Err(why)) => return report.failed("cloud", format!("{name} does not start: {why}")),
         Err(_) => return report.failed("cloud", format!("{name} panicked while it started")),
     };
+    check_look_ups(&name, &started, nodes, report).await;
+    started.stop().await;
+}
+
+async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>, report: &mut Report) {
     if !started.has_instances() {
         return report.warning(
             "cloud",
@@ -152,9 +158,9 @@ async fn check_cloud(
     }
     let nodes = match nodes {
         Some(nodes) if !nodes.is_empty() => nodes,
-        _ => return check_empty_look_up(&name, &started, report).await,
+        _ => return check_empty_look_up(name, started, report).await,
     };
-    let answers = tools::look_up(&started, nodes).await;
+    let answers = tools::look_up(started, nodes).await;
     let (mut present, mut absent, mut unknown) = (0, Vec::new(), Vec::new());
     for (node, answer) in nodes.iter().zip(&answers) {
         match answer {
@@ -192,7 +198,7 @@ async fn check_cloud(
 }
 
 /// Asks about a Node that nobody has: whoever can say that there is no such instance can be reached.
-async fn check_empty_look_up(name: &str, cloud: &crate::cloud::Cloud, report: &mut Report) {
+async fn check_empty_look_up(name: &str, cloud: &Cloud, report: &mut Report) {
     let identity = NodeIdentity {
         name: "cloud-controller-manager-check.invalid".to_owned(),
         system_uuid: Some(uuid::Uuid::new_v4().to_string()),

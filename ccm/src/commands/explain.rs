@@ -116,6 +116,7 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
     let is_foreign = node.identity.provider_id.is_some() && !cloud.owns(&node);
     let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
+    cloud.stop().await;
     let answer = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
     Ok(explanation(flags, &node, &answer, &provider_name, is_foreign))
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{
-    notes::{Note, differs},
+    notes::{Note, differs, no_effect},
     values::int32,
 };
 
@@ -21,8 +21,13 @@ pub struct CloudNodeControllerFlags {
     pub concurrent_node_status_updates: i32,
 }
 
-pub(super) const NOTES: &[Note] =
-    &[differs("concurrent-node-syncs", "Parallel by default; upstream initialises one Node at a time")];
+pub(super) const NOTES: &[Note] = &[
+    differs("concurrent-node-syncs", "Parallel by default; upstream initialises one Node at a time"),
+    no_effect(
+        "concurrent-node-status-updates",
+        "initialisation and updates share the number of --concurrent-node-syncs",
+    ),
+];
 
 impl CloudNodeControllerFlags {
     pub(super) fn faults(&self) -> Vec<String> {

@@ -135,12 +135,6 @@ impl VSphereProvider {
         self
     }
 
-    /// Waits until everything that was started has ended, sessions included.
-    pub async fn ended(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-
     fn view(&self) -> View<'_> {
         let sites = self.vcenters.iter().map(|followed| Site {
             vcenter: &followed.vcenter,
@@ -217,6 +211,11 @@ impl CloudProvider for VSphereProvider {
             stopped.cancel();
         });
         Ok(())
+    }
+
+    async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

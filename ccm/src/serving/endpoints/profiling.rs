@@ -48,7 +48,7 @@ pub(super) fn to_index() -> Answer {
 pub(super) async fn answer(profiler: &Profiler, name: &str, query: &str) -> Answer {
     match name {
         "" => responses::body(StatusCode::OK, "text/html; charset=utf-8", INDEX),
-        "cmdline" => responses::text(StatusCode::OK, command_line(std::env::args()).join("\0")),
+        "cmdline" => responses::text(StatusCode::OK, command_line(arguments()).join("\0")),
         "profile" => profile(profiler, seconds(query)).await,
         "allocs" | "block" | "goroutine" | "heap" | "mutex" | "symbol" | "threadcreate" | "trace" => {
             responses::text(
@@ -69,6 +69,11 @@ fn seconds(query: &str) -> u64 {
         .filter(|seconds| *seconds > 0)
         .unwrap_or(DEFAULT_SECONDS)
         .min(MOST_SECONDS)
+}
+
+/// A path need not be UTF-8.
+fn arguments() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned())
 }
 
 /// The arguments; what stands before the host of a URL may be a password.
