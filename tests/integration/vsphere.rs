@@ -1,10 +1,8 @@
 //! The vSphere provider over the vCenter simulator.
 
 mod credentials;
-mod follow;
 mod outage;
 mod scale;
-mod several;
 
 use std::{
     fmt::Write as _,
@@ -35,10 +33,7 @@ pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [scale::trials(), outage::trials(), follow::trials(), several::trials(), credentials::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [scale::trials(), outage::trials(), credentials::trials()].into_iter().flatten().collect()
 }
 
 /// The scenario against both APIs, with tokio's clock running: the simulator lives in real time.
