@@ -4,10 +4,10 @@ mod elected;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use cloudprovider::{CloudProvider, Registry, SecretSource, StartContext};
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -38,6 +38,9 @@ use crate::{
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a provider may take to start, which does not wait for its cloud.
+const PROVIDER_START_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Makes the provider that the flags name and checks its configuration. Calls nobody.
 ///
 /// # Errors
@@ -50,7 +53,7 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 ///
 /// # Errors
 /// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
-/// start, a part that ended by itself, and [`Lost`](crate::leader_election::Lost) as the error's root.
+/// start; [`PartEnded`], and [`Lost`](crate::leader_election::Lost), as the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;
@@ -154,7 +157,7 @@ impl Parts {
 /// election: nobody else may run them.
 ///
 /// # Errors
-/// A provider that cannot start, or a part that ended by itself.
+/// A provider that cannot start, or [`PartEnded`].
 pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
     let stop = stop.child_token();
@@ -198,8 +201,7 @@ impl Work {
     const NONE: Self = Self { ended_early: false, all_ended: true };
 
     fn outcome(self) -> anyhow::Result<()> {
-        // Only a panic ends a part by itself: better a restart than a daemon that does half of its work.
-        if self.ended_early { Err(ended_by_itself()) } else { Ok(()) }
+        if self.ended_early { Err(PartEnded.into()) } else { Ok(()) }
     }
 }
 
@@ -225,14 +227,22 @@ impl Base {
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
         let context = StartContext::new(stop_provider.clone(), &flags.generic.cluster_name)
             .with_secrets(Arc::clone(&secrets));
-        let starting = provider.start(context);
+        let starting = tokio::time::timeout(PROVIDER_START_TIMEOUT, provider.start(context));
         match stop.run_until_cancelled(starting).await {
             None => return Ok(None),
-            Some(started) => started.map_err(|error| {
+            Some(Err(_)) => bail!(
+                "cloud provider {} cannot start: not done within {PROVIDER_START_TIMEOUT:?}",
+                provider.name()
+            ),
+            Some(Ok(started)) => started.map_err(|error| {
                 anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
             })?,
         }
         let cloud = Cloud::new(Started::new(provider, stop_provider), metrics.clone());
+        debug_state.share("provider", {
+            let cloud = cloud.clone();
+            move || capabilities(&*cloud.provider())
+        });
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
         support.spawn(watch_nodes(clients.informers.clone(), nodes.clone(), stop_support.clone()));
@@ -368,14 +378,21 @@ impl Support {
         stop: &CancellationToken,
     ) -> anyhow::Result<T> {
         tokio::pin!(work);
+        let serving = async {
+            match &mut self.serving {
+                Some(serving) => serving.failed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
             Some(_) = self.parts.join_next() => {}
+            () = serving => {}
         }
         stop.cancel();
         work.await;
-        Err(ended_by_itself())
+        Err(PartEnded.into())
     }
 
     /// Stops all; what they still have to say they may say for a moment.
@@ -403,17 +420,6 @@ async fn start_serving(
     parts.health.add("shutdown", Concerns::Readiness, move || {
         if stop.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
     });
-    let provider = parts.provider.clone();
-    parts.debug_state.share("provider", move || {
-        json!({
-            "name": provider.name(),
-            "instances": provider.instances().is_some(),
-            "zones": provider.zones().is_some(),
-            "loadBalancer": provider.load_balancer().is_some(),
-            "routes": provider.routes().is_some(),
-            "clusters": provider.clusters().is_some(),
-        })
-    });
     let shown = Shown {
         metrics: parts.metrics.clone(),
         health: parts.health.clone(),
@@ -432,6 +438,20 @@ fn start_pause(flags: &Flags) -> Duration {
     )
 }
 
-fn ended_by_itself() -> anyhow::Error {
-    anyhow!("a part of the daemon ended by itself")
+/// What the provider can do, for `/debug/state`.
+fn capabilities(provider: &dyn CloudProvider) -> Value {
+    json!({
+        "name": provider.name(),
+        "instances": provider.instances().is_some(),
+        "zones": provider.zones().is_some(),
+        "loadBalancer": provider.load_balancer().is_some(),
+        "routes": provider.routes().is_some(),
+        "clusters": provider.clusters().is_some(),
+    })
 }
+
+/// A part of the daemon ended by itself, which only a panic makes it do: better a restart than a daemon that does half
+/// of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a part of the daemon ended by itself")]
+pub struct PartEnded;

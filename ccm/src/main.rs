@@ -4,7 +4,7 @@ use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
 use ccm::{
     commands::{self, Check, Explain, Invocation, Output, Tool},
-    daemon,
+    daemon::{self, PartEnded},
     flags::{CommandLineError, Flags},
     leader_election::Lost,
     logging, version,
@@ -145,7 +145,13 @@ fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
             tracing::error!("{error:#}");
-            if error.is::<Lost>() { LOST } else { FATAL }
+            if error.is::<Lost>() {
+                LOST
+            } else if error.is::<PartEnded>() {
+                PANIC
+            } else {
+                FATAL
+            }
         }
         Err(_) => PANIC,
     }
@@ -212,6 +218,7 @@ mod tests {
     fn upstreams_exit_codes() {
         assert_eq!(exit_code(|| Ok(())), 0);
         assert_eq!(exit_code(|| Err(Lost::Main.into())), LOST);
+        assert_eq!(exit_code(|| Err(PartEnded.into())), PANIC);
         assert_eq!(exit_code(|| Err(anyhow::anyhow!("no provider"))), FATAL);
         assert_eq!(exit_code(|| panic!("a mistake")), PANIC);
     }

@@ -136,6 +136,16 @@ impl Serving {
         self.address
     }
 
+    /// Waits until a part of the server panicked.
+    pub async fn failed(&mut self) {
+        while let Some(ended) = self.tasks.join_next().await {
+            if ended.is_err() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
     /// Takes no new connections, finishes requests under way, for two seconds at most, and ends.
     pub async fn stop(mut self) {
         self.stop.cancel();

@@ -237,7 +237,8 @@ impl Follower {
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
-            (None, Some(_)) => Comparison::Same,
+            // Nothing to compare with: it gets the time that one with other answers gets.
+            (None, Some(_)) => Comparison::Different,
         }
     }
 

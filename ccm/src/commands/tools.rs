@@ -12,6 +12,7 @@ use crate::{
     flags::Flags,
     metrics::Metrics,
     nodes::Node,
+    secrets::ClusterSecrets,
 };
 
 /// How long a provider may take to start, and then to know its instances.
@@ -37,7 +38,12 @@ pub enum Output {
 pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
     let candidate = Started::new(provider.clone(), stop.clone());
-    let starting = provider.start(StartContext::new(stop, &flags.generic.cluster_name));
+    let mut context = StartContext::new(stop, &flags.generic.cluster_name);
+    // Without an API server a configuration that names Secrets says itself that it has none.
+    if let Ok((client, _)) = connect(flags).await {
+        context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
+    }
+    let starting = provider.start(context);
     match tokio::time::timeout(CLOUD_DEADLINE, starting).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(error.report()),

@@ -127,13 +127,11 @@ pub(super) async fn serve(
 fn http_builder(limits: Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_SIZE);
+    // No pings of ours: their answers would keep a silent connection from being idle.
     builder
         .http2()
-        .timer(TokioTimer::new())
         .max_concurrent_streams(limits.http2_streams)
-        .max_header_list_size(u32::try_from(HEADER_SIZE).unwrap_or(u32::MAX))
-        .keep_alive_interval(HEADER_TIMEOUT)
-        .keep_alive_timeout(HEADER_TIMEOUT);
+        .max_header_list_size(u32::try_from(HEADER_SIZE).unwrap_or(u32::MAX));
     builder
 }
 
