@@ -60,6 +60,8 @@ fn run(arguments: &[&str]) -> anyhow::Result<(i32, String)> {
 fn expect(arguments: &[&str], code: i32, words: &[&str]) -> anyhow::Result<()> {
     let (found, output) = run(arguments)?;
     ensure!(found == code, "{arguments:?} ended with {found}, not {code}: {output}");
+    // As the log quotes it.
+    let output = output.replace("\\\"", "\"");
     for word in words {
         ensure!(output.contains(word), "{arguments:?}: no {word:?} in {output}");
     }

@@ -4,13 +4,52 @@ use std::{
     io,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
+
+/// Threads that were not given up and have not ended, of all lanes in the process.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Pause between two looks at that number.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Waits until no thread is in a call any more but those that were given up. libvirt takes itself down when the process
+/// ends, and a thread that is in it then crashes.
+pub(crate) async fn all_ended() {
+    while RUNNING.load(Ordering::Acquire) > 0 {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// One thread among those that [`RUNNING`] counts.
+#[derive(Debug)]
+struct Running(AtomicBool);
+
+impl Running {
+    fn begin() -> Self {
+        RUNNING.fetch_add(1, Ordering::AcqRel);
+        Self(AtomicBool::new(true))
+    }
+
+    /// Counts no more.
+    fn end(&self) {
+        if self.0.swap(false, Ordering::AcqRel) {
+            RUNNING.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
@@ -22,6 +61,8 @@ pub(crate) struct Lane<S> {
     sender: mpsc::Sender<Job<S>>,
     /// Held by the thread as well; filled when the lane is abandoned, and gone when the thread has ended.
     abandoned: Arc<OnceLock<Entered>>,
+    /// Held by the thread as well.
+    running: Arc<Running>,
 }
 
 /// How many abandoned threads still wait for an answer.
@@ -53,19 +94,23 @@ impl<S: 'static> Lane<S> {
     pub(crate) fn spawn(name: String, state: impl FnOnce() -> S + Send + 'static) -> io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<S>>();
         let abandoned = Arc::<OnceLock<Entered>>::default();
-        let of_thread = Arc::clone(&abandoned);
+        let running = Arc::new(Running::begin());
+        let of_thread = (Arc::clone(&abandoned), Arc::clone(&running));
         thread::Builder::new().name(name).spawn(move || {
-            let _of_thread = of_thread;
             let mut state = state();
             while let Ok(job) = jobs.recv() {
                 job(&mut state);
             }
+            // Closing a connection is a call too.
+            drop(state);
+            drop(of_thread);
         })?;
-        Ok(Self { sender, abandoned })
+        Ok(Self { sender, abandoned, running })
     }
 
     /// Gives the lane up because a call on it does not come back; its thread is counted until it does.
     pub(crate) fn abandon(self, count: &ThreadCount) {
+        self.running.end();
         // nobody else fills it
         let _ = self.abandoned.set(count.enter());
     }

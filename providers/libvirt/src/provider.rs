@@ -24,6 +24,7 @@ use crate::{
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
     instances::{Answer, View, keys},
+    lane,
     provider_id::parse_provider_id,
 };
 
@@ -214,6 +215,10 @@ impl CloudProvider for LibvirtProvider {
             stopped.cancel();
         });
         Ok(())
+    }
+
+    async fn ended(&self) {
+        lane::all_ended().await;
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
