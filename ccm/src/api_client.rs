@@ -8,7 +8,7 @@
 //!       (main client) (shared-informers) (node-controller)  retries, metrics, --dry-run
 //! ```
 //!
-//! All of them share one pool of connections. The election has a [`Connection`](connection::Connection) of its own,
+//! All of them share one pool of connections. The election has a `Connection` of its own,
 //! and no throttle: its renewals must not queue behind anything.
 
 mod account;

@@ -15,7 +15,7 @@ pub fn format_provider_id(bios_uuid: Uuid) -> ProviderId {
 /// around the UUID, with the third slash of the in-tree provider's later days, and without dashes.
 ///
 /// The byte order is not decided here: Nodes of old guests may hold the UUID as their firmware showed it. See
-/// [`byte_orders`].
+/// `byte_orders`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for every other text, the provider IDs of other clouds included.
