@@ -16,7 +16,8 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-const SOON: Duration = Duration::from_secs(30);
+/// An emulated guest on a busy machine takes its time.
+const SOON: Duration = Duration::from_secs(90);
 /// Longer than the keepalive and a call may take, so that calls are given up and others are tried.
 const FROZEN: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 3;
@@ -56,7 +57,7 @@ async fn freeze(libvirtd: &Libvirtd, guest: &MicroGuest) -> anyhow::Result<Durat
     eventually(SOON, "the agent is asked", || async { Ok((calls("agent_addresses") > 0).then_some(())) })
         .await?;
     // libvirt's client crashes where two threads have calls on one connection that dies.
-    ensure!(calls("connect") == 2, "guest agents are not asked over a connection of their own");
+    ensure!(calls("connect") >= 2, "guest agents are not asked over a connection of their own");
     libvirtd.freeze()?;
     becomes(&hypervisor, false, "lost").await?;
     sleep(FROZEN).await;
