@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|helm|guest|all]...
+#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|cpi|helm|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -183,6 +183,15 @@ vcsim() {
     once "$(folder_for vcsim "vcsim" "$here"/vcsim/*)" make_vcsim
 }
 
+make_cpi() {
+    go_build cpi "-X main.version=$(version_of cpi k8s.io/cloud-provider-vsphere)" "$1" \
+        k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager
+}
+
+cpi() {
+    once "$(folder_for cpi "cpi" "$here"/cpi/*)" make_cpi
+}
+
 make_helm() {
     go_build helm "" "$1" helm.sh/helm/v4/cmd/helm
 }
@@ -202,7 +211,7 @@ guest() {
 [[ $# -gt 0 ]] || set -- all
 for peer in "$@"; do
     case $peer in
-    kubernetes | kubelet | containerd | leader | framework | vcsim | helm | guest) "$peer" ;;
+    kubernetes | kubelet | containerd | leader | framework | vcsim | cpi | helm | guest) "$peer" ;;
     all)
         kubernetes
         kubelet
@@ -210,6 +219,7 @@ for peer in "$@"; do
         leader
         framework
         vcsim
+        cpi
         helm
         guest
         ;;
@@ -217,7 +227,7 @@ for peer in "$@"; do
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim helm guest all"
+        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim cpi helm guest all"
         exit 2
         ;;
     esac

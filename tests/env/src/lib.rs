@@ -1,5 +1,6 @@
 //! Builds, starts and stops the real peers that tests meet: a Kubernetes control plane, a kubelet, a Go
-//! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator.
+//! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator and vSphere's own
+//! cloud-controller-manager.
 //!
 //! Every peer lives in a folder of its own under the system's temporary folder, listens on loopback or in a
 //! network namespace of its own, and ends with the value that started it. When the test process dies without
@@ -15,6 +16,7 @@
 mod audit;
 mod build;
 mod control_plane;
+mod cpi;
 mod error;
 mod framework;
 mod guest;
@@ -30,6 +32,7 @@ mod vcsim;
 pub use audit::Refusal;
 pub use build::{ControlPlanePrograms, built};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
+pub use cpi::Cpi;
 pub use error::StartError;
 pub use framework::FrameworkCcm;
 pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};

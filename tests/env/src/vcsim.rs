@@ -215,8 +215,8 @@ impl Vcsim {
     }
 
     /// Changes a machine, by name or reference: any of `hostName`, `tools` (a `toolsRunningStatus`), `uuid`,
-    /// `instanceUuid`, `connection` (a `connectionState`), `extraConfig` (an object) and `nics`, a list of objects with
-    /// `network`, `mac`, `deviceConfigId`, `ips` (each with the length of its prefix).
+    /// `instanceUuid`, `connection` (a `connectionState`), `cpus`, `memoryMiB`, `guestId`, `extraConfig` (an object) and
+    /// `nics`, a list of objects with `network`, `mac`, `deviceConfigId`, `ips` (each with the length of its prefix).
     ///
     /// # Errors
     /// If there is no such machine.

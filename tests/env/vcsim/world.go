@@ -46,6 +46,10 @@ type guest struct {
 	InstanceUUID *string `json:"instanceUuid"`
 	// Connection is runtime.connectionState.
 	Connection *string `json:"connection"`
+	// CPUs, MemoryMiB and GuestID are what the machine is made of.
+	CPUs      *int32  `json:"cpus"`
+	MemoryMiB *int32  `json:"memoryMiB"`
+	GuestID   *string `json:"guestId"`
 	// ExtraConfig are keys of config.extraConfig.
 	ExtraConfig map[string]string `json:"extraConfig"`
 }
@@ -109,6 +113,18 @@ func (w *world) change(machine *simulator.VirtualMachine, wanted guest) {
 	}
 	if wanted.Connection != nil {
 		set("runtime.connectionState", types.VirtualMachineConnectionState(*wanted.Connection))
+	}
+	if wanted.CPUs != nil {
+		set("config.hardware.numCPU", *wanted.CPUs)
+		set("summary.config.numCpu", *wanted.CPUs)
+	}
+	if wanted.MemoryMiB != nil {
+		set("config.hardware.memoryMB", *wanted.MemoryMiB)
+		set("summary.config.memorySizeMB", *wanted.MemoryMiB)
+	}
+	if wanted.GuestID != nil {
+		set("config.guestId", *wanted.GuestID)
+		set("summary.config.guestId", *wanted.GuestID)
 	}
 	if wanted.NICs != nil {
 		net, first := guestNet(*wanted.NICs)
