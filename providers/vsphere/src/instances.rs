@@ -76,7 +76,7 @@ impl<'a> View<'a> {
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
             Ok(Some(found)) => match found.site.vcenter.trouble(&found.site.state) {
-                Some(trouble) => Answer::Settled(trouble.into()),
+                Some(trouble) => self.starting_or_settled(trouble),
                 None => Answer::Settled(self.instance(found, node)),
             },
             Ok(None) => self.nowhere(node),
