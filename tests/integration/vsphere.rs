@@ -1,5 +1,6 @@
 //! The vSphere provider over the vCenter simulator.
 
+mod beside_cpi;
 mod credentials;
 mod outage;
 mod scale;
@@ -33,7 +34,10 @@ pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [scale::trials(), outage::trials(), credentials::trials()].into_iter().flatten().collect()
+    [beside_cpi::trials(), scale::trials(), outage::trials(), credentials::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The scenario against both APIs, with tokio's clock running: the simulator lives in real time.

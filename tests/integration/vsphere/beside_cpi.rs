@@ -1,0 +1,273 @@
+//! vSphere's own cloud-controller-manager (CPI) and our binary, with the same configuration file, on the same vCenter and
+//! the same Nodes, one after the other: what they write is compared field by field.
+
+mod compare;
+mod machines;
+mod rounds;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use futures::{FutureExt, future::LocalBoxFuture};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Node, Secret},
+};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use tempfile::TempDir;
+use test_env::{Cpi, StartError, Vcsim, built};
+use tokio::time::{Instant, sleep};
+
+use self::{
+    compare::{Fields, INITIALIZED, Wanted, compare, fields},
+    machines::{LATE, OFF, WITH_NODE, name, node, simulator},
+    rounds::Round,
+};
+use super::LIMIT;
+use crate::{
+    api::{Api, Target, delete_node},
+    daemon::{DaemonProcess, binary},
+    support::*,
+    trial::{Outcome, runtime, trial},
+};
+
+/// Flags that both are started with.
+const FLAGS: [&str; 2] = ["--concurrent-node-syncs=4", "--node-monitor-period=1s"];
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        trial("apiserver::vsphere::beside_cpi::the_same_fields", || {
+            in_world(|world| every_round(world).boxed_local())
+        }),
+        trial("apiserver::vsphere::beside_cpi::nodes_of_cpi_are_taken_over", || {
+            in_world(|world| taken_over(world).boxed_local())
+        }),
+    ]
+}
+
+/// A vCenter, an API server and a folder for configuration files.
+struct World {
+    api: Api,
+    vcsim: Vcsim,
+    second: Vcsim,
+    kubeconfig: PathBuf,
+    folder: TempDir,
+}
+
+impl World {
+    async fn new() -> Result<Self, StartError> {
+        binary()?;
+        // says what this machine lacks before anything is started
+        built("cpi")?;
+        let api = Api::connect(Target::ApiServer).await?;
+        let kubeconfig = api.control_plane.as_ref().context("the control plane")?.kubeconfig().to_owned();
+        Ok(Self {
+            api,
+            vcsim: simulator()?,
+            second: machines::second()?,
+            kubeconfig,
+            folder: TempDir::new().context("no folder")?,
+        })
+    }
+
+    fn write(&self, title: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.folder.path().join(format!("{title}.conf"));
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    fn cpi(&self, config: &Path) -> anyhow::Result<Cpi> {
+        Ok(Cpi::start(&self.kubeconfig, config, &[("ENABLE_ALPHA_DUAL_STACK", "true")], &FLAGS)?)
+    }
+
+    fn ours(&self, title: &str, config: &Path) -> anyhow::Result<DaemonProcess> {
+        let mut arguments = vec![
+            "--cloud-provider=vsphere".to_owned(),
+            format!("--cloud-config={}", config.display()),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            "--leader-elect=false".to_owned(),
+        ];
+        arguments.extend(FLAGS.map(str::to_owned));
+        DaemonProcess::start(&arguments, &self.folder.path().join(format!("{title}.log")))
+    }
+
+    async fn register(&self, numbers: &[usize]) -> anyhow::Result<()> {
+        for number in numbers {
+            kubelet::register(&self.api.client, &node(*number)).await?;
+        }
+        Ok(())
+    }
+
+    async fn clear(&self) -> anyhow::Result<()> {
+        for node in nodes(&self.api.client).list(&ListParams::default()).await? {
+            delete_node(&self.api.client, &named(&node)).await?;
+        }
+        Ok(())
+    }
+
+    /// The version of each Node, and its fields.
+    async fn versions(&self) -> anyhow::Result<BTreeMap<String, (String, Fields)>> {
+        let all = nodes(&self.api.client).list(&ListParams::default()).await?;
+        let of = |node: Node| {
+            let version = node.metadata.resource_version.clone().unwrap_or_default();
+            (named(&node), (version, fields(&node)))
+        };
+        Ok(all.items.into_iter().map(of).collect())
+    }
+
+    /// Waits until every Node but these is complete, and gives all their fields.
+    async fn complete(
+        &self,
+        title: &str,
+        waiting: &BTreeSet<String>,
+        log: impl Fn() -> String,
+    ) -> anyhow::Result<BTreeMap<String, Fields>> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let all = nodes(&self.api.client).list(&ListParams::default()).await?.items;
+            let is_complete = |node: &Node| {
+                is_initialized(node)
+                    && addresses(node).iter().any(|address| address.contains("IP "))
+                    && (named(node) != name(OFF) || has_taint(node, SHUTDOWN))
+            };
+            let missing: Vec<_> = all
+                .iter()
+                .filter(|node| !waiting.contains(&named(node)) && !is_complete(node))
+                .map(named)
+                .collect();
+            if missing.is_empty() {
+                return Ok(all.iter().map(|node| (named(node), fields(node))).collect());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{title}: not complete after {LIMIT:?}: {missing:?}; the end of the log:\n{}",
+                tail(&log())
+            );
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+fn named(node: &Node) -> String {
+    node.metadata.name.clone().unwrap_or_default()
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// Names of the Nodes that are meant to stay uninitialised: by CPI (or else by us), by these differences and this list.
+fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> {
+    let only_one = wanted.iter().filter(|difference| {
+        difference.field == INITIALIZED && (if by_cpi { difference.cpi } else { difference.ours }) == "false"
+    });
+    both.iter().map(|number| name(*number)).chain(only_one.map(|one| one.node.clone())).collect()
+}
+
+/// Runs a scenario in a world of its own.
+fn in_world(scenario: fn(&World) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outcome {
+    runtime(false)?.block_on(async {
+        let world = World::new().await?;
+        Ok(scenario(&world).await?)
+    })
+}
+
+async fn every_round(world: &World) -> anyhow::Result<()> {
+    let secrets = kube::Api::<Secret>::namespaced(world.api.client.clone(), "kube-system");
+    secrets.create(&PostParams::default(), &credentials(world)).await.context("the Secret")?;
+    let mut faults = Vec::new();
+    for round in rounds::all() {
+        // what differs in one round is told together with what differs in the others
+        if let Err(error) = both(world, &round).await? {
+            faults.push(format!("{error:#}"));
+        }
+    }
+    secrets.delete(rounds::SECRET, &DeleteParams::default()).await.context("the Secret")?;
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+fn credentials(world: &World) -> Secret {
+    let value = |text: &str| ByteString(text.as_bytes().to_vec());
+    Secret {
+        metadata: ObjectMeta { name: Some(rounds::SECRET.to_owned()), ..ObjectMeta::default() },
+        data: Some(BTreeMap::from([
+            ("127.0.0.1.username".to_owned(), value(world.vcsim.user())),
+            ("127.0.0.1.password".to_owned(), value(world.vcsim.password())),
+        ])),
+        ..Secret::default()
+    }
+}
+
+/// First CPI, then ours, each on Nodes that have just registered.
+async fn both(world: &World, round: &Round) -> anyhow::Result<anyhow::Result<()>> {
+    let title = round.title;
+    let config = world.write(title, &(round.config)(world)?)?;
+    let wanted = (round.wanted)(world)?;
+    let register = async || -> anyhow::Result<()> {
+        world.register(&WITH_NODE).await?;
+        if round.with_second {
+            world.register(&[machines::OF_SECOND]).await?;
+        }
+        Ok(())
+    };
+    register().await?;
+    let began = Instant::now();
+    let cpi = world.cpi(&config)?;
+    let theirs = world.complete(title, &waiting(round.both_wait, &wanted, true), || cpi.log()).await;
+    let (theirs, after) = (theirs?, began.elapsed());
+    drop(cpi);
+    world.clear().await?;
+    register().await?;
+    let began = Instant::now();
+    let daemon = world.ours(title, &config)?;
+    let ours = world.complete(title, &waiting(round.both_wait, &wanted, false), || daemon.log()).await?;
+    println!("{title}: CPI is done after {after:.1?}, ours after {:.1?}", began.elapsed());
+    daemon.terminate()?;
+    world.clear().await?;
+    Ok(compare(title, &theirs, &ours, &wanted))
+}
+
+/// Ours on Nodes that CPI has left: nothing is written to them that does not have to be.
+async fn taken_over(world: &World) -> anyhow::Result<()> {
+    let round = rounds::in_yaml();
+    let config = world.write("takeover", &(round.config)(world)?)?;
+    let wanted = (round.wanted)(world)?;
+    world.register(&WITH_NODE).await?;
+    let mut cpi = world.cpi(&config)?;
+    world.complete("takeover", &waiting(round.both_wait, &wanted, true), || cpi.log()).await?;
+    cpi.process().stop()?;
+    let before = world.versions().await?;
+    let daemon = world.ours("takeover", &config)?;
+    world.register(&[LATE]).await?;
+    world.complete("takeover", &waiting(round.both_wait, &wanted, false), || daemon.log()).await?;
+    // some rounds of comparisons
+    sleep(Duration::from_secs(3)).await;
+    let after = world.versions().await?;
+    daemon.terminate()?;
+    for (node, (version, fields)) in &before {
+        let (now, fields_now) = &after[node];
+        let is_meant = wanted.iter().any(|difference| difference.node == *node);
+        ensure!(
+            version == now || is_meant || fields[INITIALIZED] == "false",
+            "{node} was written to, of what is compared here {:?}",
+            fields_now.iter().filter(|(name, value)| fields.get(*name) != Some(value)).collect::<Vec<_>>()
+        );
+    }
+    let fields_of = |all: BTreeMap<String, (String, Fields)>| -> BTreeMap<String, Fields> {
+        all.into_iter().map(|(node, (_, fields))| (node, fields)).collect()
+    };
+    let mut ours = fields_of(after);
+    let late = ours.remove(&name(LATE)).context("the late one")?;
+    ensure!(late[INITIALIZED] == "true", "{late:?}");
+    compare("takeover", &fields_of(before), &ours, &wanted)?;
+    world.clear().await
+}

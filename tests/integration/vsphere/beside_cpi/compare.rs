@@ -1,0 +1,87 @@
+//! Nodes compared field by field, and the differences that are wanted.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::support::{addresses, is_initialized, provider_id};
+
+/// How a Node ended up: each field that a cloud-controller-manager may write, by its name.
+pub(super) type Fields = BTreeMap<String, String>;
+
+/// A field in which the two are meant to differ.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) node: String,
+    pub(super) field: &'static str,
+    pub(super) cpi: &'static str,
+    pub(super) ours: &'static str,
+    pub(super) why: &'static str,
+}
+
+/// The field that says whether a Node was initialised. One that was not has no other field: what is written before the
+/// taint is removed does not count yet.
+pub(super) const INITIALIZED: &str = "initialized";
+
+/// The fields of a Node.
+pub(super) fn fields(node: &Node) -> Fields {
+    let mut fields = Fields::from([(INITIALIZED.to_owned(), is_initialized(node).to_string())]);
+    if !is_initialized(node) {
+        return fields;
+    }
+    fields.insert("providerID".to_owned(), provider_id(node).unwrap_or_default());
+    fields.insert("addresses".to_owned(), addresses(node).join(", "));
+    let of = |kind: &str, values: &Option<BTreeMap<String, String>>| -> Vec<(String, String)> {
+        values.iter().flatten().map(|(key, value)| (format!("{kind} {key}"), value.clone())).collect()
+    };
+    fields.extend(of("label", &node.metadata.labels));
+    fields.extend(of("annotation", &node.metadata.annotations));
+    for taint in node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()) {
+        let value = format!("{}:{}", taint.value.as_deref().unwrap_or_default(), taint.effect);
+        fields.insert(format!("taint {}", taint.key), value);
+    }
+    fields
+}
+
+/// Fails with every field that differs and is not meant to, and with every difference that is meant and not there.
+pub(super) fn compare(
+    title: &str,
+    cpi: &BTreeMap<String, Fields>,
+    ours: &BTreeMap<String, Fields>,
+    wanted: &[Wanted],
+) -> anyhow::Result<()> {
+    ensure!(cpi.keys().eq(ours.keys()), "{title}: other Nodes: {:?} and {:?}", cpi.keys(), ours.keys());
+    let (mut faults, mut compared, mut seen) = (Vec::new(), 0, 0);
+    for (node, theirs) in cpi {
+        let own = &ours[node];
+        let is_waiting = |fields: &Fields| fields[INITIALIZED] == "false";
+        let only_one_waits = is_waiting(theirs) != is_waiting(own);
+        let mut names: Vec<_> = theirs.keys().chain(own.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names.into_iter().filter(|name| !only_one_waits || **name == INITIALIZED) {
+            compared += 1;
+            let value = |fields: &Fields| fields.get(name).cloned().unwrap_or_default();
+            let (theirs, own) = (value(theirs), value(own));
+            let difference = wanted.iter().find(|wanted| wanted.node == *node && wanted.field == name);
+            match difference {
+                Some(difference) if theirs == difference.cpi && own == difference.ours => {
+                    seen += 1;
+                }
+                Some(difference) => faults.push(format!(
+                    "{node}: {name}: CPI {theirs:?}, here {own:?}; meant are {:?} and {:?}, since {}",
+                    difference.cpi, difference.ours, difference.why
+                )),
+                None if theirs != own => {
+                    faults.push(format!("{node}: {name}: CPI {theirs:?}, here {own:?}"));
+                }
+                None => {}
+            }
+        }
+    }
+    println!("{title}: {compared} fields of {} Nodes, {seen} wanted differences", cpi.len());
+    ensure!(faults.is_empty(), "{title}:\n  {}", faults.join("\n  "));
+    ensure!(seen == wanted.len(), "{title}: of {wanted:?} only {seen} are there");
+    Ok(())
+}
