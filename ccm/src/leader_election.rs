@@ -35,6 +35,9 @@ pub use fence::{Fence, NotLeading};
 pub use status::ElectionStatus;
 pub use step::{Candidate, Observation, Op, Record, step};
 
+/// client-go's resolution of renewals.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// What the flags say about the election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionOptions {
@@ -56,9 +59,17 @@ pub struct LeaderElectionOptions {
 impl LeaderElectionOptions {
     /// How long after a renewal was sent its sender may still lead. As long as with client-go, which waits a retry
     /// period and then tries for the renew deadline, but always shorter than the lease duration.
+    ///
+    /// client-go sees a renewal only where its time differs in whole seconds: of several in one second it counts from the
+    /// first one, and takes over up to a second earlier than we count. A duration below two seconds cannot make up for
+    /// that, and gets what half of it can.
     fn leads_for(&self) -> Duration {
         let rest = self.lease_duration.saturating_sub(self.renew_deadline);
-        self.renew_deadline.saturating_add(self.retry_period.min(rest / 2))
+        let leads_for = self.renew_deadline.saturating_add(self.retry_period.min(rest / 2));
+        if self.retry_period >= SECOND {
+            return leads_for;
+        }
+        leads_for.min(self.lease_duration.saturating_sub(SECOND.min(self.lease_duration / 2)))
     }
 
     /// Deadline of one request, as upstream's client for this purpose has it.
@@ -83,25 +94,38 @@ mod tests {
 
     #[test]
     fn a_leader_stops_before_its_term_ends() {
-        let leads_for = |lease, renew, retry| {
-            let seconds = Duration::from_secs;
-            LeaderElectionOptions {
-                identity: String::new(),
-                namespace: String::new(),
-                name: String::new(),
-                lease_duration: seconds(lease),
-                renew_deadline: seconds(renew),
-                retry_period: seconds(retry),
-            }
-            .leads_for()
-            .as_secs_f64()
-        };
         for (lease, renew, retry, expected) in
-            [(15, 10, 2, 12.0), (15, 14, 5, 14.5), (60, 40, 10, 50.0), (3, 2, 1, 2.5)]
+            [(15.0, 10.0, 2.0, 12.0), (15.0, 14.0, 5.0, 14.5), (60.0, 40.0, 10.0, 50.0), (3.0, 2.0, 1.0, 2.5)]
         {
             let found = leads_for(lease, renew, retry);
             assert!((found - expected).abs() < 1e-9, "{lease} {renew} {retry}: {found}");
-            assert!(found < f64::from(u32::try_from(lease).expect("small")));
+            assert!(found < lease);
+        }
+    }
+
+    fn leads_for(lease: f64, renew: f64, retry: f64) -> f64 {
+        let options = LeaderElectionOptions {
+            identity: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            lease_duration: Duration::from_secs_f64(lease),
+            renew_deadline: Duration::from_secs_f64(renew),
+            retry_period: Duration::from_secs_f64(retry),
+        };
+        options.leads_for().as_secs_f64()
+    }
+
+    #[test]
+    fn renewals_within_one_second_count_once_for_client_go() {
+        for (lease, renew, retry, expected) in [
+            (15.0, 10.0, 0.5, 10.5),
+            (15.0, 14.9, 0.5, 14.0),
+            (4.0, 3.5, 0.999, 3.0),
+            (2.0, 1.5, 0.2, 1.0),
+            (1.0, 0.8, 0.1, 0.5),
+        ] {
+            let found = leads_for(lease, renew, retry);
+            assert!((found - expected).abs() < 1e-9, "{lease} {renew} {retry}: {found}");
         }
     }
 
