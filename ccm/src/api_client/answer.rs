@@ -6,7 +6,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http::StatusCode;
+use http_body::{Body as _, Frame, SizeHint};
 use kube::client::Body;
 use prometheus::Histogram;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -20,8 +21,12 @@ pub(super) struct AnswerBody {
     size: Option<Size>,
 }
 
+/// As upstream, it tells of answers that came to their end, and of no refusal without a body.
 struct Size {
     bytes: usize,
+    /// Whether the end came.
+    is_whole: bool,
+    is_refusal: bool,
     histogram: Histogram,
 }
 
@@ -35,9 +40,10 @@ impl AnswerBody {
         Self { retired: Some(Box::pin(retired.cancelled_owned())), ..Self::new(body) }
     }
 
-    /// Tells `histogram` the size, once all of it came.
-    pub(super) fn measured(self, histogram: Histogram) -> Self {
-        Self { size: Some(Size { bytes: 0, histogram }), ..self }
+    /// Tells `histogram` the size, once all of it came. `status` is the answer's.
+    pub(super) fn measured(self, status: StatusCode, histogram: Histogram) -> Self {
+        let is_whole = self.body.is_end_stream();
+        Self { size: Some(Size { bytes: 0, is_whole, is_refusal: !status.is_success(), histogram }), ..self }
     }
 }
 
@@ -55,10 +61,19 @@ impl http_body::Body for AnswerBody {
             return Poll::Ready(None);
         }
         let frame = pin!(&mut self.body).poll_frame(cx);
+        // Who reads need not ask for more than there is.
+        let is_end = self.body.is_end_stream();
         if let Some(size) = &mut self.size
-            && let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Poll::Ready(frame) = &frame
         {
-            size.bytes += frame.data_ref().map_or(0, Bytes::len);
+            match frame {
+                Some(Ok(frame)) => {
+                    size.bytes += frame.data_ref().map_or(0, Bytes::len);
+                    size.is_whole = is_end;
+                }
+                Some(Err(_)) => self.size = None,
+                None => size.is_whole = true,
+            }
         }
         frame
     }
@@ -74,7 +89,62 @@ impl http_body::Body for AnswerBody {
 
 impl Drop for Size {
     fn drop(&mut self) {
+        if !self.is_whole || (self.is_refusal && self.bytes == 0) {
+            return;
+        }
         #[expect(clippy::cast_precision_loss, reason = "no answer has 2^52 bytes")]
         self.histogram.observe(self.bytes as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{StreamExt as _, stream};
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, StreamBody};
+    use kube::Client;
+    use prometheus::HistogramOpts;
+
+    use super::*;
+
+    /// What is counted of an answer in these parts of which `read` are read: how many answers, how many bytes.
+    async fn counted(status: u16, parts: Vec<Result<&'static str, &'static str>>, read: usize) -> (u64, f64) {
+        let histogram = Histogram::with_opts(HistogramOpts::new("size", "size")).expect("a histogram");
+        let answer = move |_: Request<Body>| {
+            let frames = stream::iter(parts.clone());
+            let frames = frames.map(|part| part.map(|text| Frame::data(Bytes::from(text))));
+            async { Ok::<_, Infallible>(Response::new(StreamBody::new(frames))) }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let body = client.send(Request::new(Body::empty())).await.expect("an answer").into_body();
+        let status = StatusCode::from_u16(status).expect("a status");
+        let mut answer = AnswerBody::new(body).measured(status, histogram.clone());
+        for _ in 0..read {
+            let _ = answer.frame().await;
+        }
+        drop(answer);
+        (histogram.get_sample_count(), histogram.get_sample_sum())
+    }
+
+    #[tokio::test]
+    async fn answers_that_break_off_have_no_size() {
+        let whole = || vec![Ok("abc"), Ok("de")];
+        assert_eq!(counted(200, whole(), 3).await, (1, 5.0));
+        assert_eq!(counted(404, whole(), 3).await, (1, 5.0));
+        assert_eq!(counted(200, whole(), 1).await, (0, 0.0), "nobody reads on");
+        assert_eq!(counted(200, vec![Ok("abc"), Err("reset")], 3).await, (0, 0.0), "it breaks off");
+        assert_eq!(counted(200, Vec::new(), 1).await, (1, 0.0));
+        assert_eq!(counted(502, Vec::new(), 1).await, (0, 0.0));
+    }
+
+    #[test]
+    fn the_end_need_not_be_asked_for() {
+        let histogram = Histogram::with_opts(HistogramOpts::new("size", "size")).expect("a histogram");
+        let answer = AnswerBody::new(Body::empty()).measured(StatusCode::OK, histogram.clone());
+        assert!(answer.is_end_stream());
+        drop(answer);
+        assert_eq!(histogram.get_sample_count(), 1);
     }
 }

@@ -75,7 +75,9 @@ impl Sender {
             return outcome;
         }
         self.metrics.took(verb, host, start.elapsed());
-        Ok(outcome?.map(|body| body.measured(self.metrics.response_size(verb, host))))
+        let response = outcome?;
+        let status = response.status();
+        Ok(response.map(|body| body.measured(status, self.metrics.response_size(verb, host))))
     }
 
     /// `tell` hears of each answer: the status, or none; and whether it is one to a retry.
