@@ -62,19 +62,15 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         let labels = [gate.name, gate.stage.as_str()];
         metrics.features.with_label_values(&labels).set(gate.enabled.into());
     }
-    let location = Location { kubeconfig: flags.misc.kubeconfig.clone(), master: flags.misc.master.clone() };
+    let location = Location::new(flags.misc.kubeconfig.clone(), &flags.misc.master);
     let options = ClientOptions {
         limit: flags.generic.request_limit(),
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
     let api_server = ApiServer::new(location, options, metrics.clone()).await?;
-    let (url, clients) = (api_server.url(), api_server.clients());
-    match stop.run_until_cancelled(wait_for_api_server(&clients.informers, &url)).await {
-        None => return Ok(()),
-        Some(reached) => reached?,
-    }
-    tracing::info!(api_server = url, cloud_provider = provider.name(), "starting");
+    let clients = api_server.clients();
+    tracing::info!(api_server = api_server.url(), cloud_provider = provider.name(), "starting");
     let parts = Parts {
         api_server: Some(api_server),
         cloud_config: Some((cloud_config, files)),
@@ -101,7 +97,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
 pub struct Parts {
     /// The clients of the parts.
     pub clients: Clients,
-    /// Where the clients come from, if it is to be followed when its configuration changes.
+    /// Where the clients come from, if it is to be waited for, and followed when its configuration changes.
     pub api_server: Option<ApiServer>,
     /// The cloud; not started yet.
     pub provider: Arc<dyn CloudProvider>,
@@ -219,10 +215,15 @@ impl Base {
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
         // First, so that a port that is taken is said at once, and health from the beginning.
-        let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
+        let mut serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await
+        {
             None => return Ok(None),
             Some(serving) => serving?,
         };
+        match stop.run_until_cancelled(Box::pin(meet_api_server(parts, serving.as_mut()))).await {
+            None => return Ok(None),
+            Some(met) => met?,
+        }
         let stop_provider = stop_support.child_token();
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
         let context = StartContext::new(stop_provider.clone(), &flags.generic.cluster_name)
@@ -428,6 +429,17 @@ async fn start_serving(
     };
     let reporter = ReloadReporter::new(parts.metrics.clone(), Some(events.clone()));
     Serving::start(options, shown, &reporter).await
+}
+
+/// Waits for the API server, and learns there whom the secure port may believe.
+async fn meet_api_server(parts: &Parts, serving: Option<&mut Serving>) -> anyhow::Result<()> {
+    if let Some(api_server) = &parts.api_server {
+        wait_for_api_server(&parts.clients.informers, &api_server.url()).await?;
+    }
+    match serving {
+        Some(serving) => serving.trust_cluster().await,
+        None => Ok(()),
+    }
 }
 
 /// `--controller-start-interval`, times a random number from 1 to 2 as upstream.

@@ -7,7 +7,9 @@ use ccm::{
     daemon::{self, PartEnded},
     flags::{CommandLineError, Flags},
     leader_election::Lost,
-    logging, version,
+    logging,
+    manifests::ManifestsCommand,
+    version,
 };
 use cloudprovider::Registry;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,14 +52,28 @@ fn run_tool(tool: &Tool) -> ExitCode {
         Tool::Check(arguments) => return check(arguments),
         Tool::Explain(arguments) => return explain(arguments),
         Tool::Completions(arguments) => print(&commands::completions(arguments.shell)),
-        Tool::Manifests(command) => match command.run() {
-            Ok(yaml) => print(yaml.as_bytes()),
-            Err(faults) => return bad_flags(&faults),
-        },
+        Tool::Manifests(command) => return manifests(command),
         Tool::Man => commands::man().and_then(|page| print(&page)),
     };
     // Whoever reads may have read enough.
     if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[expect(clippy::print_stderr, reason = "warnings stand beside what is printed for kubectl")]
+fn manifests(command: &ManifestsCommand) -> ExitCode {
+    let registry = match registry() {
+        Ok(registry) => registry,
+        Err(error) => return failed(&error.into()),
+    };
+    match command.run(&registry) {
+        Ok((yaml, warnings)) => {
+            for warning in warnings {
+                eprintln!("Warning: {warning}");
+            }
+            if print(yaml.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(faults) => bad_flags(&faults),
+    }
 }
 
 fn check(arguments: &Check) -> ExitCode {

@@ -8,6 +8,7 @@ mod rbac;
 mod workload;
 pub mod yaml;
 
+use cloudprovider::SecretName;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
@@ -48,6 +49,8 @@ pub struct ManifestOptions {
     pub api_server: Option<(String, u16)>,
     /// `--cloud-config`
     pub cloud_config: CloudConfig,
+    /// Secrets that the cloud configuration names, beside that with the configuration.
+    pub secrets: Vec<SecretName>,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
     /// Secrets with credentials for the image's registry.
@@ -115,6 +118,7 @@ impl ManifestOptions {
             host_network: true,
             api_server: None,
             cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
+            secrets: Vec::new(),
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,
@@ -134,6 +138,7 @@ impl ManifestOptions {
             "metadata": {"name": self.name, "namespace": self.namespace, "labels": labels(self)},
         })];
         objects.extend(self.roles(&permissions::needed(&flags)));
+        objects.extend(rbac::secret_roles(self));
         if let CloudConfig::Content { secret, text } = &self.cloud_config {
             objects.push(json!({
                 "apiVersion": "v1",
@@ -187,6 +192,11 @@ impl ManifestOptions {
                 faults.push(format!(
                     "{option}: {name:?} is not a name; expected lower-case letters, digits and hyphens, 63 at most"
                 ));
+            }
+        }
+        for secret in &self.secrets {
+            if !is_dns_label(&secret.namespace) || !secret.name.split('.').all(is_dns_label) {
+                faults.push(format!("--secret: \"{secret}\" is not a Secret; expected NAMESPACE/NAME"));
             }
         }
         if self.image.is_empty() || self.image.contains(char::is_whitespace) {

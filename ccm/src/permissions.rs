@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use cloudprovider::SecretName;
+
 use crate::{
     api_client::NODE_CONTROLLER_CLIENT,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
@@ -90,8 +92,10 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
     // As the clients have it: nobody writes in a dry run, so nobody needs another account.
     let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
     needed.extend(node_controllers(flags, has_accounts));
-    needed.push(Permission::new("", "events", "create", "events").optional());
-    needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
+    if !flags.misc.dry_run {
+        needed.push(Permission::new("", "events", "create", "events").optional());
+        needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
+    }
     if flags.leader_election.enabled && !flags.misc.dry_run {
         needed.extend(election(flags));
     }
@@ -99,6 +103,16 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
         needed.extend(serving(flags));
     }
     needed
+}
+
+/// What the daemon needs beside that for a cloud configuration that names these Secrets.
+pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
+    let one = |secret: &SecretName, verb| {
+        Permission::new("", "secrets", verb, "the cloud's credentials")
+            .in_namespace(secret.namespace.clone())
+            .on(secret.name.clone())
+    };
+    secrets.iter().flat_map(|secret| ["list", "watch"].map(|verb| one(secret, verb))).collect()
 }
 
 fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
@@ -116,7 +130,7 @@ fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
             token_request("serviceaccounts", "create"),
             token_request("serviceaccounts/token", "create").on(account),
         ]);
-    } else {
+    } else if !flags.misc.dry_run {
         // An account has these from the API server, by the role `system:controller:node-controller`.
         needed.push(Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"));
         needed.push(Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"));
@@ -284,9 +298,22 @@ mod tests {
         );
         let dry = texts(&["--use-service-account-credentials", "--dry-run"]);
         assert_eq!(dry, texts(&["--dry-run"]), "as itself");
+        let writes: Vec<_> = dry.iter().filter(|text| !text.contains("reviews")).collect();
+        assert!(
+            writes.iter().all(|text| ["get ", "list ", "watch "].iter().any(|verb| text.starts_with(verb))),
+            "{dry:#?}"
+        );
+        assert!(dry.iter().all(|text| all.contains(text)), "{dry:#?}");
         let mut once = all.clone();
         once.sort();
         once.dedup();
         assert_eq!(once.len(), all.len(), "nothing is asked for twice");
+    }
+
+    #[test]
+    fn of_secrets_those_that_are_named() {
+        let name = SecretName { namespace: "vault".into(), name: "vc".into() };
+        let texts: Vec<_> = needed_for_secrets(&[name]).iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["list secrets \"vc\" in vault", "watch secrets \"vc\" in vault"]);
     }
 }

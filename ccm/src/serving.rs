@@ -36,6 +36,7 @@ use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, rel
 use authentication::Authenticator;
 use authorization::Authorizer;
 use certificates::Certificates;
+use cluster_trust::ClusterTrust;
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
@@ -79,15 +80,16 @@ pub struct Serving {
     address: SocketAddr,
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    cluster_trust: Option<ClusterTrust>,
     _ends_with_us: DropGuard,
 }
 
 impl Serving {
-    /// Starts the server. `None`: the options say that there is none.
+    /// Starts the server, and asks nobody: health is answered while the API server is away. Whom the cluster trusts comes
+    /// with [`trust_cluster`](Self::trust_cluster). `None`: the options say that there is none.
     ///
     /// # Errors
-    /// What is wrong with an option or a file, each with its flag; a port that is taken; an API server that does not
-    /// say whom to trust, unless that is tolerated.
+    /// What is wrong with an option or a file, each with its flag; a port that is taken.
     pub async fn start(
         options: &ServingOptions,
         shown: Shown,
@@ -113,8 +115,9 @@ impl Serving {
         let access_client = delegation.authorization_client(&options.authorization).await?;
         let trust = Trust::load(&options.authentication, client.is_some())?;
         trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
-        cluster_trust::follow(&trust, &options.authentication, client.as_ref(), reporter, &stop, &mut tasks)
-            .await?;
+        let cluster_trust = client
+            .clone()
+            .and_then(|client| ClusterTrust::new(&trust, &options.authentication, client, reporter));
         let handler = Handler {
             authenticator: Authenticator::new(&options.authentication, trust.clone(), client),
             authorizer: Authorizer::new(&options.authorization, access_client)?,
@@ -128,7 +131,22 @@ impl Serving {
             Arc::new(handler),
             stop.clone(),
         ));
-        Ok(Some(Self { address, stop, tasks, _ends_with_us: ends_with_us }))
+        Ok(Some(Self { address, stop, tasks, cluster_trust, _ends_with_us: ends_with_us }))
+    }
+
+    /// Reads from the API server whom the cluster trusts, and goes on following that. Until then nobody is known by
+    /// what only the cluster trusts.
+    ///
+    /// # Errors
+    /// An API server that does not say it, unless that is tolerated.
+    pub async fn trust_cluster(&mut self) -> anyhow::Result<()> {
+        let Some(cluster_trust) = self.cluster_trust.take() else { return Ok(()) };
+        let following = cluster_trust.read().await?;
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            stop.run_until_cancelled(following).await;
+        });
+        Ok(())
     }
 
     /// Where it listens.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, SecretSource, Zones};
+use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, SecretName, SecretSource, Zones};
 
 /// A cloud, as the controllers see it.
 ///
@@ -30,6 +30,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
     /// as sessions that are logged out of. A process that is about to end gives it a few seconds. Without anything to
     /// wait for it returns at once.
     async fn ended(&self) {}
+
+    /// The Secrets of the cluster that the configuration names, which the provider will follow once it is started: the
+    /// daemon's account has to be allowed to read them. Known without any call.
+    fn secrets(&self) -> Vec<SecretName> {
+        Vec::new()
+    }
 
     /// Instances, without which no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;

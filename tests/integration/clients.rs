@@ -49,7 +49,7 @@ pub(crate) async fn from_file(
     provider: Arc<dyn CloudProvider>,
 ) -> anyhow::Result<Parts> {
     let metrics = Metrics::new()?;
-    let location = Location { kubeconfig: Some(kubeconfig.to_owned()), master: String::new() };
+    let location = Location::new(Some(kubeconfig.to_owned()), "");
     let api_server = ApiServer::new(location, options, metrics.clone()).await?;
     let clients = api_server.clients();
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })

@@ -152,7 +152,7 @@ fn unreachable_api_server() -> Outcome {
     expect(&[provider, &config], FATAL, &["neither --kubeconfig nor --master is given"])?;
     expect(&[provider, &config, "--kubeconfig=/no/such/file"], FATAL, &["--kubeconfig /no/such/file"])?;
     expect(
-        &[provider, &config, "--master=http://127.0.0.1:1"],
+        &[provider, &config, "--master=http://127.0.0.1:1", "--secure-port=0"],
         FATAL,
         &["cannot reach the API server at http://127.0.0.1:1"],
     )?;
@@ -172,7 +172,7 @@ fn wrong_token() -> Outcome {
     fs::write(&path, kubeconfig.replace(control_plane.admin_token(), SECRET))?;
     let flag = format!("--kubeconfig={}", path.display());
     expect(
-        &["--cloud-provider=libvirt", &config, &flag],
+        &["--cloud-provider=libvirt", &config, &flag, "--secure-port=0"],
         FATAL,
         &["refuses our credentials (401 Unauthorized)"],
     )?;

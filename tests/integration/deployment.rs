@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use ccm::manifests::{CloudConfig, ManifestOptions, yaml};
+use cloudprovider::SecretName;
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -183,6 +184,23 @@ fn chart_cases() -> Vec<(Value, ManifestOptions)> {
             },
         ),
         (
+            json!({"provider": "vsphere", "secrets": [
+                {"namespace": "kube-public", "name": "vc.example.org"},
+                {"namespace": "kube-system", "name": "vsphere-credentials"},
+                {"namespace": "kube-public", "name": "second"},
+            ]}),
+            ManifestOptions {
+                secrets: [
+                    ("kube-public", "vc.example.org"),
+                    ("kube-system", "vsphere-credentials"),
+                    ("kube-public", "second"),
+                ]
+                .map(|(namespace, name)| SecretName { namespace: namespace.into(), name: name.into() })
+                .into(),
+                ..ManifestOptions::new("vsphere")
+            },
+        ),
+        (
             json!({"provider": "libvirt", "existingSecret": "", "hostNetwork": false}),
             ManifestOptions { cloud_config: CloudConfig::None, host_network: false, ..base() },
         ),
@@ -262,11 +280,43 @@ fn printed() -> Outcome {
         "--service-monitor",
     ])?;
     same("manifests with options", &found, &options)?;
-    match manifests(&["--set=concurrent-node-syncs=0"]) {
-        Ok(_) => Err(anyhow::anyhow!("a wrong flag is accepted").into()),
-        Err(error) if format!("{error:#}").contains("concurrent-node-syncs") => Ok(()),
-        Err(error) => Err(error.into()),
+    // The Secret is the one that vSphere's configuration names.
+    let config = TempDir::new().map_err(anyhow::Error::from)?;
+    let config = config.path().join("vsphere.conf");
+    Ok(printed_faults(&manifests).and_then(|()| printed_secrets(&config))?)
+}
+
+fn printed_faults(manifests: &dyn Fn(&[&str]) -> anyhow::Result<String>) -> anyhow::Result<()> {
+    for (arguments, words) in [
+        (&["--set=concurrent-node-syncs=0"][..], "concurrent-node-syncs"),
+        (&["--secret=nobody"], "NAMESPACE/NAME"),
+    ] {
+        let error = manifests(arguments).err().with_context(|| format!("{arguments:?} is accepted"))?;
+        ensure!(format!("{error:#}").contains(words), "{error:#}");
     }
+    let typo = run(Command::new(binary()?).args(["manifests", "--provider=vspere"]));
+    let error = format!("{:#}", typo.err().context("any provider is accepted")?);
+    ensure!(error.contains("--provider") && error.contains("known: libvirt, vsphere"), "{error}");
+    Ok(())
+}
+
+/// Roles for the Secrets that vSphere's configuration names.
+fn printed_secrets(path: &Path) -> anyhow::Result<()> {
+    let text = "global:\n  secretName: vsphere-credentials\n  secretNamespace: kube-system\n\
+                vcenter:\n  a: {server: vc.example.org, datacenters: [dc]}\n";
+    std::fs::write(path, text)?;
+    let found = run(Command::new(binary()?)
+        .args(["manifests", "--provider=vsphere", "--cloud-config"])
+        .arg(path)
+        .args(["--secret", "vault/second"]))?;
+    let options = ManifestOptions {
+        cloud_config: CloudConfig::Content { secret: "cloud-config".into(), text: text.into() },
+        secrets: [("kube-system", "vsphere-credentials"), ("vault", "second")]
+            .map(|(namespace, name)| SecretName { namespace: namespace.into(), name: name.into() })
+            .into(),
+        ..ManifestOptions::new("vsphere")
+    };
+    same("manifests with Secrets", &found, &options)
 }
 
 fn chart_faults() -> Outcome {

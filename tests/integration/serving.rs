@@ -91,7 +91,9 @@ impl Server {
         };
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let serving = Serving::start(options, shown, &reporter).await?;
-        Ok(Self { serving: serving.ok_or_else(|| anyhow::anyhow!("nothing is served"))?, metrics })
+        let mut serving = serving.ok_or_else(|| anyhow::anyhow!("nothing is served"))?;
+        serving.trust_cluster().await?;
+        Ok(Self { serving, metrics })
     }
 
     fn url(&self, path: &str) -> String {

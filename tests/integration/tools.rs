@@ -57,6 +57,10 @@ fn check_wrong_command_lines() -> anyhow::Result<()> {
     let (code, out, _) =
         run(&["check", PROVIDER, "--cloud-config=/no/such/file", "--master=http://127.0.0.1:1"])?;
     ensure!(code == 1 && out.contains("/no/such/file") && out.contains("cannot be reached"), "{out}");
+    let folder = TempDir::new()?;
+    let config = cloud_config(folder.path())?;
+    let (code, out, _) = run(&["check", PROVIDER, &config, "--master=http://127.0.0.1:1"])?;
+    ensure!(code == 1 && out.contains("the API server does not say which there are"), "{out}");
     let (code, _, err) = run(&["check", "--nope"])?;
     ensure!(code == 1 && err.contains("unknown flag: --nope"), "{err}");
     Ok(())

@@ -9,10 +9,12 @@ use anyhow::{Context as _, anyhow, bail};
 use cloudprovider::error_chain;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
-/// `--kubeconfig` and `--master`; without both of them the cluster that runs this pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A kubeconfig and `--master`; without both of them the cluster that runs this pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// `--kubeconfig`
+    /// The flag that names the kubeconfig, for messages.
+    pub flag: &'static str,
+    /// The kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`, empty where it is not given.
     pub master: String,
@@ -27,6 +29,16 @@ pub(super) struct Loaded {
 }
 
 impl Location {
+    /// What `--kubeconfig` and `--master` say.
+    pub fn new(kubeconfig: Option<PathBuf>, master: impl Into<String>) -> Self {
+        Self { flag: "--kubeconfig", kubeconfig, master: master.into() }
+    }
+
+    /// What another flag with a kubeconfig says.
+    pub fn of_flag(flag: &'static str, kubeconfig: Option<PathBuf>) -> Self {
+        Self { flag, kubeconfig, master: String::new() }
+    }
+
     /// Reads it. The files of `config` that a client reads itself are named and not read yet.
     pub(super) async fn load(&self) -> anyhow::Result<Loaded> {
         let mut files = BTreeSet::new();
@@ -59,7 +71,7 @@ impl Location {
     pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
         match &self.kubeconfig {
             Some(path) if !path.as_os_str().is_empty() => {
-                error.context(format!("--kubeconfig {}", path.display()))
+                error.context(format!("{} {}", self.flag, path.display()))
             }
             _ => error,
         }
@@ -77,7 +89,7 @@ impl Location {
 /// # Errors
 /// A file that cannot be read or understood, with its path and without its content.
 pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
-    let location = Location { kubeconfig: kubeconfig.map(Path::to_owned), master: master.to_owned() };
+    let location = Location::new(kubeconfig.map(Path::to_owned), master);
     Ok(location.load().await?.config)
 }
 
@@ -140,6 +152,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_flag_at_fault_is_the_one_that_is_named() {
+        let location = Location::of_flag("--authentication-kubeconfig", Some("/nonexistent".into()));
+        let error = format!("{:#}", location.load().await.expect_err("missing"));
+        assert!(
+            error.starts_with("--authentication-kubeconfig /nonexistent: the file cannot be read"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
     async fn master_overrides_the_kubeconfig() {
         let kubeconfig = file(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: c, cluster: {server: https://a:1}}]\n\
@@ -163,7 +185,7 @@ mod tests {
              users: [{name: u, user: {tokenFile: token, client-certificate: /x/cert, client-key: key}}]\n",
         )
         .expect("written");
-        let location = Location { kubeconfig: Some(path.clone()), master: String::new() };
+        let location = Location::new(Some(path.clone()), "");
         let files = location.load().await.expect("good").files;
         let expected = [path, folder.path().join("token"), "/x/cert".into(), folder.path().join("key")];
         assert_eq!(files, expected.into());

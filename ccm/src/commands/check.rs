@@ -6,7 +6,7 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry};
+use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry, SecretName};
 use futures::FutureExt as _;
 use kube::Client;
 
@@ -53,7 +53,8 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         report.works("flags", "every value can be used");
     }
     let provider = provider(flags, registry, &mut report);
-    let nodes = check_api_server(flags, &mut report).await;
+    let secrets = provider.as_ref().map(|provider| provider.secrets()).unwrap_or_default();
+    let nodes = check_api_server(flags, &secrets, &mut report).await;
     match provider {
         Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
         None => report.skipped("cloud", "there is no provider to ask"),
@@ -90,7 +91,11 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
 }
 
 /// Also gives the Nodes, if they can be listed.
-async fn check_api_server(flags: &Flags, report: &mut Report) -> Option<Vec<Arc<Node>>> {
+async fn check_api_server(
+    flags: &Flags,
+    secrets: &[SecretName],
+    report: &mut Report,
+) -> Option<Vec<Arc<Node>>> {
     let (client, url) = match tools::connect(flags).await {
         Ok(connected) => connected,
         Err(why) => {
@@ -112,7 +117,7 @@ async fn check_api_server(flags: &Flags, report: &mut Report) -> Option<Vec<Arc<
             return None;
         }
     }
-    permissions::check(flags, &client, report).await;
+    permissions::check(flags, secrets, &client, report).await;
     list_nodes(client).await
 }
 
@@ -157,8 +162,12 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
         );
     }
     let nodes = match nodes {
-        Some(nodes) if !nodes.is_empty() => nodes,
-        _ => return check_empty_look_up(name, started, report).await,
+        Some([]) => return check_empty_look_up(name, started, "there is no node to look up", report).await,
+        None => {
+            let why = "no node was looked up, since the API server does not say which there are";
+            return check_empty_look_up(name, started, why, report).await;
+        }
+        Some(nodes) => nodes,
     };
     let answers = tools::look_up(started, nodes).await;
     let (mut present, mut absent, mut unknown) = (0, Vec::new(), Vec::new());
@@ -198,7 +207,7 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
 }
 
 /// Asks about a Node that nobody has: whoever can say that there is no such instance can be reached.
-async fn check_empty_look_up(name: &str, cloud: &Cloud, report: &mut Report) {
+async fn check_empty_look_up(name: &str, cloud: &Cloud, why_empty: &str, report: &mut Report) {
     let identity = NodeIdentity {
         name: "cloud-controller-manager-check.invalid".to_owned(),
         system_uuid: Some(uuid::Uuid::new_v4().to_string()),
@@ -209,6 +218,6 @@ async fn check_empty_look_up(name: &str, cloud: &Cloud, report: &mut Report) {
         Some(InstanceLookup::Unknown(error)) => {
             report.failed("cloud", format!("{name} cannot tell about instances: {}", error.report()));
         }
-        _ => report.works("cloud", format!("{name} answers; there is no node to look up")),
+        _ => report.works("cloud", format!("{name} answers; {why_empty}")),
     }
 }

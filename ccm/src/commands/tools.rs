@@ -80,7 +80,7 @@ pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
     let url = &config.cluster_url;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let shown = format!("{}://{}{port}", url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
-    let location = Location { kubeconfig, master };
+    let location = Location::new(kubeconfig, master);
     let client = api_client::client(config).map_err(|error| format!("{:#}", location.blame(error)))?;
     Ok((client, shown))
 }

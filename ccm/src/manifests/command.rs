@@ -1,15 +1,19 @@
 //! `cloud-controller-manager manifests`.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
+use cloudprovider::{FactoryInput, Registry, SecretName};
 
 use super::{CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, yaml};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestsCommand {
-    /// The provider for cloud services: libvirt, vsphere, rancher.
+    /// The provider for cloud services, as for the daemon's flag --cloud-provider.
     #[arg(long, value_name = "NAME")]
     pub provider: String,
 
@@ -50,6 +54,11 @@ pub struct ManifestsCommand {
     #[arg(long, value_name = "FILE", conflicts_with = "no_cloud_config")]
     pub cloud_config: Option<PathBuf>,
 
+    /// A Secret with credentials that the provider's configuration names: the daemon may read it. Can be repeated; not
+    /// needed for those that the file of --cloud-config names.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub secret: Vec<String>,
+
     /// The provider needs no configuration.
     #[arg(long)]
     pub no_cloud_config: bool,
@@ -72,19 +81,40 @@ pub struct ManifestsCommand {
 }
 
 impl ManifestsCommand {
-    /// The YAML.
+    /// The YAML, and warnings.
     ///
     /// # Errors
-    /// Everything that is wrong with the options, each fault with its option.
-    pub fn run(&self) -> Result<String, Vec<String>> {
-        let objects = self.options()?.render()?;
-        Ok(yaml::stream(&objects))
+    /// Everything that is wrong with the options, each fault with its option. `registry` has the providers that there
+    /// are.
+    pub fn run(&self, registry: &Registry) -> Result<(String, Vec<String>), Vec<String>> {
+        let (options, warnings) = self.options(registry)?;
+        let rendered = options.render();
+        if registry.names().any(|known| known == self.provider) {
+            return Ok((yaml::stream(&rendered?), warnings));
+        }
+        let known: Vec<_> = registry.names().collect();
+        let mut faults = vec![format!(
+            "--provider: unknown cloud provider {:?} (known: {})",
+            self.provider,
+            known.join(", ")
+        )];
+        faults.extend(rendered.err().into_iter().flatten());
+        Err(faults)
     }
 
-    fn options(&self) -> Result<ManifestOptions, Vec<String>> {
-        let mut faults = Vec::new();
+    fn options(&self, registry: &Registry) -> Result<(ManifestOptions, Vec<String>), Vec<String>> {
+        let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         if self.provider.is_empty() {
             faults.push("--provider cannot be empty".to_owned());
+        }
+        let mut secrets = BTreeSet::new();
+        for text in &self.secret {
+            match text.split_once('/') {
+                Some((namespace, name)) => {
+                    secrets.insert(SecretName { namespace: namespace.to_owned(), name: name.to_owned() });
+                }
+                None => faults.push(format!("--secret: {text:?} is not a Secret; expected NAMESPACE/NAME")),
+            }
         }
         let api_server = self.api_server.as_deref().and_then(|address| {
             let parsed = host_and_port(address);
@@ -95,7 +125,15 @@ impl ManifestsCommand {
         });
         let cloud_config = match &self.cloud_config {
             Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text },
+                Ok(text) => {
+                    if faults.is_empty() {
+                        match secrets_in(&text, path, &self.provider, registry) {
+                            Ok(named) => secrets.extend(named),
+                            Err(warning) => warnings.push(warning),
+                        }
+                    }
+                    CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text }
+                }
                 Err(error) => {
                     faults
                         .push(format!("--cloud-config {}: the file cannot be read: {error}", path.display()));
@@ -115,7 +153,7 @@ impl ManifestsCommand {
             return Err(faults);
         }
         let defaults = ManifestOptions::new(&self.provider);
-        Ok(ManifestOptions {
+        let options = ManifestOptions {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
             image: self.image.clone().unwrap_or(defaults.image),
@@ -123,12 +161,35 @@ impl ManifestsCommand {
             host_network: !self.no_host_network,
             api_server,
             cloud_config,
+            secrets: secrets.into_iter().collect(),
             arguments: self.set.iter().map(|flag| argument(flag)).collect(),
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,
             provider: defaults.provider,
-        })
+        };
+        Ok((options, warnings))
     }
+}
+
+/// The Secrets that a configuration names.
+///
+/// # Errors
+/// A warning that this cannot be told: files that it names may be in the pods only.
+fn secrets_in(
+    text: &str,
+    path: &Path,
+    provider: &str,
+    registry: &Registry,
+) -> Result<Vec<SecretName>, String> {
+    let input = FactoryInput::new(text).with_path(path);
+    let created = registry.create(provider, &input);
+    created.map(|provider| provider.secrets()).map_err(|error| {
+        format!(
+            "--cloud-config {}: cannot be used on this machine, so no role is made for Secrets that it may name (--secret makes one): {}",
+            path.display(),
+            error.report()
+        )
+    })
 }
 
 /// `v=4`, `-v=4` and `--v=4` are one.
@@ -145,7 +206,13 @@ fn host_and_port(address: &str) -> Option<(String, u16)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser;
+    use cloudprovider::{
+        CloudProvider, Clusters, ConfigProblem, Error, Instances, LoadBalancer, Result, Routes, StartContext,
+        Zones, async_trait,
+    };
 
     use super::*;
     use crate::manifests::yaml::without_comments;
@@ -160,8 +227,108 @@ mod tests {
         Line::parse_from(["manifests"].iter().chain(arguments)).command
     }
 
+    /// A provider whose configuration is the name of a Secret in `vault`, or nothing.
+    #[derive(Debug)]
+    struct Cloud(Option<String>);
+
+    #[async_trait]
+    impl CloudProvider for Cloud {
+        fn name(&self) -> &'static str {
+            "libvirt"
+        }
+
+        async fn start(&self, _: StartContext) -> Result<()> {
+            Ok(())
+        }
+
+        fn secrets(&self) -> Vec<SecretName> {
+            self.0.iter().map(|name| SecretName { namespace: "vault".into(), name: name.clone() }).collect()
+        }
+
+        fn instances(&self) -> Option<&dyn Instances> {
+            None
+        }
+
+        fn zones(&self) -> Option<&dyn Zones> {
+            None
+        }
+
+        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+            None
+        }
+
+        fn routes(&self) -> Option<&dyn Routes> {
+            None
+        }
+
+        fn clusters(&self) -> Option<&dyn Clusters> {
+            None
+        }
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        let factory = |input: &FactoryInput| -> Result<Arc<dyn CloudProvider>> {
+            match input.config.as_deref() {
+                Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
+                config => Ok(Arc::new(Cloud(config.map(str::to_owned)))),
+            }
+        };
+        registry.register("libvirt", factory).expect("free");
+        registry
+    }
+
     fn faults(arguments: &[&str]) -> Vec<String> {
-        command(arguments).run().expect_err("faulty")
+        command(arguments).run(&registry()).expect_err("faulty")
+    }
+
+    #[test]
+    fn a_provider_has_to_be_one_that_there_is() {
+        assert_eq!(
+            faults(&["--provider=libvrit"]),
+            ["--provider: unknown cloud provider \"libvrit\" (known: libvirt)"]
+        );
+    }
+
+    #[test]
+    fn secrets_that_the_configuration_names_can_be_read() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let config = format!("--cloud-config={}", file.path().display());
+        std::fs::write(file.path(), "vc").expect("written");
+        let run = |arguments: &[&str]| {
+            let (options, warnings) =
+                command(&[&["--provider=libvirt"], arguments].concat()).options(&registry()).expect("good");
+            let objects = options.render().expect("good");
+            let roles = objects.iter().filter(|object| {
+                object["kind"] == "Role" && object["metadata"]["name"] == "cloud-controller-manager-secrets"
+            });
+            let found: Vec<_> = roles
+                .map(|role| {
+                    let names: Vec<_> = role["rules"]
+                        .as_array()
+                        .expect("rules")
+                        .iter()
+                        .map(|rule| rule["resourceNames"][0].as_str().expect("a name").to_owned())
+                        .collect();
+                    format!("{}: {}", role["metadata"]["namespace"].as_str().expect("one"), names.join(","))
+                })
+                .collect();
+            (found.join("; "), warnings)
+        };
+        assert_eq!(run(&[]), (String::new(), Vec::new()));
+        assert_eq!(run(&[&config]), ("vault: vc".to_owned(), Vec::new()));
+        let (found, _) = run(&[&config, "--secret=vault/b.c", "--secret=kube-system/a", "--secret=vault/vc"]);
+        assert_eq!(found, "kube-system: a; vault: b.c,vc");
+        std::fs::write(file.path(), "bad").expect("written");
+        let (found, warnings) = run(&[&config]);
+        assert!(
+            found.is_empty() && warnings[0].contains("--secret") && warnings[0].contains("uri"),
+            "{warnings:?}"
+        );
+        for wrong in ["vc", "a/", "/b", "A/b", "a/b/c"] {
+            let found = faults(&["--provider=libvirt", "--secret", wrong]);
+            assert!(found[0].starts_with("--secret: ") && found[0].contains("NAMESPACE/NAME"), "{found:?}");
+        }
     }
 
     #[test]
@@ -204,8 +371,9 @@ mod tests {
             "--set=leader-elect-resource-namespace=locks",
             "--api-server=[fd00::1]:6443",
         ])
-        .options()
-        .expect("good options");
+        .options(&registry())
+        .expect("good options")
+        .0;
         let objects: Vec<_> = options.render().expect("good options").iter().map(without_comments).collect();
         let container = &objects.last().expect("objects")["spec"]["template"]["spec"]["containers"][0];
         let arguments: Vec<_> =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, labels};
-use crate::permissions::{Permission, SYSTEM_NAMESPACE};
+use crate::permissions::{self, Permission, SYSTEM_NAMESPACE};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -24,9 +24,21 @@ struct Rule<'p> {
     reasons: Vec<&'p str>,
 }
 
+/// The end of the name of the roles for Secrets.
+const FOR_SECRETS: &str = "-secrets";
+
+/// A Role, and its binding, in each namespace with Secrets that the cloud configuration names.
+pub(super) fn secret_roles(options: &ManifestOptions) -> Vec<Value> {
+    named_roles(options, FOR_SECRETS, &permissions::needed_for_secrets(&options.secrets))
+}
+
 /// A ClusterRole for what is needed everywhere, a Role for each namespace, and what binds them to the service account;
 /// the same for each controller that has an account of its own.
 pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Vec<Value> {
+    named_roles(options, "", permissions)
+}
+
+fn named_roles(options: &ManifestOptions, suffix: &str, permissions: &[Permission]) -> Vec<Value> {
     let mut groups: BTreeMap<(Option<&str>, Option<&str>), Vec<&Permission>> = BTreeMap::new();
     for permission in permissions {
         let key = (permission.account.as_deref(), permission.namespace.as_deref());
@@ -35,8 +47,10 @@ pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Ve
     groups
         .into_iter()
         .flat_map(|((account, namespace), permissions)| {
-            let name =
-                account.map_or_else(|| options.name.clone(), |account| format!("{}-{account}", options.name));
+            let name = match account {
+                None => format!("{}{suffix}", options.name),
+                Some(account) => format!("{}-{account}{suffix}", options.name),
+            };
             let subject =
                 account.map_or((&*options.name, &*options.namespace), |account| (account, SYSTEM_NAMESPACE));
             let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };

@@ -10,8 +10,6 @@ use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
 };
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     AuthenticationOptions, RequestHeaderOptions,
@@ -22,53 +20,71 @@ use crate::reload::{ReloadReporter, Source};
 /// The Role that lets somebody read it.
 const ROLE: &str = "extension-apiserver-authentication-reader";
 
-/// Reads it once, and goes on watching it, where `trust` needs anything of it.
-///
-/// # Errors
-/// It cannot be read, and that is not tolerated.
-pub(super) async fn follow(
-    trust: &Trust,
-    options: &AuthenticationOptions,
-    client: Option<&Client>,
-    reporter: &ReloadReporter,
-    stop: &CancellationToken,
-    tasks: &mut JoinSet<()>,
-) -> anyhow::Result<()> {
-    let is_needed = |origin: Option<Origin>| origin == Some(Origin::Cluster);
-    let needs_proxy = is_needed(trust.front_proxy.as_ref().map(|proxy| proxy.origin));
-    if !needs_proxy && !is_needed(trust.clients.as_ref().map(|clients| clients.origin)) {
-        return Ok(());
+/// Who is to be asked for it, and where it goes.
+pub(super) struct ClusterTrust {
+    trust: Trust,
+    api: Api<ConfigMap>,
+    reporter: ReloadReporter,
+    needs_proxy: bool,
+    tolerates_failure: bool,
+}
+
+impl std::fmt::Debug for ClusterTrust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterTrust").finish_non_exhaustive()
     }
-    let Some(client) = client else { return Ok(()) };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), CONFIG_MAP_NAMESPACE);
-    let first = match api.get_opt(CONFIG_MAP).await {
-        Ok(None) => Ok(()),
-        Ok(Some(config_map)) => take(trust, &config_map).map(drop),
-        Err(error) => {
-            warn_if_forbidden(&error);
-            Err(anyhow!("{}", error_chain(&error)))
-        }
-    };
-    if let Err(error) = first {
-        // As upstream, whose watch comes later to the authorities of clients.
-        if needs_proxy && !options.tolerate_lookup_failure {
-            return Err(error).context(
-                "unable to load configmap based request-header-client-ca-file (--authentication-tolerate-lookup-failure goes on without)",
+}
+
+impl ClusterTrust {
+    /// `None`: `trust` needs nothing of it.
+    pub(super) fn new(
+        trust: &Trust,
+        options: &AuthenticationOptions,
+        client: Client,
+        reporter: &ReloadReporter,
+    ) -> Option<Self> {
+        let is_needed = |origin: Option<Origin>| origin == Some(Origin::Cluster);
+        let needs_proxy = is_needed(trust.front_proxy.as_ref().map(|proxy| proxy.origin));
+        let needs_clients = is_needed(trust.clients.as_ref().map(|clients| clients.origin));
+        (needs_proxy || needs_clients).then(|| Self {
+            trust: trust.clone(),
+            api: Api::namespaced(client, CONFIG_MAP_NAMESPACE),
+            reporter: reporter.clone(),
+            needs_proxy,
+            tolerates_failure: options.tolerate_lookup_failure,
+        })
+    }
+
+    /// Reads it once; what it gives goes on watching it.
+    ///
+    /// # Errors
+    /// It cannot be read, and that is not tolerated.
+    pub(super) async fn read(self) -> anyhow::Result<impl Future<Output = ()> + Send + use<>> {
+        let first = match self.api.get_opt(CONFIG_MAP).await {
+            Ok(None) => Ok(()),
+            Ok(Some(config_map)) => take(&self.trust, &config_map).map(drop),
+            Err(error) => {
+                warn_if_forbidden(&error);
+                Err(anyhow!("{}", error_chain(&error)))
+            }
+        };
+        if let Err(error) = first {
+            // As upstream, whose watch comes later to the authorities of clients.
+            if self.needs_proxy && !self.tolerates_failure {
+                return Err(error).context(
+                    "unable to load configmap based request-header-client-ca-file (--authentication-tolerate-lookup-failure goes on without)",
+                );
+            }
+            tracing::warn!("Error looking up in-cluster authentication configuration: {error:#}");
+            tracing::warn!(
+                "Continuing without authentication configuration. This may treat all requests as anonymous."
+            );
+            tracing::warn!(
+                "To require authentication configuration lookup to succeed, set --authentication-tolerate-lookup-failure=false"
             );
         }
-        tracing::warn!("Error looking up in-cluster authentication configuration: {error:#}");
-        tracing::warn!(
-            "Continuing without authentication configuration. This may treat all requests as anonymous."
-        );
-        tracing::warn!(
-            "To require authentication configuration lookup to succeed, set --authentication-tolerate-lookup-failure=false"
-        );
+        Ok(watch(self.api, self.trust, self.reporter))
     }
-    let (trust, reporter, stop) = (trust.clone(), reporter.clone(), stop.clone());
-    tasks.spawn(async move {
-        stop.run_until_cancelled(watch(api, trust, reporter)).await;
-    });
-    Ok(())
 }
 
 /// Upstream's hint.

@@ -41,7 +41,7 @@ impl Delegation<'_> {
         &mut self,
         options: &AuthenticationOptions,
     ) -> anyhow::Result<Option<Client>> {
-        self.client(options.kubeconfig.clone(), "authentication").await
+        self.client(options.kubeconfig.clone(), "authentication", "--authentication-kubeconfig").await
     }
 
     /// The client for `SubjectAccessReviews`.
@@ -52,7 +52,8 @@ impl Delegation<'_> {
         &mut self,
         options: &AuthorizationOptions,
     ) -> anyhow::Result<Option<Client>> {
-        let client = self.client(options.kubeconfig.clone(), "authorization").await?;
+        let client =
+            self.client(options.kubeconfig.clone(), "authorization", "--authorization-kubeconfig").await?;
         if client.is_none() {
             // Upstream's words.
             tracing::warn!(
@@ -63,7 +64,12 @@ impl Delegation<'_> {
     }
 
     /// It follows the files that it is made from. `--dry-run` does not concern it: a review writes nothing.
-    async fn client(&mut self, kubeconfig: Option<PathBuf>, what: &str) -> anyhow::Result<Option<Client>> {
+    async fn client(
+        &mut self,
+        kubeconfig: Option<PathBuf>,
+        what: &str,
+        flag: &'static str,
+    ) -> anyhow::Result<Option<Client>> {
         if kubeconfig.is_none()
             && let Err(error) = Config::incluster()
         {
@@ -75,11 +81,11 @@ impl Delegation<'_> {
             }
             return Ok(None);
         }
-        let name = kubeconfig.as_ref().map(|path| format!("--{what}-kubeconfig {}", path.display()));
-        let location = Location { kubeconfig, master: String::new() };
-        let api_server = ApiServer::new(location, ClientOptions::default(), self.metrics.clone())
-            .await
-            .with_context(|| name.unwrap_or_else(|| format!("delegated {what}")))?;
+        let is_named = kubeconfig.is_some();
+        let location = Location::of_flag(flag, kubeconfig);
+        let api_server = ApiServer::new(location, ClientOptions::default(), self.metrics.clone()).await;
+        let api_server =
+            if is_named { api_server? } else { api_server.with_context(|| format!("delegated {what}"))? };
         let client = api_server.client(&format!("delegated-{what}"));
         self.tasks.spawn(api_server.follow(self.reporter.clone(), self.stop.clone()));
         Ok(Some(client))

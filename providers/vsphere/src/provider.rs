@@ -1,13 +1,15 @@
 //! The provider.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zone, Zones, async_trait,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, StartContext, Zone, Zones,
+    async_trait,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
@@ -216,6 +218,11 @@ impl CloudProvider for VSphereProvider {
     async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    fn secrets(&self) -> Vec<SecretName> {
+        let names = self.vcenters.iter().filter_map(|followed| followed.credentials.secret().cloned());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cloudprovider::{SecretSource, SecretStream, SecretVersion};
+use cloudprovider::{SecretName, SecretSource, SecretStream, SecretVersion};
 use futures::StreamExt;
 use secrecy::SecretString;
 
@@ -32,12 +32,17 @@ impl CredentialStore {
         Self { server, places, secret: Mutex::new(Err(unread)) }
     }
 
-    /// The versions of the Secret, where there is one to follow.
-    pub(crate) fn versions(&self, secrets: &dyn SecretSource) -> Option<SecretStream> {
+    /// The Secret, where there is one to follow.
+    pub(crate) fn secret(&self) -> Option<&SecretName> {
         match &self.places.secret {
-            Some(SecretPlace::Object(name)) => Some(secrets.follow(name)),
+            Some(SecretPlace::Object(name)) => Some(name),
             _ => None,
         }
+    }
+
+    /// Its versions.
+    pub(crate) fn versions(&self, secrets: &dyn SecretSource) -> Option<SecretStream> {
+        self.secret().map(|name| secrets.follow(name))
     }
 
     /// Takes in each version of the Secret, and says so. What was read is kept while there is trouble, and when the Secret

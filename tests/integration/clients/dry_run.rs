@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use ccm::api_client::ClientOptions;
+use ccm::{api_client::ClientOptions, manifests::ManifestOptions, permissions};
 use cloudprovider::PowerState;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
@@ -13,11 +13,12 @@ use sandbox::kubelet;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::{allow, over};
+use super::over;
 use crate::{
     api::{Api, Target},
-    daemon::{DaemonProcess, InProcess, binary},
+    daemon::{DaemonProcess, InProcess, binary, parse},
     fake_cloud::{FakeCloud, Machine},
+    shipped_roles,
     support::*,
     trial::{on, on_both},
 };
@@ -78,12 +79,15 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The binary, as a user who can only read, while somebody else holds the lease.
+/// The binary, as a user who has what the table says for a dry run, while somebody else holds the lease.
 async fn read_only(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
-    let user = "only-reads";
-    allow(control_plane, user, "- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}")?;
+    let flags = ["--dry-run", "--secure-port=0"];
+    let options = ManifestOptions { name: "only-reads".into(), ..ManifestOptions::new("libvirt") };
+    let needed = permissions::needed(&parse(&flags)?);
+    ensure!(needed.iter().all(|one| ["get", "list", "watch"].contains(&&*one.verb)), "{needed:?}");
+    let kubeconfig = shipped_roles::bind(control_plane, &options, &needed).await?;
     let folder = TempDir::new()?;
     let config = folder.path().join("cloud.yaml");
     fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
@@ -93,10 +97,9 @@ async fn read_only(api: &Api) -> anyhow::Result<()> {
     let arguments = [
         "--cloud-provider=libvirt".to_owned(),
         format!("--cloud-config={}", config.display()),
-        format!("--kubeconfig={}", control_plane.kubeconfig_for(user, &[])?.display()),
-        "--dry-run".to_owned(),
-        "--secure-port=0".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
     ];
+    let arguments: Vec<String> = arguments.into_iter().chain(flags.map(str::to_owned)).collect();
     let daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
     eventually(Duration::from_secs(30), "it says what it would write", || async {
         Ok((daemon.log().contains("would write") && daemon.log().contains("nodes")).then_some(()))
@@ -104,6 +107,8 @@ async fn read_only(api: &Api) -> anyhow::Result<()> {
     .await?;
     sleep(Duration::from_secs(2)).await;
     ensure!(!daemon.log().contains("forbidden"), "{}", daemon.log());
+    let refused = api.refused_to(&["system:serviceaccount:kube-system:only-reads"])?;
+    ensure!(refused.is_empty(), "{refused:?}");
     let now = nodes(&api.client).get("test").await?;
     ensure!(now.metadata.resource_version == registered.metadata.resource_version, "nobody wrote it");
     daemon.terminate()

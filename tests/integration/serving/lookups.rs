@@ -24,7 +24,7 @@ pub(super) fn trials() -> Vec<Trial> {
 async fn forbidden(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let powerless = control_plane.kubeconfig_for("powerless", &[])?;
-    let mut options = options_with(&powerless)?;
+    let options = options_with(&powerless)?;
     let error = Server::start(&options).await.err().context("it started")?;
     let error = format!("{error:#}");
     for word in [
@@ -34,6 +34,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     ] {
         ensure!(error.contains(word), "{word} in {error}");
     }
+    let mut options = options_with(&powerless)?;
     options.authentication.tolerate_lookup_failure = true;
     let server = Server::start(&options).await?;
     Curl::get(&server.url("/healthz")).expect(200).await?;

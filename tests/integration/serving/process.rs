@@ -14,7 +14,7 @@ use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, binary},
     support::eventually,
-    trial::on,
+    trial::{Outcome, on, runtime, trial},
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -23,6 +23,7 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![
         on(Target::ApiServer, "serving::configz_and_health_as_a_go_ccm", |api| beside_go(api).boxed_local()),
         on(Target::ApiServer, "serving::a_taken_port_ends_the_binary", |api| taken_port(api).boxed_local()),
+        trial("apiserver::serving::health_is_answered_before_the_api_server_is_there", without_api_server),
     ]
 }
 
@@ -148,5 +149,60 @@ async fn taken_port(api: &Api) -> anyhow::Result<()> {
     .await?;
     ensure!(code.0? == Some(255), "{}", code.1);
     ensure!(code.1.contains("--secure-port") && code.1.contains(&port.to_string()), "{}", code.1);
+    Ok(())
+}
+
+/// A kubelet must not restart a daemon that waits for its API server.
+fn without_api_server() -> Outcome {
+    binary()?;
+    let folder = TempDir::new()?;
+    let [config, kubeconfig] = ["cloud.yaml", "kubeconfig"].map(|name| folder.path().join(name));
+    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    // Nobody listens there.
+    let server = format!("https://127.0.0.1:{}", free_port()?);
+    fs::write(
+        &kubeconfig,
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        })
+        .to_string(),
+    )?;
+    let (port, kubeconfig) = (free_port()?, kubeconfig.display());
+    let arguments = [
+        "--cloud-provider=libvirt".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+    ];
+    let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    runtime(false)?.block_on(async {
+        for path in ["/livez", "/healthz", "/readyz"] {
+            let url = format!("https://127.0.0.1:{port}{path}");
+            eventually(SOON, path, || async {
+                Ok((Curl::get(&url).send().await?.status == 200).then_some(()))
+            })
+            .await
+            .with_context(|| daemon.log())?;
+        }
+        anyhow::Ok(())
+    })?;
+    let log = daemon.log();
+    ensure_that(log.contains(&server) && !log.contains("configmap"), &log)?;
+    // It does not wait for ever.
+    let code = daemon.wait(SOON)?;
+    ensure_that(code == Some(255) && daemon.log().contains("cannot reach the API server"), &daemon.log())?;
+    Ok(())
+}
+
+fn ensure_that(holds: bool, log: &str) -> anyhow::Result<()> {
+    ensure!(holds, "{log}");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use cloudprovider::SecretName;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -22,10 +23,11 @@ const CONCURRENT: usize = 8;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Reports every permission that is missing, and what it is for.
-pub(super) async fn check(flags: &Flags, client: &Client, report: &mut Report) {
+pub(super) async fn check(flags: &Flags, secrets: &[SecretName], client: &Client, report: &mut Report) {
     let user = who_are_we(client).await.unwrap_or_else(|| "the user of the kubeconfig".to_owned());
     // Others' permissions are not ours to ask for.
     let mut needed = permissions::needed(flags);
+    needed.extend(permissions::needed_for_secrets(secrets));
     needed.retain(|permission| permission.account.is_none());
     let answers: Vec<(Permission, Result<bool, String>)> = stream::iter(needed)
         .map(|permission| async move {
