@@ -1,0 +1,247 @@
+//! The program: what a binary with providers of its own needs besides them.
+//!
+//! ```no_run
+//! use cloudprovider::Registry;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     ccm::app::main(|| {
+//!         let mut registry = Registry::new();
+//!         // registry.register("mycloud", mycloud::factory)?;
+//!         Ok(registry)
+//!     })
+//! }
+//! ```
+
+use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
+
+use cloudprovider::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    commands::{self, Check, Explain, Invocation, Output, Tool},
+    daemon::{self, PartEnded},
+    flags::{CommandLineError, Flags},
+    leader_election::Lost,
+    logging,
+    manifests::ManifestsCommand,
+    version,
+};
+
+/// Makes the registry of the providers that a binary has.
+pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
+
+/// Upstream's exit code for a bad command line.
+const BAD_FLAGS: u8 = 1;
+/// Upstream's exit code for a leader that has to stop.
+const LOST: u8 = 1;
+/// Upstream's exit code for what stops the daemon from working.
+const FATAL: u8 = 255;
+/// Upstream's exit code for a mistake in the program.
+const PANIC: u8 = 2;
+
+/// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators.
+///
+/// The exit code is upstream's: 0 after a signal, 1 for a bad command line and a lost Lease, 2 for a mistake in the
+/// program, 255 for all else that keeps the daemon from working. The tools end with 0 or 1.
+pub fn main(registry: MakeRegistry) -> ExitCode {
+    match commands::parse(std::env::args_os()) {
+        Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
+        Ok(Invocation::Tool(tool)) => run_tool(&tool, registry),
+        Err(CommandLineError::Help(help)) => {
+            // Nothing is left to be done where even this cannot be printed.
+            let _ = help.print();
+            ExitCode::SUCCESS
+        }
+        Err(CommandLineError::Faults(faults)) => bad_flags(&faults),
+    }
+}
+
+/// Says what is wrong with the command line. There is no log yet.
+#[expect(clippy::print_stderr, reason = "a bad command line is answered before there is a log")]
+fn bad_flags(faults: &[String]) -> ExitCode {
+    for fault in faults {
+        eprintln!("Error: {fault}");
+    }
+    eprintln!("\nFor more information, try '--help'.");
+    ExitCode::from(BAD_FLAGS)
+}
+
+fn run_tool(tool: &Tool, registry: MakeRegistry) -> ExitCode {
+    let printed = match tool {
+        Tool::Check(arguments) => return check(arguments, registry),
+        Tool::Explain(arguments) => return explain(arguments, registry),
+        Tool::Completions(arguments) => print(&commands::completions(arguments.shell)),
+        Tool::Manifests(command) => return manifests(command, registry),
+        Tool::Man => commands::man().and_then(|page| print(&page)),
+    };
+    // Whoever reads may have read enough.
+    if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[expect(clippy::print_stderr, reason = "warnings stand beside what is printed for kubectl")]
+fn manifests(command: &ManifestsCommand, registry: MakeRegistry) -> ExitCode {
+    let registry = match registry() {
+        Ok(registry) => registry,
+        Err(error) => return failed(&error.into()),
+    };
+    match command.run(&registry) {
+        Ok((yaml, warnings)) => {
+            for warning in warnings {
+                eprintln!("Warning: {warning}");
+            }
+            if print(yaml.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(faults) => bad_flags(&faults),
+    }
+}
+
+fn check(arguments: &Check, registry: MakeRegistry) -> ExitCode {
+    let outcome = run_once(&arguments.flags, registry, async |registry| {
+        let report = commands::check(&arguments.flags, registry).await;
+        let text = match arguments.output {
+            Output::Table => report.to_table(),
+            Output::Json => report.to_json()?,
+        };
+        print(text.as_bytes())?;
+        Ok(report.is_good())
+    });
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => failed(&error),
+    }
+}
+
+fn explain(arguments: &Explain, registry: MakeRegistry) -> ExitCode {
+    let faults = arguments.flags.faults();
+    if !faults.is_empty() {
+        return bad_flags(&faults);
+    }
+    let outcome = run_once(&arguments.flags, registry, async |registry| {
+        let explanation = commands::explain(&arguments.flags, registry, &arguments.node).await?;
+        let text = match arguments.output {
+            Output::Table => explanation.to_table(),
+            Output::Json => explanation.to_json()?,
+        };
+        Ok(print(text.as_bytes())?)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a tool answers the person who runs it")]
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("Error: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// Runs a tool. It logs only if asked to: what it finds is its answer.
+fn run_once<T>(
+    flags: &Flags,
+    registry: MakeRegistry,
+    tool: impl AsyncFnOnce(&Registry) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if flags.is_given("v") || flags.is_given("vmodule") {
+        logging::start(&flags.global);
+    } else {
+        // A panic of a provider is part of the answer.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = registry()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(tool(&registry));
+    runtime.shutdown_background();
+    outcome
+}
+
+fn print(text: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text)?;
+    stdout.flush()
+}
+
+fn daemon(flags: &Flags, registry: MakeRegistry) -> ExitCode {
+    if let Some(text) = version::requested(flags) {
+        return if print(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let faults = flags.faults();
+    if !faults.is_empty() {
+        return bad_flags(&faults);
+    }
+    logging::start(&flags.global);
+    for warning in flags.warnings() {
+        tracing::warn!("{warning}");
+    }
+    ExitCode::from(exit_code(|| run(flags, registry)))
+}
+
+/// Runs the daemon and says how it ended. A panic was logged by the hook.
+fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
+    match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            tracing::error!("{error:#}");
+            if error.is::<Lost>() {
+                LOST
+            } else if error.is::<PartEnded>() {
+                PANIC
+            } else {
+                FATAL
+            }
+        }
+        Err(_) => PANIC,
+    }
+}
+
+fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
+    // One crypto provider for everything; installing it fails only where one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let registry = registry()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop_on_signal(stop.clone())?);
+        daemon::run(flags, &registry, stop).await
+    });
+    // A provider's thread that is stuck in a call must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The first SIGTERM or SIGINT drains, the second aborts.
+fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        for is_second in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if is_second {
+                tracing::warn!("second signal: stopping at once");
+                std::process::exit(i32::from(FATAL));
+            }
+            tracing::info!("signal received: finishing what is under way");
+            stop.cancel();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_exit_codes() {
+        assert_eq!(exit_code(|| Ok(())), 0);
+        assert_eq!(exit_code(|| Err(Lost::Main.into())), LOST);
+        assert_eq!(exit_code(|| Err(PartEnded.into())), PANIC);
+        assert_eq!(exit_code(|| Err(anyhow::anyhow!("no provider"))), FATAL);
+        assert_eq!(exit_code(|| panic!("a mistake")), PANIC);
+    }
+}
