@@ -2,6 +2,8 @@
 // own binaries are: default controllers and client names, no signal handler, a stop channel that nobody closes.
 //
 //	framework --cloud-provider=memory --cloud-config=cloud.json --kubeconfig=...
+//
+// The cloud `ideal` answers from the name of a Node alone: what a benchmark measures then is the framework.
 package main
 
 import (
@@ -23,6 +25,7 @@ import (
 
 func main() {
 	cloudprovider.RegisterCloudProvider(providerName, newCloud)
+	cloudprovider.RegisterCloudProvider(idealName, newIdeal)
 	ccm, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		klog.Fatalf("no options: %v", err)

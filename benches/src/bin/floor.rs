@@ -1,0 +1,69 @@
+//! The least client that can write the same patches: it lists once and writes two patches a Node. No watch, no
+//! decision, no check. Nothing that initialises Nodes with these patches can be faster. Then it waits, so that what it
+//! used can be read.
+//!
+//! `floor KUBECONFIG CONNECTIONS`
+
+use std::path::Path;
+
+use anyhow::Context;
+use ccm::nodes::{NodePatch, NodeWriter};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, api::ListParams};
+use serde_json::json;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let kubeconfig = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?;
+    let connections: usize = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?.parse()?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = ccm::api_client::config(Some(Path::new(&kubeconfig)), "").await?;
+    let client = ccm::api_client::client(config)?;
+    let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
+    let writer = NodeWriter::new(client);
+    stream::iter(nodes.items.into_iter().filter_map(|node| node.metadata.name))
+        .map(Ok)
+        .try_for_each_concurrent(connections, |name| {
+            let writer = &writer;
+            async move {
+                for patch in patches(&name) {
+                    writer.patch(&name, &patch).await?;
+                }
+                anyhow::Ok(())
+            }
+        })
+        .await?;
+    std::future::pending().await
+}
+
+/// Addresses and condition first, all else after, as the daemon writes them.
+fn patches(name: &str) -> [NodePatch; 2] {
+    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let number = digits.parse::<u32>().unwrap_or_default();
+    let [_, a, b, c] = number.to_be_bytes();
+    let status = json!({"status": {
+        "addresses": [
+            {"type": "InternalIP", "address": format!("10.{a}.{b}.{c}")}, {"type": "Hostname", "address": name}
+        ],
+        "conditions": [{
+            "type": "CloudProviderInitialized", "status": "True", "reason": "Initialized",
+            "message": "the cloud provider has filled this node in",
+        }],
+    }});
+    let label = |key: &str, value: &str| json!({"op": "add", "path": format!("/metadata/labels/{key}"), "value": value});
+    let zone = format!("zone-{}", number % 3);
+    let main = json!([
+        {"op": "test", "path": "/spec/taints/0/key", "value": "node.cloudprovider.kubernetes.io/uninitialized"},
+        {"op": "add", "path": "/spec/providerID", "value": format!("ideal:///{name}")},
+        label("node.kubernetes.io~1instance-type", "4c-8g"),
+        label("beta.kubernetes.io~1instance-type", "4c-8g"),
+        label("topology.kubernetes.io~1zone", &zone),
+        label("failure-domain.beta.kubernetes.io~1zone", &zone),
+        label("topology.kubernetes.io~1region", "region-1"),
+        label("failure-domain.beta.kubernetes.io~1region", "region-1"),
+        {"op": "remove", "path": "/spec/taints/0"},
+    ]);
+    [NodePatch::Status(status), NodePatch::Json(main)]
+}

@@ -1,0 +1,131 @@
+//! What is measured. Each case starts all that it needs, measures one run, and ends it.
+
+mod handover;
+mod initialize;
+mod join;
+mod restart;
+mod settled;
+mod startup;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use test_env::Process;
+
+pub(crate) use handover::{End, Handover};
+pub(crate) use initialize::Initialize;
+pub(crate) use join::Join;
+pub(crate) use restart::Restart;
+pub(crate) use settled::Settled;
+pub(crate) use startup::Startup;
+
+use crate::{
+    cluster::{Cluster, NodeSize, free_port},
+    managers::{Manager, Setup, end},
+    results::Measurement,
+    usage::Usage,
+};
+
+/// One thing to measure, once.
+#[derive(Clone, Debug)]
+pub(crate) enum Case {
+    Initialize(Initialize),
+    Join(Join),
+    Settled(Settled),
+    Restart(Restart),
+    Handover(Handover),
+    Startup(Startup),
+}
+
+impl Case {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Initialize(_) => "initialize",
+            Self::Join(_) => "join",
+            Self::Settled(_) => "settled",
+            Self::Restart(_) => "restart",
+            Self::Handover(_) => "hand-over",
+            Self::Startup(_) => "startup",
+        }
+    }
+
+    pub(crate) fn variant(&self) -> String {
+        match self {
+            Self::Initialize(case) => case.variant(),
+            Self::Join(case) => case.variant(),
+            Self::Settled(case) => case.variant(),
+            Self::Restart(case) => case.variant(),
+            Self::Handover(case) => case.variant(),
+            Self::Startup(_) => String::new(),
+        }
+    }
+
+    /// Measures one run of `manager`.
+    pub(crate) async fn run(&self, manager: Manager) -> Result<Measurement> {
+        let values = match self {
+            Self::Initialize(case) => case.run(manager).await,
+            Self::Join(case) => case.run(manager).await,
+            Self::Settled(case) => case.run(manager).await,
+            Self::Restart(case) => case.run(manager).await,
+            Self::Handover(case) => case.run(manager).await,
+            Self::Startup(case) => case.run(manager).await,
+        }?;
+        Ok(Measurement {
+            case: self.name().to_owned(),
+            variant: self.variant(),
+            manager: manager.name().to_owned(),
+            values,
+        })
+    }
+}
+
+/// Values by name.
+type Values = BTreeMap<String, f64>;
+
+fn values<const N: usize>(pairs: [(&str, f64); N]) -> Values {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes and counts far below 2^52")]
+fn number(count: impl TryInto<u64>) -> f64 {
+    count.try_into().unwrap_or_default() as f64
+}
+
+fn used(process: &Process) -> Result<Values> {
+    let usage = Usage::of(process.id())?;
+    Ok(values([("cpu_seconds", usage.cpu.as_secs_f64()), ("peak_bytes", number(usage.peak_memory))]))
+}
+
+/// A manager that works in a cluster.
+struct Working {
+    process: Process,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Working {
+    fn start(manager: Manager, cluster: &Cluster, delay_millis: u64, arguments: &[&str]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let port = free_port()?;
+        let setup = Setup { kubeconfig: cluster.kubeconfig(), folder: folder.path(), delay_millis, port };
+        Ok(Self { process: manager.start(&setup, arguments)?, port, _folder: folder })
+    }
+
+    fn end(self) -> Result<()> {
+        end(self.process)
+    }
+}
+
+/// A cluster whose Nodes are all initialised, by the fastest who can.
+async fn settled_cluster(nodes: usize) -> Result<Cluster> {
+    let cluster = Cluster::start().await?;
+    let progress = cluster.watch().await?;
+    cluster.post(0..nodes, NodeSize::Real).await?;
+    let floor = Working::start(Manager::Floor, &cluster, 0, &[])?;
+    cluster.all_complete(nodes, &progress).await?;
+    floor.end()?;
+    Ok(cluster)
+}
+
+/// How long a manager is left alone after it has first done something, so that it is settled.
+const SETTLES: Duration = Duration::from_secs(5);

@@ -1,0 +1,246 @@
+//! A cluster to measure in: API server, etcd and Nodes, and who watches when Nodes are complete.
+
+use std::{
+    collections::BTreeMap,
+    net::TcpListener,
+    ops::Range,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::PartialObjectMeta,
+};
+use sandbox::kubelet;
+use test_env::{ControlPlane, ControlPlaneOptions};
+use tokio::{task::JoinHandle, time::sleep};
+
+/// How many Nodes are posted at the same time.
+const POSTERS: usize = 32;
+/// All are complete once no Node has changed for so long and the list says so.
+const QUIET: Duration = Duration::from_secs(2);
+/// Whoever has not initialised a Node for so long is stuck.
+const STUCK: Duration = Duration::from_secs(120);
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// How much a Node's status holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeSize {
+    /// With 50 images, about 12 kB.
+    Real,
+    /// Without images, about 2 kB.
+    Bare,
+}
+
+/// A control plane of its own.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    control_plane: ControlPlane,
+    pub(crate) client: NoDebug,
+}
+
+/// A client, which says nothing about itself.
+#[derive(Clone)]
+pub(crate) struct NoDebug(pub(crate) Client);
+
+impl std::fmt::Debug for NoDebug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Result<Self> {
+        let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+        let config = ccm::api_client::config(Some(control_plane.kubeconfig()), "").await?;
+        let client = NoDebug(ccm::api_client::client(config)?);
+        Ok(Self { control_plane, client })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        self.control_plane.kubeconfig()
+    }
+
+    /// The bearer token of the administrator.
+    pub(crate) fn admin_token(&self) -> &str {
+        self.control_plane.admin_token()
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.0.clone())
+    }
+
+    /// Posts uninitialised Nodes, called `node-N`.
+    pub(crate) async fn post(&self, numbers: Range<usize>, size: NodeSize) -> Result<()> {
+        stream::iter(numbers)
+            .map(Ok)
+            .try_for_each_concurrent(POSTERS, |number| async move {
+                let (name, uuid) = (name(number), format!("5a3c0de0-0000-4000-8000-{number:012x}"));
+                let node = match size {
+                    NodeSize::Real => kubelet::node_of_real_size(&name, &uuid),
+                    NodeSize::Bare => kubelet::node(&name, &uuid),
+                };
+                kubelet::register(&self.client.0, &node).await?;
+                anyhow::Ok(())
+            })
+            .await
+    }
+
+    /// Begins to watch all Nodes, their metadata alone: that costs the API server least.
+    pub(crate) async fn watch(&self) -> Result<Progress> {
+        let nodes = self.nodes();
+        let from = nodes.list_metadata(&ListParams::default().limit(1)).await?;
+        let mut version = from.metadata.resource_version.unwrap_or_default();
+        let seen = Arc::<Mutex<Seen>>::default();
+        let of_task = Arc::clone(&seen);
+        let task = tokio::spawn(async move {
+            loop {
+                let params = WatchParams::default().timeout(290);
+                let Ok(events) = nodes.watch_metadata(&params, &version).await else {
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let mut events = std::pin::pin!(events);
+                while let Some(Ok(event)) = events.next().await {
+                    match event {
+                        WatchEvent::Added(node) | WatchEvent::Modified(node) => {
+                            version = node.resource_version().unwrap_or_default();
+                            lock(&of_task).note(&node);
+                        }
+                        WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                        WatchEvent::Deleted(_) | WatchEvent::Error(_) => {}
+                    }
+                }
+            }
+        });
+        Ok(Progress { seen, task })
+    }
+
+    /// Waits until `count` Nodes are complete, and says when the last of them changed for the last time.
+    pub(crate) async fn all_complete(&self, count: usize, progress: &Progress) -> Result<Instant> {
+        let began = Instant::now();
+        loop {
+            sleep(Duration::from_millis(100)).await;
+            let (zoned, last) = progress.state();
+            let quiet = last.unwrap_or(began).elapsed();
+            if zoned >= count && quiet >= QUIET {
+                if self.count_complete().await? >= count {
+                    return Ok(last.unwrap_or(began));
+                }
+                sleep(QUIET).await;
+            }
+            if quiet > STUCK {
+                bail!("only {zoned} of {count} Nodes have a zone, and nothing has changed for {STUCK:?}");
+            }
+        }
+    }
+
+    async fn count_complete(&self) -> Result<usize> {
+        let mut params = ListParams::default().limit(500);
+        let mut complete = 0;
+        loop {
+            let page = self.nodes().list(&params).await?;
+            complete += page.items.iter().filter(|node| is_complete(node)).count();
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(complete),
+            }
+        }
+    }
+
+    /// Posts one Node and says how long it took from there until it was complete.
+    pub(crate) async fn join(&self, number: usize, size: NodeSize) -> Result<Duration> {
+        let name = name(number);
+        let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
+        let from = self.nodes().list_metadata(&ListParams::default().limit(1)).await?;
+        let version = from.metadata.resource_version.unwrap_or_default();
+        let nodes = self.nodes();
+        let mut events = std::pin::pin!(nodes.watch(&params, &version).await?);
+        let began = Instant::now();
+        self.post(number..number + 1, size).await?;
+        while let Some(event) = tokio::time::timeout(STUCK, events.try_next()).await?? {
+            if let WatchEvent::Added(node) | WatchEvent::Modified(node) = event
+                && is_complete(&node)
+            {
+                return Ok(began.elapsed());
+            }
+        }
+        bail!("the watch ended before {name} was complete")
+    }
+}
+
+/// The name of Node number N.
+pub(crate) fn name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// Taint away, provider ID, zone and an address there: pods can be scheduled, and find their way.
+fn is_complete(node: &Node) -> bool {
+    let spec = node.spec.as_ref();
+    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    taints.iter().all(|taint| taint.key != kubelet::UNINITIALIZED_TAINT)
+        && spec.is_some_and(|spec| spec.provider_id.is_some())
+        && node.labels().contains_key(ZONE)
+        && addresses.iter().any(|address| address.type_ == "InternalIP")
+}
+
+/// When Nodes changed, as the watch saw it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// When each Node that has a zone last changed.
+    changed: BTreeMap<String, Instant>,
+    first: Option<Instant>,
+}
+
+impl Seen {
+    fn note(&mut self, node: &PartialObjectMeta<Node>) {
+        let now = Instant::now();
+        if node.labels().contains_key(ZONE) {
+            self.first.get_or_insert(now);
+            self.changed.insert(node.name_any(), now);
+        }
+    }
+}
+
+impl Progress {
+    /// How many Nodes have a zone, and when one of those last changed.
+    fn state(&self) -> (usize, Option<Instant>) {
+        let seen = lock(&self.seen);
+        (seen.changed.len(), seen.changed.values().max().copied())
+    }
+
+    /// When the first Node got its zone.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        lock(&self.seen).first
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port on 127.0.0.1 that is free now.
+pub(crate) fn free_port() -> Result<u16> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    ensure!(port > 0);
+    Ok(port)
+}

@@ -1,0 +1,76 @@
+//! Measures this project beside what a user would run instead, in one run on one machine.
+//!
+//! `bench run` measures and adds to a file of results, `bench report` makes `docs/performance.md` and its plots of it.
+//! `make bench` does both, after it has built all that is needed.
+
+mod cases;
+mod cluster;
+mod managers;
+mod report;
+mod results;
+mod statistics;
+mod suite;
+mod usage;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{results::Results, suite::Amount};
+
+/// Measures this project beside the Go framework and the vSphere CPI.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The file of results: one line of JSON for each run.
+    #[arg(long, global = true, default_value = "target/bench/results.jsonl")]
+    results: PathBuf,
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Measure, and add to the results.
+    Run {
+        /// Only the cases whose name or variant holds one of these texts.
+        only: Vec<String>,
+        /// Everything once, and small: whether it works, not how fast it is.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Write the report of the results.
+    Report {
+        /// The folder for `performance.md` and its plots.
+        #[arg(long, default_value = "docs")]
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match work(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("Error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(arguments: &Arguments) -> Result<()> {
+    let results = Results::at(&arguments.results);
+    match &arguments.command {
+        Task::Run { only, quick } => {
+            let amount = if *quick { Amount::Quick } else { Amount::Full };
+            tokio::runtime::Runtime::new()?.block_on(suite::run(amount, only, &results))
+        }
+        Task::Report { folder } => report::write(&results.read()?, folder),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a program that talks to a person")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}

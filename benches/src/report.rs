@@ -1,0 +1,269 @@
+//! `docs/performance.md` and its plots.
+
+mod plots;
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use anyhow::Result;
+
+use crate::{managers::Manager, results::Measurement, statistics::Summary};
+
+/// What is said about a case, and which of its values ratios are made of.
+struct About {
+    case: &'static str,
+    title: &'static str,
+    text: &'static str,
+    /// The values in the table, and how their columns are called.
+    columns: &'static [(&'static str, &'static str)],
+    plot: Option<&'static str>,
+}
+
+const ABOUT: &[About] = &[
+    About {
+        case: "initialize",
+        title: "Nodes that wait when the manager starts",
+        text: "All Nodes are there, tainted as uninitialised, when the process is started. Time runs from there to the \
+               last change of the last Node: its addresses, provider ID, zone, region and type are written and the \
+               taint is gone. The floor is a client that lists once and writes the same two patches a Node, without \
+               watching or deciding anything.",
+        columns: &[("seconds", "time"), ("cpu_seconds", "CPU"), ("peak_bytes", "peak memory")],
+        plot: Some("initialize"),
+    },
+    About {
+        case: "join",
+        title: "One Node joins a settled cluster",
+        text: "From the POST of the Node to the moment at which a watch sees it complete, one Node after the other.",
+        columns: &[("median_seconds", "median"), ("p99_seconds", "99 %"), ("max_seconds", "slowest")],
+        plot: None,
+    },
+    About {
+        case: "settled",
+        title: "A settled cluster",
+        text: "Nothing happens but kubelets' heartbeats: each renews its Lease every 10 s and writes its Node's status \
+               every 5 minutes.",
+        columns: &[
+            ("cpu_seconds", "CPU"),
+            ("writes", "writes"),
+            ("memory_bytes", "memory"),
+            ("grown_bytes", "grown by"),
+        ],
+        plot: None,
+    },
+    About {
+        case: "restart",
+        title: "Start in a large cluster",
+        text: "All Nodes but one are initialised. From the start of the process to the patch of that one.",
+        columns: &[("seconds", "time"), ("cpu_seconds", "CPU"), ("peak_bytes", "peak memory")],
+        plot: None,
+    },
+    About {
+        case: "hand-over",
+        title: "The leader ends",
+        text: "Two replicas with the default leader election. From the signal to the leader to the next Node that the \
+               other one has initialised.",
+        columns: &[("seconds", "time")],
+        plot: None,
+    },
+    About {
+        case: "startup",
+        title: "The program",
+        text: "Both with their ideal cloud and nothing else built in.",
+        columns: &[
+            ("binary_bytes", "binary"),
+            ("version_seconds", "`--version`"),
+            ("healthy_seconds", "start to `/healthz`"),
+        ],
+        plot: None,
+    },
+];
+
+/// Values of one manager in one variant, by name.
+type Group = BTreeMap<String, Vec<f64>>;
+
+/// Variants in the order they were measured, in each the managers in the order they were.
+fn grouped<'a>(measurements: &'a [Measurement], case: &str) -> Vec<(&'a str, Vec<(&'a str, Group)>)> {
+    let mut variants: Vec<(&str, Vec<(&str, Group)>)> = Vec::new();
+    for measurement in measurements.iter().filter(|one| one.case == case) {
+        let variant = position_or_push(&mut variants, &measurement.variant);
+        let group = position_or_push(variant, &measurement.manager);
+        for (name, value) in &measurement.values {
+            group.entry(name.clone()).or_default().push(*value);
+        }
+    }
+    variants
+}
+
+fn position_or_push<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, key: &'a str) -> &'b mut T {
+    let index = list.iter().position(|(name, _)| *name == key).unwrap_or_else(|| {
+        list.push((key, T::default()));
+        list.len() - 1
+    });
+    &mut list[index].1
+}
+
+/// Writes `performance.md` and its plots into the folder.
+pub(crate) fn write(measurements: &[Measurement], folder: &Path) -> Result<()> {
+    let plots = folder.join("performance");
+    fs::create_dir_all(&plots)?;
+    let mut text = introduction()?;
+    for about in ABOUT {
+        let variants = grouped(measurements, about.case);
+        if variants.is_empty() {
+            continue;
+        }
+        write!(text, "\n## {}\n\n{}\n\n", about.title, wrapped(about.text))?;
+        table(&mut text, about, &variants)?;
+        if about.plot == Some("initialize") {
+            plots::times(&variants, &plots.join("initialize.svg"))?;
+            plots::scaling(&variants, &plots.join("scaling.svg"))?;
+            text.push_str("\n![Time by manager](performance/initialize.svg)\n");
+            text.push_str("\n![Time and peak memory by number of Nodes](performance/scaling.svg)\n");
+            memory_per_node(&mut text, &variants)?;
+        }
+    }
+    fs::write(folder.join("performance.md"), text)?;
+    Ok(())
+}
+
+fn introduction() -> Result<String> {
+    let cores = std::thread::available_parallelism()?;
+    let memory = fs::read_to_string("/proc/meminfo")?;
+    let kilobytes: u64 = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
+        .unwrap_or_default();
+    Ok(format!(
+        "<!-- Written by `make bench`; do not edit. -->\n\n# Performance\n\n\
+         Measured by `make bench` on one machine with {cores} cores and {} GiB of memory, on which API server and etcd\n\
+         run too. Runs are interleaved; each cell is the median, with minimum and maximum where there are several runs.\n\
+         Times depend on the machine: what can be compared are the ratios to `{}` in the same table.\n\n\
+         \"Go\" is the Kubernetes 1.36 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
+         its best flags are `--concurrent-node-syncs=64` and no client throttle. `{}` has the same cloud.\n\
+         Nodes are of real size, with 50 images, where nothing else is said.\n",
+        kilobytes / (1024 * 1024),
+        Manager::Ours.name(),
+        Manager::Ours.name(),
+    ))
+}
+
+fn table(text: &mut String, about: &About, variants: &[(&str, Vec<(&str, Group)>)]) -> Result<()> {
+    let has_variants = variants.iter().any(|(variant, _)| !variant.is_empty());
+    let mut head = vec!["", "runs"];
+    if has_variants {
+        head.insert(0, "");
+    }
+    for (_, title) in about.columns {
+        head.extend([*title, "ratio"]);
+    }
+    writeln!(text, "| {} |\n|{}", head.join(" | "), "---|".repeat(head.len()))?;
+    for (variant, managers) in variants {
+        let ours = managers.iter().find(|(name, _)| *name == Manager::Ours.name()).map(|(_, group)| group);
+        for (manager, group) in managers {
+            let runs = group.values().map(Vec::len).max().unwrap_or_default().to_string();
+            let mut cells = vec![(*manager).to_owned(), runs];
+            if has_variants {
+                cells.insert(0, (*variant).to_owned());
+            }
+            for (name, _) in about.columns {
+                let summary = |group: &Group| group.get(*name).and_then(|values| Summary::of(values));
+                let (of_this, of_ours) = (summary(group), ours.and_then(summary));
+                cells.push(of_this.map_or_else(String::new, |summary| cell(name, &summary)));
+                cells.push(match (of_this, of_ours) {
+                    (Some(this), Some(ours)) if *manager != Manager::Ours.name() && ours.median > 0.0 => {
+                        ratio(this.median / ours.median)
+                    }
+                    _ => String::new(),
+                });
+            }
+            writeln!(text, "| {} |", cells.join(" | "))?;
+        }
+    }
+    Ok(())
+}
+
+/// What each Node adds to the peak memory, between the smallest and the largest number of Nodes.
+fn memory_per_node(text: &mut String, variants: &[(&str, Vec<(&str, Group)>)]) -> Result<()> {
+    for manager in [Manager::Ours, Manager::GoBest] {
+        let points = plots::points(variants, manager.name(), "peak_bytes");
+        if let (Some((few, low)), Some((many, high))) = (points.first(), points.last())
+            && many > few
+        {
+            let bytes = (high - low) / (many - few);
+            writeln!(
+                text,
+                "\nFrom {few:.0} to {many:.0} Nodes, each Node adds {bytes:.0} bytes to the peak memory of `{}`.",
+                manager.name()
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn cell(name: &str, summary: &Summary) -> String {
+    let median = value(name, summary.median);
+    if summary.count == 1 {
+        return median;
+    }
+    format!("{median} ({} to {})", value(name, summary.minimum), value(name, summary.maximum))
+}
+
+fn value(name: &str, value: f64) -> String {
+    if name.ends_with("seconds") {
+        if value < 1.0 { format!("{:.1} ms", value * 1000.0) } else { format!("{value:.2} s") }
+    } else if name.ends_with("bytes") {
+        format!("{:.1} MiB", value / (1024.0 * 1024.0))
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+fn ratio(ratio: f64) -> String {
+    if ratio >= 10.0 { format!("{ratio:.0}x") } else { format!("{ratio:.2}x") }
+}
+
+/// Lines of 120 characters at most.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > 120 {
+            lines.push(word.to_owned());
+        } else {
+            if !lines[last].is_empty() {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measurement(manager: &str, variant: &str, seconds: f64) -> Measurement {
+        Measurement {
+            case: "initialize".to_owned(),
+            variant: variant.to_owned(),
+            manager: manager.to_owned(),
+            values: [("seconds", seconds), ("nodes", 100.0), ("peak_bytes", 1_048_576.0)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+        }
+    }
+
+    #[test]
+    fn medians_ranges_ratios_and_plots() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let measured = [1.0, 3.0, 2.0].map(|seconds| measurement("ours", "100 Nodes", seconds));
+        let mut measured = measured.to_vec();
+        measured.push(measurement("Go, best flags", "100 Nodes", 30.0));
+        write(&measured, folder.path()).expect("written");
+        let text = fs::read_to_string(folder.path().join("performance.md")).expect("a report");
+        assert!(text.contains("| 100 Nodes | ours | 3 | 2.00 s (1.00 s to 3.00 s) |  |"), "{text}");
+        assert!(text.contains("| 100 Nodes | Go, best flags | 1 | 30.00 s | 15x |"), "{text}");
+        let plot = fs::read_to_string(folder.path().join("performance/initialize.svg")).expect("a plot");
+        assert!(plot.contains("<svg") && plot.contains("Go, best flags"));
+    }
+}

@@ -1,0 +1,97 @@
+//! All that is measured, and how often.
+
+use anyhow::Result;
+
+use crate::{
+    cases::{Case, End, Handover, Initialize, Join, Restart, Settled, Startup},
+    cluster::NodeSize,
+    managers::Manager,
+    results::Results,
+    say,
+};
+
+/// How much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// What the report needs: hours.
+    Full,
+    /// Everything once, with few Nodes: minutes.
+    Quick,
+}
+
+/// A case and how often each manager runs it.
+type Plan = (Case, Vec<(Manager, usize)>);
+
+/// Runs the cases whose name or variant holds one of the texts of `only`, all if there are none. A run that fails is
+/// told and left out; the others go on.
+pub(crate) async fn run(amount: Amount, only: &[String], results: &Results) -> Result<()> {
+    let plans = match amount {
+        Amount::Full => full(),
+        Amount::Quick => quick(),
+    };
+    let mut failed = 0;
+    for (case, managers) in plans {
+        let (name, variant) = (case.name(), case.variant());
+        let is_wanted = |text: &String| name.contains(text.as_str()) || variant.contains(text.as_str());
+        if !only.is_empty() && !only.iter().any(is_wanted) {
+            continue;
+        }
+        let most = managers.iter().map(|(_, runs)| *runs).max().unwrap_or_default();
+        // Interleaved, so that what the machine does besides hits all alike.
+        for run in 0..most {
+            for (manager, _) in managers.iter().filter(|(_, runs)| run < *runs) {
+                let what = format!("{name} {variant}, {}, run {}", manager.name(), run + 1);
+                match case.run(*manager).await {
+                    Ok(measurement) => {
+                        say(&format!("{what}: {:?}", measurement.values));
+                        results.add(&measurement)?;
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        say(&format!("{what} failed: {error:#}"));
+                    }
+                }
+            }
+        }
+    }
+    anyhow::ensure!(failed == 0, "{failed} runs failed");
+    Ok(())
+}
+
+fn initialize(nodes: usize) -> Initialize {
+    Initialize { nodes, size: NodeSize::Real, delay_millis: 0 }
+}
+
+fn full() -> Vec<Plan> {
+    use Manager::{Floor, GoBest, GoDefaults, Ours};
+    let (bare, slow) = (
+        Initialize { size: NodeSize::Bare, ..initialize(1000) },
+        Initialize { delay_millis: 20, ..initialize(1000) },
+    );
+    vec![
+        (Case::Startup(Startup), vec![(Ours, 5), (GoDefaults, 5)]),
+        (Case::Initialize(initialize(1000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 2)]),
+        (Case::Initialize(bare), vec![(Ours, 5), (Floor, 5), (GoBest, 5)]),
+        (Case::Initialize(slow), vec![(Ours, 5), (GoBest, 5)]),
+        (Case::Initialize(initialize(5000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 1)]),
+        (Case::Initialize(initialize(100)), vec![(Ours, 5), (GoBest, 5)]),
+        (Case::Initialize(initialize(10_000)), vec![(Ours, 3), (GoBest, 1)]),
+        (Case::Join(Join { nodes: 5000, joining: 200 }), vec![(Ours, 3), (GoBest, 2)]),
+        (Case::Restart(Restart { nodes: 5000 }), vec![(Ours, 5), (GoBest, 5)]),
+        (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 5), (GoDefaults, 5)]),
+        (Case::Handover(Handover { end: End::Killed }), vec![(Ours, 5), (GoDefaults, 5)]),
+        (Case::Settled(Settled { nodes: 5000, minutes: 10 }), vec![(Ours, 1), (GoBest, 1)]),
+    ]
+}
+
+fn quick() -> Vec<Plan> {
+    use Manager::{Floor, GoBest, GoDefaults, Ours};
+    vec![
+        (Case::Startup(Startup), vec![(Ours, 1), (GoDefaults, 1)]),
+        (Case::Initialize(initialize(100)), vec![(Ours, 1), (Floor, 1), (GoBest, 1), (GoDefaults, 1)]),
+        (Case::Join(Join { nodes: 100, joining: 10 }), vec![(Ours, 1), (GoBest, 1)]),
+        (Case::Restart(Restart { nodes: 100 }), vec![(Ours, 1), (GoBest, 1)]),
+        (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 1), (GoDefaults, 1)]),
+        (Case::Settled(Settled { nodes: 100, minutes: 1 }), vec![(Ours, 1), (GoBest, 1)]),
+    ]
+}
