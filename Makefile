@@ -9,6 +9,9 @@ SHELL := bash
 CARGO ?= cargo
 # Where cargo puts what it builds for tests.
 built = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+# And what is built to be used.
+release = $(abspath $(or $(CARGO_TARGET_DIR),target))/release
+bench_results = $(abspath $(or $(CARGO_TARGET_DIR),target))/bench/results.jsonl
 
 # The scripts in tests/env end with status 3 where the machine lacks something that they cannot install. What needs it
 # says so itself: a test is skipped, or fails where CI=true, and a build fails with the name of what it misses.
@@ -72,6 +75,15 @@ build: build-packages ## the release binary, target/release/cloud-controller-man
 .PHONY: dist
 dist: build-packages ## tarball, Debian package and checksums for this machine's architecture, in target/dist
 	@deploy/dist/package.sh
+
+.PHONY: bench
+bench: cargo ## measures beside Go's managers and writes docs/performance.md: hours; QUICK=1 only tries it, in minutes
+	@tests/env/install.sh test
+	@for peer in kubernetes framework vcsim cpi; do tests/env/build.sh "$$peer" >/dev/null; done
+	$(CARGO) build --locked --release -p ccm -p bench
+	@rm -f $(bench_results)
+	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
+	@$(if $(QUICK),,$(release)/bench --results $(bench_results) report)
 
 .PHONY: manifests
 manifests: build-packages ## writes the generated files of deploy/ anew

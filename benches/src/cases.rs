@@ -6,6 +6,7 @@ mod join;
 mod restart;
 mod settled;
 mod startup;
+mod vsphere;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,10 +19,11 @@ pub(crate) use join::Join;
 pub(crate) use restart::Restart;
 pub(crate) use settled::Settled;
 pub(crate) use startup::Startup;
+pub(crate) use vsphere::{Vsphere, VsphereChange};
 
 use crate::{
     cluster::{Cluster, NodeSize, free_port},
-    managers::{Manager, Setup, end},
+    managers::{Cloud, Manager, Setup, end},
     results::Measurement,
     usage::Usage,
 };
@@ -35,6 +37,8 @@ pub(crate) enum Case {
     Restart(Restart),
     Handover(Handover),
     Startup(Startup),
+    Vsphere(Vsphere),
+    VsphereChange(VsphereChange),
 }
 
 impl Case {
@@ -46,6 +50,8 @@ impl Case {
             Self::Restart(_) => "restart",
             Self::Handover(_) => "hand-over",
             Self::Startup(_) => "startup",
+            Self::Vsphere(_) => "vsphere",
+            Self::VsphereChange(_) => "vsphere-change",
         }
     }
 
@@ -57,6 +63,8 @@ impl Case {
             Self::Restart(case) => case.variant(),
             Self::Handover(case) => case.variant(),
             Self::Startup(_) => String::new(),
+            Self::Vsphere(case) => case.variant(),
+            Self::VsphereChange(case) => case.variant(),
         }
     }
 
@@ -69,6 +77,8 @@ impl Case {
             Self::Restart(case) => case.run(manager).await,
             Self::Handover(case) => case.run(manager).await,
             Self::Startup(case) => case.run(manager).await,
+            Self::Vsphere(case) => case.run(manager).await,
+            Self::VsphereChange(case) => case.run(manager).await,
         }?;
         Ok(Measurement {
             case: self.name().to_owned(),
@@ -104,10 +114,10 @@ struct Working {
 }
 
 impl Working {
-    fn start(manager: Manager, cluster: &Cluster, delay_millis: u64, arguments: &[&str]) -> Result<Self> {
+    fn start(manager: Manager, cluster: &Cluster, cloud: Cloud<'_>, arguments: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
-        let setup = Setup { kubeconfig: cluster.kubeconfig(), folder: folder.path(), delay_millis, port };
+        let setup = Setup { kubeconfig: cluster.kubeconfig(), cloud, folder: folder.path(), port };
         Ok(Self { process: manager.start(&setup, arguments)?, port, _folder: folder })
     }
 
@@ -121,11 +131,14 @@ async fn settled_cluster(nodes: usize) -> Result<Cluster> {
     let cluster = Cluster::start().await?;
     let progress = cluster.watch().await?;
     cluster.post(0..nodes, NodeSize::Real).await?;
-    let floor = Working::start(Manager::Floor, &cluster, 0, &[])?;
+    let floor = Working::start(Manager::Floor, &cluster, IDEAL, &[])?;
     cluster.all_complete(nodes, &progress).await?;
     floor.end()?;
     Ok(cluster)
 }
+
+/// The ideal cloud, which answers at once.
+const IDEAL: Cloud<'static> = Cloud::Ideal { delay_millis: 0 };
 
 /// How long a manager is left alone after it has first done something, so that it is settled.
 const SETTLES: Duration = Duration::from_secs(5);

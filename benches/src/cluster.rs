@@ -27,6 +27,8 @@ const POSTERS: usize = 32;
 const QUIET: Duration = Duration::from_secs(2);
 /// Whoever has not initialised a Node for so long is stuck.
 const STUCK: Duration = Duration::from_secs(120);
+/// Between two looks at one Node.
+const POLL: Duration = Duration::from_millis(10);
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// How much a Node's status holds.
@@ -154,6 +156,19 @@ impl Cluster {
         }
     }
 
+    /// Waits until this Node, `None` when it is gone, is as wanted.
+    pub(crate) async fn until(&self, name: &str, is_wanted: impl Fn(Option<&Node>) -> bool) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let node = self.nodes().get_opt(name).await?;
+            if is_wanted(node.as_ref()) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < STUCK, "{name} is not as wanted after {STUCK:?}");
+            sleep(POLL).await;
+        }
+    }
+
     /// Posts one Node and says how long it took from there until it was complete.
     pub(crate) async fn join(&self, number: usize, size: NodeSize) -> Result<Duration> {
         let name = name(number);
@@ -183,12 +198,17 @@ pub(crate) fn name(number: usize) -> String {
 /// Taint away, provider ID, zone and an address there: pods can be scheduled, and find their way.
 fn is_complete(node: &Node) -> bool {
     let spec = node.spec.as_ref();
-    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-    taints.iter().all(|taint| taint.key != kubelet::UNINITIALIZED_TAINT)
+    !has_taint(node, kubelet::UNINITIALIZED_TAINT)
         && spec.is_some_and(|spec| spec.provider_id.is_some())
         && node.labels().contains_key(ZONE)
         && addresses.iter().any(|address| address.type_ == "InternalIP")
+}
+
+/// Whether it has a taint with this key.
+pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == key)
 }
 
 /// When Nodes changed, as the watch saw it.

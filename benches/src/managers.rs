@@ -6,9 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use test_env::{FrameworkCcm, Process, Signal};
+use test_env::{FrameworkCcm, Process, Signal, built};
 
-/// Somebody who initialises Nodes of the ideal cloud.
+/// Somebody who initialises Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manager {
     /// This project's daemon at its defaults.
@@ -19,10 +19,27 @@ pub(crate) enum Manager {
     GoBest,
     /// The least client that can write the same patches.
     Floor,
+    /// vSphere's own manager (CPI) at its defaults.
+    CpiDefaults,
+    /// CPI at its best flags.
+    CpiBest,
+}
+
+/// The cloud that a manager works with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cloud<'a> {
+    /// It has an instance for each Node, and takes so many milliseconds for an answer.
+    Ideal { delay_millis: u64 },
+    /// The vCenter that this configuration file names.
+    Vsphere { config: &'a Path },
 }
 
 /// A connection each, as the daemon writes at most.
 const FLOOR_CONNECTIONS: &str = "64";
+
+/// With these Go's managers are fastest: as many workers as make a difference, no throttle in the client.
+const BEST_FLAGS: [&str; 3] =
+    ["--concurrent-node-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"];
 
 impl Manager {
     pub(crate) fn name(self) -> &'static str {
@@ -31,40 +48,53 @@ impl Manager {
             Self::GoDefaults => "Go, defaults",
             Self::GoBest => "Go, best flags",
             Self::Floor => "floor",
+            Self::CpiDefaults => "CPI, defaults",
+            Self::CpiBest => "CPI, best flags",
         }
     }
 
-    /// Its binary.
+    /// Its binary with only the ideal cloud.
     pub(crate) fn program(self) -> Result<PathBuf> {
-        match self {
-            Self::Ours => beside_this_program("ideal"),
-            Self::Floor => beside_this_program("floor"),
-            Self::GoDefaults | Self::GoBest => Ok(FrameworkCcm::program()?),
+        self.program_for(Cloud::Ideal { delay_millis: 0 })
+    }
+
+    fn program_for(self, cloud: Cloud<'_>) -> Result<PathBuf> {
+        match (self, cloud) {
+            (Self::Ours, Cloud::Ideal { .. }) => beside_this_program("ideal"),
+            (Self::Ours, Cloud::Vsphere { .. }) => beside_this_program("cloud-controller-manager"),
+            (Self::Floor, _) => beside_this_program("floor"),
+            (Self::GoDefaults | Self::GoBest, _) => Ok(FrameworkCcm::program()?),
+            (Self::CpiDefaults | Self::CpiBest, _) => {
+                Ok(built("cpi")?.join("vsphere-cloud-controller-manager"))
+            }
         }
     }
 
     /// Starts it. `arguments` come last.
     pub(crate) fn start(self, setup: &Setup<'_>, arguments: &[&str]) -> Result<Process> {
-        let mut command = Command::new(self.program()?);
+        let mut command = Command::new(self.program_for(setup.cloud)?);
         let kubeconfig = setup.kubeconfig.display();
         if self == Self::Floor {
             command.args([kubeconfig.to_string(), FLOOR_CONNECTIONS.to_owned()]);
         } else {
-            let cloud = setup.folder.join("cloud.json");
-            std::fs::write(&cloud, format!("{{\"delayMillis\": {}}}", setup.delay_millis))?;
+            let (provider, config) = match setup.cloud {
+                Cloud::Ideal { delay_millis } => {
+                    let path = setup.folder.join("cloud.json");
+                    std::fs::write(&path, format!("{{\"delayMillis\": {delay_millis}}}"))?;
+                    ("ideal", path)
+                }
+                Cloud::Vsphere { config } => ("vsphere", config.to_owned()),
+            };
             command
-                .args(["--cloud-provider=ideal", &format!("--cloud-config={}", cloud.display())])
+                .arg(format!("--cloud-provider={provider}"))
+                .arg(format!("--cloud-config={}", config.display()))
                 .arg(format!("--kubeconfig={kubeconfig}"))
                 .arg(format!("--authentication-kubeconfig={kubeconfig}"))
                 .arg(format!("--authorization-kubeconfig={kubeconfig}"))
                 .arg("--authentication-tolerate-lookup-failure=true")
                 .args(["--bind-address=127.0.0.1", &format!("--secure-port={}", setup.port)]);
-            if self == Self::GoBest {
-                command.args([
-                    "--concurrent-node-syncs=64",
-                    "--kube-api-qps=100000",
-                    "--kube-api-burst=100000",
-                ]);
+            if matches!(self, Self::GoBest | Self::CpiBest) {
+                command.args(BEST_FLAGS);
             }
         }
         command.args(arguments);
@@ -73,14 +103,13 @@ impl Manager {
     }
 }
 
-/// What a [`Manager`] is started with.
+/// What a manager is started with.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) kubeconfig: &'a Path,
+    pub(crate) cloud: Cloud<'a>,
     /// For its files and its log.
     pub(crate) folder: &'a Path,
-    /// How long the cloud takes for an answer.
-    pub(crate) delay_millis: u64,
     /// Where it serves, on 127.0.0.1.
     pub(crate) port: u16,
 }

@@ -30,6 +30,27 @@ const ABOUT: &[About] = &[
         plot: Some("initialize"),
     },
     About {
+        case: "vsphere",
+        title: "Nodes that are machines of a vCenter",
+        text: "The same on vcsim, govmomi's simulator, with one CPI configuration file for both. Round trips are SOAP \
+               and REST calls, login, tags and watch included.",
+        columns: &[
+            ("seconds", "time"),
+            ("round_trips", "round trips"),
+            ("cpu_seconds", "CPU"),
+            ("peak_bytes", "peak memory"),
+        ],
+        plot: None,
+    },
+    About {
+        case: "vsphere-change",
+        title: "A machine of a vCenter changes",
+        text: "From the change in vcsim to what the Node shows of it. A deletion here waits on purpose until it is \
+               confirmed (docs/deletion.md).",
+        columns: &[("seconds", "time")],
+        plot: None,
+    },
+    About {
         case: "join",
         title: "One Node joins a settled cluster",
         text: "From the POST of the Node to the moment at which a watch sees it complete, one Node after the other.",
@@ -139,6 +160,7 @@ fn introduction() -> Result<String> {
          Times depend on the machine: what can be compared are the ratios to `{}` in the same table.\n\n\
          \"Go\" is the Kubernetes 1.36 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
          its best flags are `--concurrent-node-syncs=64` and no client throttle. `{}` has the same cloud.\n\
+         \"CPI\" is vSphere's own manager 1.36, made with that framework.\n\
          Nodes are of real size, with 50 images, where nothing else is said.\n",
         kilobytes / (1024 * 1024),
         Manager::Ours.name(),

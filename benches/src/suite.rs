@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::{
-    cases::{Case, End, Handover, Initialize, Join, Restart, Settled, Startup},
+    cases::{Case, End, Handover, Initialize, Join, Restart, Settled, Startup, Vsphere, VsphereChange},
     cluster::NodeSize,
     managers::Manager,
     results::Results,
@@ -63,7 +63,7 @@ fn initialize(nodes: usize) -> Initialize {
 }
 
 fn full() -> Vec<Plan> {
-    use Manager::{Floor, GoBest, GoDefaults, Ours};
+    use Manager::{CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
     let (bare, slow) = (
         Initialize { size: NodeSize::Bare, ..initialize(1000) },
         Initialize { delay_millis: 20, ..initialize(1000) },
@@ -76,6 +76,9 @@ fn full() -> Vec<Plan> {
         (Case::Initialize(initialize(5000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 1)]),
         (Case::Initialize(initialize(100)), vec![(Ours, 5), (GoBest, 5)]),
         (Case::Initialize(initialize(10_000)), vec![(Ours, 3), (GoBest, 1)]),
+        (Case::Vsphere(Vsphere { nodes: 1000 }), vec![(Ours, 5), (CpiBest, 5), (CpiDefaults, 1)]),
+        (Case::VsphereChange(VsphereChange::PoweredOff), vec![(Ours, 5), (CpiDefaults, 5)]),
+        (Case::VsphereChange(VsphereChange::Destroyed), vec![(Ours, 5), (CpiDefaults, 5)]),
         (Case::Join(Join { nodes: 5000, joining: 200 }), vec![(Ours, 3), (GoBest, 2)]),
         (Case::Restart(Restart { nodes: 5000 }), vec![(Ours, 5), (GoBest, 5)]),
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 5), (GoDefaults, 5)]),
@@ -85,10 +88,13 @@ fn full() -> Vec<Plan> {
 }
 
 fn quick() -> Vec<Plan> {
-    use Manager::{Floor, GoBest, GoDefaults, Ours};
+    use Manager::{CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
     vec![
         (Case::Startup(Startup), vec![(Ours, 1), (GoDefaults, 1)]),
         (Case::Initialize(initialize(100)), vec![(Ours, 1), (Floor, 1), (GoBest, 1), (GoDefaults, 1)]),
+        (Case::Vsphere(Vsphere { nodes: 20 }), vec![(Ours, 1), (CpiBest, 1), (CpiDefaults, 1)]),
+        (Case::VsphereChange(VsphereChange::PoweredOff), vec![(Ours, 1), (CpiDefaults, 1)]),
+        (Case::VsphereChange(VsphereChange::Destroyed), vec![(Ours, 1), (CpiDefaults, 1)]),
         (Case::Join(Join { nodes: 100, joining: 10 }), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Restart(Restart { nodes: 100 }), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 1), (GoDefaults, 1)]),

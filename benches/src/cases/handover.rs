@@ -6,7 +6,7 @@ use anyhow::Result;
 use test_env::Signal;
 use tokio::time::sleep;
 
-use super::{Manager, SETTLES, Values, Working, values};
+use super::{IDEAL, Manager, SETTLES, Values, Working, values};
 use crate::cluster::{Cluster, NodeSize};
 
 /// How the leader ends.
@@ -33,7 +33,7 @@ impl Handover {
     /// `seconds` from the signal to the next complete Node.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = Cluster::start().await?;
-        let start = || Working::start(manager, &cluster, 0, &["--leader-elect=true"]);
+        let start = || Working::start(manager, &cluster, IDEAL, &["--leader-elect=true"]);
         let mut leader = start()?;
         cluster.join(0, NodeSize::Real).await?;
         let standby = start()?;

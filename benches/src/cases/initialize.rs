@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Manager, Values, Working, number, used, values};
+use super::{Cloud, Manager, Values, Working, number, used, values};
 use crate::cluster::{Cluster, NodeSize};
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,8 @@ impl Initialize {
         let progress = cluster.watch().await?;
         let began = Instant::now();
         let arguments: &[&str] = if manager == Manager::Floor { &[] } else { &["--leader-elect=false"] };
-        let working = Working::start(manager, &cluster, self.delay_millis, arguments)?;
+        let cloud = Cloud::Ideal { delay_millis: self.delay_millis };
+        let working = Working::start(manager, &cluster, cloud, arguments)?;
         let done = cluster.all_complete(self.nodes, &progress).await?;
         let mut values = values([
             ("seconds", (done - began).as_secs_f64()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::sleep;
 
-use super::{Manager, SETTLES, Values, Working, settled_cluster, values};
+use super::{IDEAL, Manager, SETTLES, Values, Working, settled_cluster, values};
 use crate::{cluster::NodeSize, statistics::quantile};
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Join {
     /// From the POST to the complete Node: `median_seconds` and `p99_seconds`.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
-        let working = Working::start(manager, &cluster, 0, &["--leader-elect=false"])?;
+        let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
         // The first one waits until the manager has started.
         cluster.join(self.nodes, NodeSize::Real).await?;
         sleep(SETTLES).await;

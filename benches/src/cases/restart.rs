@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Manager, Values, Working, settled_cluster, used, values};
+use super::{IDEAL, Manager, Values, Working, settled_cluster, used, values};
 use crate::cluster::NodeSize;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Restart {
         let progress = cluster.watch().await?;
         cluster.post(self.nodes..self.nodes + 1, NodeSize::Real).await?;
         let began = Instant::now();
-        let working = Working::start(manager, &cluster, 0, &["--leader-elect=false"])?;
+        let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
         let first = loop {
             cluster.all_complete(1, &progress).await?;
             if let Some(first) = progress.first() {

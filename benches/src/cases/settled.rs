@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Manager, SETTLES, Values, Working, number, settled_cluster, values};
+use super::{IDEAL, Manager, SETTLES, Values, Working, number, settled_cluster, values};
 use crate::{
     cluster::{Cluster, NodeSize, name},
     usage::Usage,
@@ -46,7 +46,7 @@ impl Settled {
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let heartbeats = beat(&cluster, self.nodes);
-        let working = Working::start(manager, &cluster, 0, &["--leader-elect=false"])?;
+        let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
         cluster.join(self.nodes, NodeSize::Real).await?;
         // One period of the controllers, so that what they do at the start is over.
         sleep(SETTLES * 12).await;

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use tokio::time::sleep;
 
-use super::{Manager, Values, Working, number, values};
+use super::{IDEAL, Manager, Values, Working, number, values};
 use crate::{cluster::Cluster, statistics::Summary};
 
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Startup {
         }
         let cluster = Cluster::start().await?;
         let began = Instant::now();
-        let working = Working::start(manager, &cluster, 0, &["--leader-elect=false"])?;
+        let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
         while !is_healthy(working.port)? {
             ensure!(began.elapsed() < SERVES_WITHIN, "no /healthz within {SERVES_WITHIN:?}");
             sleep(POLL).await;

@@ -1,0 +1,126 @@
+//! Nodes that are machines of a vCenter.
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use test_env::{Vcsim, VcsimOptions};
+use tokio::time::sleep;
+
+use super::{Cloud, Manager, SETTLES, Values, Working, number, used, values};
+use crate::cluster::{Cluster, NodeSize, has_taint, name};
+
+/// Many uninitialised Nodes wait when the manager starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Vsphere {
+    pub(crate) nodes: usize,
+}
+
+/// What happens to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VsphereChange {
+    /// It is switched off: until its Node has the shutdown taint.
+    PoweredOff,
+    /// It is destroyed: until its Node is gone.
+    Destroyed,
+}
+
+/// As many as there are to change one of.
+const FEW: usize = 10;
+const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// A vCenter with as many machines as there are Nodes, and the configuration that names it.
+struct Vcenter {
+    vcsim: Vcsim,
+    config: PathBuf,
+    _folder: TempDir,
+}
+
+impl Vcenter {
+    fn start(machines: usize) -> Result<Self> {
+        let options = VcsimOptions { machines: u32::try_from(machines)?, ..VcsimOptions::default() };
+        let vcsim = Vcsim::start(&options)?;
+        for (category, tag) in [("k8s-region", "region-1"), ("k8s-zone", "zone-1")] {
+            vcsim.attach_tag(category, tag, "ClusterComputeResource", "DC0_C0")?;
+        }
+        let folder = tempfile::tempdir()?;
+        let config = folder.path().join("vsphere.conf");
+        let text = format!(
+            "global:\n  port: {}\n  insecureFlag: true\n  user: {}\n  password: \"{}\"\n\
+             vcenter:\n  sim:\n    server: 127.0.0.1\n    datacenters: [DC0]\n\
+             labels:\n  region: k8s-region\n  zone: k8s-zone\n",
+            vcsim.port(),
+            vcsim.user(),
+            vcsim.password(),
+        );
+        fs::write(&config, text)?;
+        vcsim.reset_counts()?;
+        Ok(Self { vcsim, config, _folder: folder })
+    }
+
+    fn cloud(&self) -> Cloud<'_> {
+        Cloud::Vsphere { config: &self.config }
+    }
+}
+
+impl Vsphere {
+    pub(super) fn variant(&self) -> String {
+        format!("{} Nodes", self.nodes)
+    }
+
+    /// As `initialize`, and `round_trips` to the vCenter meanwhile.
+    pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
+        let (cluster, vcenter) = (Cluster::start().await?, Vcenter::start(self.nodes)?);
+        cluster.post(0..self.nodes, NodeSize::Real).await?;
+        let progress = cluster.watch().await?;
+        let began = Instant::now();
+        let working = Working::start(manager, &cluster, vcenter.cloud(), &["--leader-elect=false"])?;
+        let done = cluster.all_complete(self.nodes, &progress).await?;
+        let mut values = values([
+            ("seconds", (done - began).as_secs_f64()),
+            ("round_trips", number(vcenter.vcsim.counts()?.values().sum::<u64>())),
+        ]);
+        values.extend(used(&working.process)?);
+        working.end()?;
+        Ok(values)
+    }
+}
+
+impl VsphereChange {
+    pub(super) fn variant(self) -> String {
+        match self {
+            Self::PoweredOff => "powered off: until its taint",
+            Self::Destroyed => "destroyed: until its Node is gone",
+        }
+        .to_owned()
+    }
+
+    /// `seconds` from the change to what the Node shows of it. Kubelets are not ready, as where a machine is away.
+    pub(super) async fn run(self, manager: Manager) -> Result<Values> {
+        let (cluster, vcenter) = (Cluster::start().await?, Vcenter::start(FEW)?);
+        cluster.post(0..FEW, NodeSize::Real).await?;
+        let progress = cluster.watch().await?;
+        let working = Working::start(manager, &cluster, vcenter.cloud(), &["--leader-elect=false"])?;
+        cluster.all_complete(FEW, &progress).await?;
+        sleep(SETTLES).await;
+        let host = name(0);
+        let machines = vcenter.vcsim.inventory()?;
+        let machine = machines.iter().find(|machine| machine["hostName"] == host.as_str());
+        let machine = machine.and_then(|machine| machine["name"].as_str()).context("the machine")?;
+        let began = Instant::now();
+        vcenter.vcsim.act(machine, "power-off", "")?;
+        if self == Self::Destroyed {
+            vcenter.vcsim.act(machine, "destroy", "")?;
+        }
+        cluster
+            .until(&host, |node| match (self, node) {
+                (Self::Destroyed, node) => node.is_none(),
+                (Self::PoweredOff, Some(node)) => has_taint(node, SHUTDOWN_TAINT),
+                (Self::PoweredOff, None) => false,
+            })
+            .await?;
+        let took = began.elapsed();
+        working.end()?;
+        Ok(values([("seconds", took.as_secs_f64())]))
+    }
+}
