@@ -17,7 +17,7 @@ use crate::{
     trial::on,
 };
 
-const NODES: usize = 50;
+pub(crate) const NODES: usize = 50;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -40,25 +40,31 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-async fn start(api: &Api, flags: &[&str]) -> anyhow::Result<(FakeCloud, InProcess)> {
+/// A cloud with a machine for each Node.
+pub(crate) async fn cloud_with_nodes(api: &Api) -> anyhow::Result<FakeCloud> {
     let cloud = FakeCloud::new();
     for number in 0..NODES {
         cloud.put(&uuid(number), Machine::running(number));
         kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
     }
+    Ok(cloud)
+}
+
+async fn start(api: &Api, flags: &[&str]) -> anyhow::Result<(FakeCloud, InProcess)> {
+    let cloud = cloud_with_nodes(api).await?;
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), flags)?;
     Ok((cloud, daemon))
 }
 
-fn name(number: usize) -> String {
+pub(crate) fn name(number: usize) -> String {
     format!("n{number}")
 }
 
-fn faults(api: &Api) -> anyhow::Result<sandbox::Faults> {
+pub(crate) fn faults(api: &Api) -> anyhow::Result<sandbox::Faults> {
     Ok(api.sandbox.as_ref().ok_or_else(|| anyhow::anyhow!("only the sandbox has faults"))?.faults())
 }
 
-async fn all_initialized(api: &Api) -> anyhow::Result<()> {
+pub(crate) async fn all_initialized(api: &Api) -> anyhow::Result<()> {
     for number in 0..NODES {
         let (name, limit) = (name(number), Duration::from_secs(600));
         let node = node_becomes(&api.client, &name, limit, "initialized", is_initialized).await?;

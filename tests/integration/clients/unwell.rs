@@ -6,19 +6,17 @@ use anyhow::ensure;
 use ccm::api_client::ClientOptions;
 use futures::FutureExt;
 use libtest_mimic::Trial;
-use sandbox::{Action, Fault, Matcher, kubelet};
+use sandbox::{Action, Fault, Matcher};
 use tokio::time::sleep;
 
 use super::over;
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    faults::{NODES, all_initialized, cloud_with_nodes, faults, name},
     support::*,
     trial::on,
 };
-
-const NODES: usize = 50;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -33,25 +31,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 async fn start(api: &Api) -> anyhow::Result<InProcess> {
-    let cloud = FakeCloud::new();
-    for number in 0..NODES {
-        cloud.put(&uuid(number), Machine::running(number));
-        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
-    }
+    let cloud = cloud_with_nodes(api).await?;
     let parts = over(&api.daemon_client, ClientOptions::default(), cloud.provider())?;
     InProcess::start_parts(parts, &[])
-}
-
-async fn all_initialized(api: &Api) -> anyhow::Result<()> {
-    for number in 0..NODES {
-        let limit = Duration::from_secs(600);
-        node_becomes(&api.client, &format!("n{number}"), limit, "initialized", is_initialized).await?;
-    }
-    Ok(())
-}
-
-fn faults(api: &Api) -> anyhow::Result<sandbox::Faults> {
-    Ok(api.sandbox.as_ref().ok_or_else(|| anyhow::anyhow!("only the sandbox has faults"))?.faults())
 }
 
 async fn retry_after(api: &Api) -> anyhow::Result<()> {
@@ -81,7 +63,7 @@ async fn refuses(api: &Api) -> anyhow::Result<()> {
         daemon.stop().await?;
         for number in 0..NODES {
             let delete = kube::api::DeleteParams::default();
-            nodes(&api.client).delete(&format!("n{number}"), &delete).await?;
+            nodes(&api.client).delete(&name(number), &delete).await?;
         }
     }
     Ok(())
