@@ -28,7 +28,7 @@ mod user;
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
-use tokio::task::JoinSet;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
@@ -37,6 +37,7 @@ use authentication::Authenticator;
 use authorization::Authorizer;
 use certificates::Certificates;
 use cluster_trust::ClusterTrust;
+use connections::Limits;
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
@@ -99,11 +100,22 @@ impl Serving {
             tracing::info!("--secure-port=0: no health, metrics or debugging is served");
             return Ok(None);
         }
-        let settings = TlsSettings::new(&options.tls, options.disable_http2_serving)?;
         // Taken first: of two daemons on one address the second one should not even ask anybody.
         let listener = listener::bind(options)?;
-        let address = listener.local_addr()?;
+        let limits = Limits::new(options.http2_max_streams());
+        Self::on(listener, limits, options, shown, reporter).await.map(Some)
+    }
 
+    /// Serves on this socket.
+    async fn on(
+        listener: TcpListener,
+        limits: Limits,
+        options: &ServingOptions,
+        shown: Shown,
+        reporter: &ReloadReporter,
+    ) -> anyhow::Result<Self> {
+        let settings = TlsSettings::new(&options.tls, options.disable_http2_serving)?;
+        let address = listener.local_addr()?;
         let mut tasks = JoinSet::new();
         let stop = CancellationToken::new();
         let ends_with_us = stop.clone().drop_guard();
@@ -126,12 +138,12 @@ impl Serving {
         tracing::info!("Serving securely on {address}");
         tasks.spawn(connections::serve(
             listener,
-            connections::Limits { http2_streams: options.http2_max_streams() },
+            limits,
             connections::Tls { settings, certificates, trust },
             Arc::new(handler),
             stop.clone(),
         ));
-        Ok(Some(Self { address, stop, tasks, cluster_trust, _ends_with_us: ends_with_us }))
+        Ok(Self { address, stop, tasks, cluster_trust, _ends_with_us: ends_with_us })
     }
 
     /// Reads from the API server whom the cluster trusts, and goes on following that. Until then nobody is known by

@@ -30,8 +30,8 @@ mod hypervisors;
 mod kubectl;
 mod kubelet;
 mod leader_election;
+mod logging;
 mod metrics;
-
 mod node;
 mod node_lifecycle;
 mod outage;
@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         node_lifecycle::trials(),
         clients::trials(),
         metrics::trials(),
+        logging::trials(),
         faults::trials(),
         hypervisors::trials(),
         config_reload::trials(),

@@ -3,6 +3,7 @@
 mod beside_cpi;
 mod credentials;
 mod outage;
+mod process;
 mod scale;
 
 use std::{
@@ -34,7 +35,7 @@ pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [beside_cpi::trials(), scale::trials(), outage::trials(), credentials::trials()]
+    [beside_cpi::trials(), scale::trials(), outage::trials(), credentials::trials(), process::trials()]
         .into_iter()
         .flatten()
         .collect()

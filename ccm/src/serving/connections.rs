@@ -52,11 +52,35 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a connection that could not be accepted: most often there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What one client may use.
+/// Connections at the same time.
+const CONNECTIONS: usize = 512;
+
+/// Of those, from one address: whoever floods the port shuts out nobody else.
+const FROM_ONE_ADDRESS: usize = 128;
+
+/// What clients may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Streams of one HTTP/2 connection.
     pub http2_streams: u32,
+    /// How long a client may take until it is encrypted.
+    pub handshake: Duration,
+    /// Connections at the same time.
+    pub connections: usize,
+    /// Of those, from one address.
+    pub from_one_address: usize,
+}
+
+impl Limits {
+    /// With so many streams of one HTTP/2 connection, and the rest as it always is.
+    pub(super) fn new(http2_streams: u32) -> Self {
+        Self {
+            http2_streams,
+            handshake: HANDSHAKE_TIMEOUT,
+            connections: CONNECTIONS,
+            from_one_address: FROM_ONE_ADDRESS,
+        }
+    }
 }
 
 /// What connections are encrypted with.
@@ -77,7 +101,7 @@ pub(super) async fn serve(
 ) {
     let builder = Arc::new(http_builder(limits));
     let graceful = GracefulShutdown::new();
-    let slots = Slots::new();
+    let slots = Slots::new(limits.connections, limits.from_one_address);
     let mut connections = JoinSet::new();
     let mut failing = false;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
@@ -102,7 +126,7 @@ pub(super) async fn serve(
         let watcher = graceful.watcher();
         connections.spawn(async move {
             let _slot = slot;
-            if let Some((stream, client, is_http2)) = encrypt(stream, peer, &tls).await {
+            if let Some((stream, client, is_http2)) = encrypt(stream, peer, &tls, limits.handshake).await {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let (handler, client) = (handler.clone(), client.clone());
                     async move { Ok::<_, Infallible>(handler.handle(request, &client).await) }
@@ -144,6 +168,7 @@ async fn encrypt(
     stream: TcpStream,
     peer: SocketAddr,
     tls: &Tls,
+    limit: Duration,
 ) -> Option<(Encrypted, ClientCertificates, bool)> {
     let local: IpAddr = stream.local_addr().ok()?.ip().to_canonical();
     // An answer is one write; without this it would wait for the client's acknowledgement of the head.
@@ -155,14 +180,14 @@ async fn encrypt(
             return None;
         }
     };
-    let stream = match timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(Arc::new(config)).accept(stream)).await {
+    let stream = match timeout(limit, TlsAcceptor::from(Arc::new(config)).accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "TLS handshake failed");
             return None;
         }
         Err(_) => {
-            tracing::debug!(%peer, "TLS handshake not done within {HANDSHAKE_TIMEOUT:?}");
+            tracing::debug!(%peer, "TLS handshake not done within {limit:?}");
             return None;
         }
     };
@@ -171,4 +196,130 @@ async fn encrypt(
     let certificates = connection.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
     let certificates = certificates.into_iter().map(CertificateDer::into_owned).collect();
     Some((stream, Arc::new(certificates), is_http2))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{ErrorKind, Read as _},
+        net::Ipv4Addr,
+        path::Path,
+    };
+
+    use rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{ServerName, pem::PemObject as _},
+    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+    use crate::{
+        debug_state::DebugState,
+        health::HealthChecks,
+        metrics::Metrics,
+        reload::ReloadReporter,
+        serving::{CertificateOptions, Serving, ServingOptions, Shown},
+    };
+
+    /// Longer than any of this takes.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A server on a port of loopback, with a certificate in this folder.
+    async fn start(folder: &Path, limits: Limits) -> Serving {
+        let options = ServingOptions {
+            bind_address: Ipv4Addr::LOCALHOST.into(),
+            certificates: CertificateOptions {
+                cert_dir: Some(folder.to_owned()),
+                ..CertificateOptions::default()
+            },
+            ..ServingOptions::default()
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let metrics = Metrics::new().expect("metrics");
+        let shown = Shown {
+            metrics: metrics.clone(),
+            health: HealthChecks::new(),
+            debug_state: DebugState::new(),
+            set_verbosity: None,
+        };
+        let reporter = ReloadReporter::new(metrics, None);
+        Serving::on(listener, limits, &options, shown, &reporter).await.expect("it serves")
+    }
+
+    /// What a whole request is answered.
+    async fn livez(folder: &Path, address: SocketAddr) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "crt") {
+                let pem = std::fs::read(path)?;
+                roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).flatten());
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    /// Waits for the other side to end a connection on which nothing was said.
+    async fn is_ended(connection: &mut TcpStream) {
+        match timeout(LIMIT, connection.read(&mut [0; 64])).await.expect("it is ended") {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_encrypt_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limits = Limits { handshake: Duration::from_millis(100), ..Limits::new(100) };
+        let server = start(folder.path(), limits).await;
+        let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
+        is_ended(&mut silent).await;
+        let mut begun = TcpStream::connect(server.address()).await.expect("accepted");
+        begun.write_all(&[22, 3, 1]).await.expect("the first bytes of a handshake");
+        is_ended(&mut begun).await;
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_refused_and_the_others_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (connections, from_one_address) in [(2, 100), (100, 2)] {
+            let limits = Limits { handshake: 10 * LIMIT, connections, from_one_address, ..Limits::new(100) };
+            let server = start(folder.path(), limits).await;
+            let connect = || TcpStream::connect(server.address());
+            let (one, other) = (connect().await.expect("one"), connect().await.expect("another"));
+            is_ended(&mut connect().await.expect("accepted by the kernel")).await;
+            let mut open = [one, other].map(|stream| stream.into_std().expect("a socket"));
+            for stream in &mut open {
+                let error = stream.read(&mut [0]).expect_err("nothing to read");
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            }
+            // One place is free again, as soon as the server sees that.
+            let [_stays, ended] = open;
+            drop(ended);
+            let served = async {
+                loop {
+                    match livez(folder.path(), server.address()).await {
+                        Ok(answer) if !answer.is_empty() => break answer,
+                        _ => sleep(Duration::from_millis(20)).await,
+                    }
+                }
+            };
+            let answer = timeout(LIMIT, served).await.expect("a place");
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        }
+    }
 }

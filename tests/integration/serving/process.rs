@@ -23,6 +23,9 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![
         on(Target::ApiServer, "serving::configz_and_health_as_a_go_ccm", |api| beside_go(api).boxed_local()),
         on(Target::ApiServer, "serving::a_taken_port_ends_the_binary", |api| taken_port(api).boxed_local()),
+        on(Target::ApiServer, "serving::the_binarys_verbosity_is_changed_while_it_runs", |api| {
+            verbosity(api).boxed_local()
+        }),
         trial("apiserver::serving::health_is_answered_before_the_api_server_is_there", without_api_server),
     ]
 }
@@ -150,6 +153,37 @@ async fn taken_port(api: &Api) -> anyhow::Result<()> {
     ensure!(code.0? == Some(255), "{}", code.1);
     ensure!(code.1.contains("--secure-port") && code.1.contains(&port.to_string()), "{}", code.1);
     Ok(())
+}
+
+async fn verbosity(api: &Api) -> anyhow::Result<()> {
+    binary()?;
+    let folder = TempDir::new()?;
+    let port = free_port()?;
+    let token = api.control_plane.as_ref().context("the control plane")?.admin_token();
+    let daemon = DaemonProcess::start(&arguments(api, &folder, port)?, &folder.path().join("log"))?;
+    let get = |path: &str| Curl::get(&format!("https://127.0.0.1:{port}{path}"));
+    eventually(SOON, "it serves", || async {
+        Ok((get("/healthz").send().await?.status == 200).then_some(()))
+    })
+    .await
+    .with_context(|| daemon.log())?;
+    // What is refused is said at 4, before the answer.
+    let refusals = async || {
+        get("/metrics").expect(403).await?;
+        anyhow::Ok(daemon.log().lines().filter(|line| line.contains("\"Forbidden\"")).count())
+    };
+    ensure!(refusals().await? == 0, "{}", daemon.log());
+    let put = |level: &str| get("/debug/flags/v").method("PUT").token(token).args(["--data", level]);
+    let answer = put("4").expect(200).await?.text();
+    ensure!(answer == "successfully set klog.logging.verbosity to 4\n", "{answer}");
+    ensure!(refusals().await? == 1, "{}", daemon.log());
+    put("0").expect(200).await?;
+    ensure!(refusals().await? == 1, "{}", daemon.log());
+    // Not for everybody, and not with anything.
+    get("/debug/flags/v").method("PUT").args(["--data", "9"]).expect(403).await?;
+    put("much").expect(400).await?;
+    ensure!(refusals().await? == 1, "{}", daemon.log());
+    daemon.terminate()
 }
 
 /// A kubelet must not restart a daemon that waits for its API server.

@@ -6,15 +6,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Connections at the same time.
-const CONNECTIONS: usize = 512;
-
-/// Of those, from one address: whoever floods the port shuts out nobody else.
-const FROM_ONE_ADDRESS: usize = 128;
-
 /// Counts connections. Cloning shares it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slots(Arc<Mutex<HashMap<IpAddr, usize>>>);
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    connections: usize,
+    from_one_address: usize,
+}
 
 /// The place of one connection, free again when dropped.
 #[derive(Debug)]
@@ -24,16 +22,17 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    pub(super) fn new() -> Self {
-        Self::default()
+    /// So many at the same time, and so many of those from one address.
+    pub(super) fn new(connections: usize, from_one_address: usize) -> Self {
+        Self { taken: Arc::default(), connections, from_one_address }
     }
 
     /// A place for a connection from this address, if there is one left.
     pub(super) fn take(&self, address: IpAddr) -> Option<Slot> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let total: usize = counts.values().sum();
         let from_there = counts.get(&address).copied().unwrap_or_default();
-        if total >= CONNECTIONS || from_there >= FROM_ONE_ADDRESS {
+        if total >= self.connections || from_there >= self.from_one_address {
             return None;
         }
         counts.insert(address, from_there + 1);
@@ -43,7 +42,7 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut counts = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
         match counts.get_mut(&self.address) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(counts.remove(&self.address)),
@@ -57,9 +56,12 @@ mod tests {
 
     use super::*;
 
+    const CONNECTIONS: usize = 512;
+    const FROM_ONE_ADDRESS: usize = 128;
+
     #[test]
     fn one_address_does_not_take_all() {
-        let (slots, one) = (Slots::new(), IpAddr::from(Ipv4Addr::LOCALHOST));
+        let (slots, one) = (Slots::new(CONNECTIONS, FROM_ONE_ADDRESS), IpAddr::from(Ipv4Addr::LOCALHOST));
         let mut taken: Vec<Slot> = (0..FROM_ONE_ADDRESS).map_while(|_| slots.take(one)).collect();
         assert_eq!(taken.len(), FROM_ONE_ADDRESS);
         assert!(slots.take(one).is_none());
@@ -72,6 +74,6 @@ mod tests {
         let rest: Vec<Slot> = addresses.map_while(|address| slots.take(address)).collect();
         assert_eq!(rest.len(), CONNECTIONS - FROM_ONE_ADDRESS);
         drop((taken, again, rest));
-        assert!(slots.0.lock().expect("no panic").is_empty());
+        assert!(slots.taken.lock().expect("no panic").is_empty());
     }
 }
