@@ -93,8 +93,7 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
     let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
     needed.extend(node_controllers(flags, has_accounts));
     if !flags.misc.dry_run {
-        needed.push(Permission::new("", "events", "create", "events").optional());
-        needed.push(Permission::new("", "events", "patch", "events that repeat").optional());
+        needed.extend(events());
     }
     if flags.leader_election.enabled && !flags.misc.dry_run {
         needed.extend(election(flags));
@@ -131,12 +130,7 @@ fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
             token_request("serviceaccounts/token", "create").on(account),
         ]);
     } else if !flags.misc.dry_run {
-        // An account has these from the API server, by the role `system:controller:node-controller`.
-        needed.push(Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"));
-        needed.push(Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"));
-        if deletes {
-            needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
-        }
+        needed.extend(node_writes(deletes));
     }
     if deletes {
         // Every kubelet has a lease of its Node's name.
@@ -153,6 +147,34 @@ fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
         );
     }
     needed
+}
+
+fn node_writes(deletes: bool) -> Vec<Permission> {
+    let mut needed = vec![
+        Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),
+        Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"),
+    ];
+    if deletes {
+        needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
+    }
+    needed
+}
+
+fn events() -> [Permission; 2] {
+    [("create", "events"), ("patch", "events that repeat")]
+        .map(|(verb, needed_for)| Permission::new("", "events", verb, needed_for).optional())
+}
+
+/// What the controllers' own accounts need beside [`needed`]. The API server gives it to them by itself: to
+/// `kube-system/node-controller` by the role `system:controller:node-controller`.
+pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
+    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
+    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
+    if !has_accounts || (!initialises && !deletes) {
+        return Vec::new();
+    }
+    let given = node_writes(deletes).into_iter().chain(events());
+    given.map(|permission| permission.for_account(Some(NODE_CONTROLLER_CLIENT))).collect()
 }
 
 fn token_request(resource: &'static str, verb: &'static str) -> Permission {
@@ -240,6 +262,10 @@ mod tests {
         needed(&flags).iter().map(ToString::to_string).collect()
     }
 
+    fn given(args: &[&str]) -> Vec<Permission> {
+        given_to_accounts(&crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags"))
+    }
+
     #[test]
     fn only_what_the_flags_ask_for() {
         let all = texts(&[]);
@@ -304,6 +330,11 @@ mod tests {
             "{dry:#?}"
         );
         assert!(dry.iter().all(|text| all.contains(text)), "{dry:#?}");
+        assert_eq!(given(&["--use-service-account-credentials"]).len(), 5);
+        assert_eq!(given(&["--use-service-account-credentials", "--controllers=cloud-node"]).len(), 4);
+        assert!(
+            given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()
+        );
         let mut once = all.clone();
         once.sort();
         once.dedup();

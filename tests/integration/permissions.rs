@@ -51,6 +51,9 @@ const QUICK: [&str; 6] = [
     "--leader-elect-retry-period=500ms",
 ];
 
+/// The API server's own role and binding for the account of the node controllers.
+const ACCOUNT_ROLE: &str = "system:controller:node-controller";
+
 /// A daemon that needs other permissions than others do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -81,6 +84,21 @@ impl Kind {
     fn needed(self) -> anyhow::Result<Vec<Permission>> {
         Ok(permissions::needed(&parse(self.flags())?))
     }
+
+    /// What its controllers' accounts have from the API server.
+    fn given(self) -> anyhow::Result<Vec<Permission>> {
+        Ok(permissions::given_to_accounts(&parse(self.flags())?))
+    }
+}
+
+/// Which permission is taken away.
+#[derive(Clone, Copy)]
+enum Missing {
+    Nothing,
+    /// Of those that are needed, by its number.
+    Needed(usize),
+    /// Of those that the API server gives to controllers' accounts. They have the others from us then.
+    Given(usize),
 }
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -89,13 +107,19 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kind in [Kind::Plain, Kind::Accounts, Kind::Migrating] {
         let folder = format!("apiserver::permissions::{}", kind.as_str());
-        trials.push(trial(&format!("{folder}::all_of_them_are_enough"), move || life_without(kind, None)));
+        trials.push(trial(&format!("{folder}::all_of_them_are_enough"), move || {
+            life_without(kind, Missing::Nothing)
+        }));
         for (number, permission) in kind.needed().unwrap_or_default().iter().enumerate() {
             // What all kinds need is looked at once.
             if kind == Kind::Plain || !plain.contains(permission) {
                 let name = format!("{folder}::nothing_replaces_{}", name(permission));
-                trials.push(trial(&name, move || life_without(kind, Some(number))));
+                trials.push(trial(&name, move || life_without(kind, Missing::Needed(number))));
             }
+        }
+        for (number, permission) in kind.given().unwrap_or_default().iter().enumerate() {
+            let name = format!("{folder}::nothing_replaces_{}_of_the_account", name(permission));
+            trials.push(trial(&name, move || life_without(kind, Missing::Given(number))));
         }
     }
     trials
@@ -117,17 +141,35 @@ fn name(permission: &Permission) -> String {
     name
 }
 
-/// Runs a life with all permissions, which must succeed and see no refusal; or with all but the one of this number, and
-/// expects that it is refused, and nothing else.
-fn life_without(kind: Kind, number: Option<usize>) -> Outcome {
+/// Runs a life with all permissions, which must succeed and see no refusal; or with all but one, and expects that it is
+/// refused, and nothing else.
+fn life_without(kind: Kind, missing: Missing) -> Outcome {
     let mut permissions = kind.needed()?;
-    let missing = number.map(|number| permissions.remove(number));
     let mut options = ManifestOptions::new("libvirt");
-    options.name = number
-        .map_or(format!("{}-with-all", kind.as_str()), |number| format!("{}-less-{number}", kind.as_str()));
+    let takes_given = matches!(missing, Missing::Given(_));
+    let missing = match missing {
+        Missing::Nothing => {
+            options.name = format!("{}-with-all", kind.as_str());
+            None
+        }
+        Missing::Needed(number) => {
+            options.name = format!("{}-less-{number}", kind.as_str());
+            Some(permissions.remove(number))
+        }
+        Missing::Given(number) => {
+            options.name = format!("{}-account-less-{number}", kind.as_str());
+            let mut given = kind.given()?;
+            let missing = given.remove(number);
+            permissions.extend(given);
+            Some(missing)
+        }
+    };
     runtime(false)?.block_on(async {
         let api = Api::connect(Target::ApiServer).await?;
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
+        if takes_given {
+            control_plane.kubectl_output(&["delete", "clusterrolebinding", ACCOUNT_ROLE])?;
+        }
         let kubeconfig = shipped_roles::bind(control_plane, &options, &permissions).await?;
         let users: BTreeSet<String> = permissions
             .iter()
@@ -164,6 +206,18 @@ fn life_without(kind: Kind, number: Option<usize>) -> Outcome {
         }
         .await;
         shipped_roles::unbind(control_plane, &options, &permissions)?;
+        if takes_given {
+            control_plane.kubectl_output(&[
+                "create",
+                "clusterrolebinding",
+                ACCOUNT_ROLE,
+                &format!("--clusterrole={ACCOUNT_ROLE}"),
+                "--serviceaccount=kube-system:node-controller",
+            ])?;
+            for given in kind.given()? {
+                shipped_roles::becomes_known(control_plane, &options, &given, true).await?;
+            }
+        }
         Ok(outcome?)
     })
 }
