@@ -13,6 +13,7 @@ mod environment;
 mod gcfg;
 mod hints;
 mod keys;
+mod names;
 mod read_ini;
 mod read_yaml;
 #[cfg(test)]
@@ -170,5 +171,4 @@ fn is_ini(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "config/tests.rs"]
 mod tests;

@@ -12,6 +12,7 @@ use super::{
     Config, CredentialPlaces, NsxParts, SecretPlace, VCenterConfig, ZoneLabels,
     environment::Environment,
     keys::Section,
+    names,
     settings::{Findings, Format, Settings, Value},
 };
 use crate::{
@@ -106,7 +107,7 @@ impl Builder<'_> {
             } else {
                 self.settings.section_origin(Section::VCenter, &name)
             };
-            match host(&server) {
+            match names::host(&server) {
                 Ok(host) => host,
                 Err(message) => {
                     self.findings.problem(origin, message);
@@ -269,7 +270,19 @@ impl Builder<'_> {
     fn secret_object(&mut self, section: Section, section_name: &str) -> Option<SecretName> {
         let text = |key| self.settings.text(section, section_name, key).map(str::to_owned);
         match (text("secretNamespace"), text("secretName")) {
-            (Some(namespace), Some(name)) => Some(SecretName { namespace, name }),
+            (Some(namespace), Some(name)) => {
+                let faults = [
+                    ("secretNamespace", names::namespace_fault(&namespace)),
+                    ("secretName", names::secret_fault(&name)),
+                ];
+                for (key, fault) in faults {
+                    if let Some(fault) = fault {
+                        let origin = self.settings.origin(section, section_name, key);
+                        self.problem_once(origin, fault);
+                    }
+                }
+                Some(SecretName { namespace, name })
+            }
             (Some(_), None) => {
                 let origin = self.settings.origin(section, section_name, "secretNamespace");
                 self.warn_once(origin, "has no effect without the Secret's name");
@@ -429,28 +442,4 @@ impl Builder<'_> {
             _ => {}
         }
     }
-}
-
-/// A host name or IP address as it stands in a URL, but without brackets; else what would be right.
-fn host(text: &str) -> Result<String, &'static str> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    if bare.parse::<std::net::IpAddr>().is_ok() {
-        return Ok(bare.to_owned());
-    }
-    let is_name = |text: &str| {
-        !text.is_empty()
-            && text.len() <= 253
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
-            && !text.starts_with(['-', '.'])
-    };
-    if is_name(text) {
-        return Ok(text.to_owned());
-    }
-    Err(if text.contains("://") || text.contains('/') {
-        "must be a host name or an IP address alone, without https:// and without a path"
-    } else if text.split_once(':').is_some_and(|(name, port)| is_name(name) && port.parse::<u16>().is_ok()) {
-        "must be a host name or an IP address alone; the port has a key of its own"
-    } else {
-        "must be a host name or an IP address"
-    })
 }

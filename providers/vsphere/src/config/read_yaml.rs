@@ -1,6 +1,6 @@
 //! Reads the YAML format into [`Settings`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     hints,
@@ -36,7 +36,12 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
             return settings;
         }
     };
-    for (name, node) in last_of_each("", entries, findings) {
+    let mut seen = BTreeSet::new();
+    for (name, node) in entries {
+        // as in CPI, whose reader fills in one structure from both
+        if !seen.insert(name.clone()) && Section::ALL.iter().any(|section| section.yaml() == name) {
+            findings.warning(&name, "stands there twice; both count, and of a key in both the last one");
+        }
         match Section::ALL.into_iter().find(|section| section.yaml() == name) {
             Some(section) if section.is_named() => read_named(section, node, &mut settings, findings),
             Some(section) => read_section(section, "", node, &mut settings, findings),
