@@ -1,6 +1,7 @@
 //! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
 
 use std::{
+    collections::BTreeMap,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -51,12 +52,21 @@ pub struct Cloud {
     /// How often another provider has taken over.
     replaced: watch::Sender<u64>,
     metrics: Metrics,
+    /// Of `--node-labels`.
+    labels: Arc<BTreeMap<String, String>>,
 }
 
 impl Cloud {
     /// Puts the boundary around `provider`.
     pub fn new(provider: Started, metrics: Metrics) -> Self {
-        Self { current: Arc::new(ArcSwap::from_pointee(provider)), replaced: watch::Sender::new(0), metrics }
+        let (current, replaced) = (Arc::new(ArcSwap::from_pointee(provider)), watch::Sender::new(0));
+        Self { current, replaced, metrics, labels: Arc::default() }
+    }
+
+    /// The same, every instance with these additional labels, which count more than the provider's own.
+    #[must_use]
+    pub fn with_labels(self, labels: BTreeMap<String, String>) -> Self {
+        Self { labels: Arc::new(labels), ..self }
     }
 
     /// The provider behind the boundary, as of now.
@@ -114,10 +124,11 @@ impl Cloud {
             .await
             .unwrap_or_else(|error| unknown(nodes.len(), || copy_of(&error)));
         for answer in &mut answers {
+            let InstanceLookup::Present(instance) = answer else { continue };
+            let labels = self.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+            instance.metadata.additional_labels.extend(labels);
             // A Node keeps its provider ID for ever: one that nobody can read is not written.
-            if let InstanceLookup::Present(instance) = answer
-                && let Err(error) = instance.provider_id.as_str().parse::<ProviderId>()
-            {
+            if let Err(error) = instance.provider_id.as_str().parse::<ProviderId>() {
                 *answer = Error::new(ErrorKind::Internal, error.to_string()).into();
             }
         }
@@ -381,6 +392,16 @@ mod tests {
         assert!(a.incomplete.is_none());
         let report = nowhere.incomplete.as_ref().map(Error::report);
         assert_eq!(report.as_deref(), Some("zone look-up failed: tags are away"));
+    }
+
+    #[tokio::test]
+    async fn every_instance_has_the_labels_of_the_command_line() {
+        let labels = BTreeMap::from([("example.com/rack".to_owned(), "a1".to_owned())]);
+        let answers = cloud().with_labels(labels.clone()).lookup(&nodes(&["a", "b"])).await;
+        for answer in answers {
+            let InstanceLookup::Present(instance) = answer else { panic!("{answer:?}") };
+            assert_eq!(instance.metadata.additional_labels, labels);
+        }
     }
 
     #[tokio::test]

@@ -239,7 +239,8 @@ impl Base {
                 anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
             })?,
         }
-        let cloud = Cloud::new(Started::new(provider, stop_provider), metrics.clone());
+        let cloud = Cloud::new(Started::new(provider, stop_provider), metrics.clone())
+            .with_labels(flags.cloud_node_controller.node_labels.0.clone());
         debug_state.share("provider", {
             let cloud = cloud.clone();
             move || capabilities(&*cloud.provider())

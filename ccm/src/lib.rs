@@ -27,6 +27,7 @@ pub mod files;
 pub mod flags;
 pub mod health;
 pub mod inspection;
+mod labels;
 pub mod leader_election;
 pub mod leader_migration;
 pub mod logging;

@@ -50,7 +50,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
         Err(_) => return Err(format!("it did not start within {CLOUD_DEADLINE:?}")),
     }
     let metrics = Metrics::new().map_err(|error| error.to_string())?;
-    Ok(Cloud::new(candidate, metrics))
+    Ok(Cloud::new(candidate, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
 }
 
 /// Looks Nodes up, again while the cloud may only be slow to answer.

@@ -3,7 +3,8 @@
 use clap::Args;
 
 use super::{
-    notes::{Note, differs, no_effect},
+    NodeLabels,
+    notes::{Note, differs, no_effect, ours},
     values::int32,
 };
 
@@ -19,6 +20,11 @@ pub struct CloudNodeControllerFlags {
     /// as --concurrent-node-syncs says.
     #[arg(long, default_value = "0", value_name = "N", value_parser = int32)]
     pub concurrent_node_status_updates: i32,
+
+    /// Labels for every Node that the cloud knows: key=value, comma-separated. They never replace a label that somebody
+    /// else set, and go when they are taken away here.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "KEY=VALUE,...", value_parser = NodeLabels::parse)]
+    pub node_labels: NodeLabels,
 }
 
 pub(super) const NOTES: &[Note] = &[
@@ -27,6 +33,7 @@ pub(super) const NOTES: &[Note] = &[
         "concurrent-node-status-updates",
         "initialisation and updates share the number of --concurrent-node-syncs",
     ),
+    ours("node-labels", "vSphere's CPI has it too; here it is for every provider"),
 ];
 
 impl CloudNodeControllerFlags {
@@ -42,6 +49,7 @@ impl CloudNodeControllerFlags {
                 "--concurrent-node-status-updates cannot be a negative number, but is {given}"
             ));
         }
+        faults.extend(self.node_labels.faults());
         faults
     }
 

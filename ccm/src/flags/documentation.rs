@@ -25,8 +25,8 @@ The grammar is that of Go's flags:
 - Booleans: `--flag`, `--flag=true`, `--flag=false`, also `1`, `t`, `T`, `TRUE`, `True`, `0`, `f`, `F`, `FALSE`, `False`.
   The value is never the next argument: `--flag false` is an error.
 - Durations: `5s`, `1m30s`, `500ms`. Integers: also `0x10`, `0o17`, `0b1`, `1_000`.
-- A flag that is given again wins; a list, `--feature-gates`, `--vmodule` and `--tls-sni-cert-key` grow instead, once
-  the default is replaced.
+- A flag that is given again wins; a list, `--feature-gates`, `--vmodule`, `--node-labels` and `--tls-sni-cert-key` grow
+  instead, once the default is replaced.
 - Every fault is reported at once, with exit status 1. What stops the daemon later ends it with 255, and a lost
   leadership with 1.
 

@@ -7,7 +7,7 @@ use std::{any::TypeId, error::Error as _, ffi::OsString};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 
-use super::{FeatureGates, VModule};
+use super::{FeatureGates, NodeLabels, VModule};
 
 /// Why a command line gives nothing to run.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,7 @@ fn accumulates(arg: &Arg) -> bool {
         || value == TypeId::of::<Vec<i32>>()
         || value == TypeId::of::<Vec<VModule>>()
         || value == TypeId::of::<FeatureGates>()
+        || value == TypeId::of::<NodeLabels>()
 }
 
 /// Brings arguments into clap's form, or says everything that is wrong with them.

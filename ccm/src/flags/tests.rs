@@ -88,6 +88,8 @@ fn lists_replace_their_default_once_and_then_grow() {
         "--feature-gates=WatchList=true",
         "--vmodule=a=1",
         "--vmodule=b=2",
+        "--node-labels=a=1,b=2",
+        "--node-labels=c=",
         "--tls-curve-preferences=23,24",
         "--tls-curve-preferences=29",
         "--requestheader-uid-headers=\"a,b\"",
@@ -96,6 +98,7 @@ fn lists_replace_their_default_once_and_then_grow() {
     assert!(flags.generic.feature_gates.enabled("WatchList"));
     assert!(flags.generic.feature_gates.enabled("LoggingAlphaOptions"));
     assert_eq!(flags.global.vmodule.len(), 2);
+    assert_eq!(flags.cloud_node_controller.node_labels.0.len(), 3);
     assert_eq!(flags.secure_serving.curves(), [23, 24, 29]);
     assert_eq!(flags.authentication.requestheader_uid_headers, ["a,b"]);
 }
@@ -271,4 +274,24 @@ fn the_reported_version_can_be_another_one() {
     let own = format!("v{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(flags(&[]).version(), own);
     assert_eq!(flags(&[&format!("--version={own}-x")]).version(), format!("{own}-x"));
+}
+
+#[test]
+fn labels_of_the_command_line_must_be_labels() {
+    let faults =
+        flags(&["--cloud-provider=a", "--node-labels=a b=1,example.com/x=y z,/=,ok.example.com/a="]).faults();
+    assert_eq!(
+        faults,
+        [
+            "invalid --node-labels key \"/\": the part of its key before the / is not a DNS subdomain",
+            "invalid --node-labels key \"a b\": its key is not a valid label key",
+            "invalid --node-labels value \"y z\" of \"example.com/x\": it holds something else than letters, digits, \
+             '-', '_' and '.'",
+        ]
+    );
+    let refused = refused(&["--node-labels=a"]);
+    assert_eq!(
+        refused,
+        ["invalid argument \"a\" for \"--node-labels\" flag: a must be formatted as key=value"]
+    );
 }

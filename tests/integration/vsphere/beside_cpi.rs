@@ -39,7 +39,11 @@ use crate::{
 };
 
 /// Flags that both are started with.
-const FLAGS: [&str; 2] = ["--concurrent-node-syncs=4", "--node-monitor-period=1s"];
+const FLAGS: [&str; 3] = [
+    "--concurrent-node-syncs=4",
+    "--node-monitor-period=1s",
+    "--node-labels=example.com/site=lab-1,node.example.com/managed=",
+];
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![

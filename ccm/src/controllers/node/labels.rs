@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use cloudprovider::InstanceMetadata;
 
-use crate::nodes::Node;
+use crate::{
+    labels::{key_fault, value_fault},
+    nodes::Node,
+};
 
 /// Label, its deprecated twin, and what the value is called in messages.
 const PAIRS: [(&str, &str, Field); 3] = [
@@ -144,42 +147,15 @@ impl Field {
 
 /// Why an additional label cannot be set, if so. Upstream refuses keys in `kubernetes.io` and `k8s.io` domains.
 fn refused(key: &str, value: &str) -> Option<&'static str> {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    if let Some(prefix) = prefix {
-        for reserved in ["kubernetes.io", "k8s.io"] {
-            if prefix.strip_suffix(reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')) {
-                return Some("its key is in a domain reserved for Kubernetes");
-            }
-        }
-        let parts_fit = prefix.split('.').all(|part| {
-            !part.is_empty()
-                && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-                && !part.starts_with('-')
-                && !part.ends_with('-')
-        });
-        if prefix.len() > 253 || !parts_fit {
-            return Some("its key's prefix is not a DNS subdomain");
-        }
+    let is_reserved = key.split_once('/').is_some_and(|(prefix, _)| {
+        ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
+            prefix.strip_suffix(reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
+    });
+    if is_reserved {
+        return Some("its key is in a domain reserved for Kubernetes");
     }
-    if name.is_empty() || value_fault(name).is_some() {
-        return Some("its key is not a valid label key");
-    }
-    value_fault(value)
-}
-
-/// Why `value` cannot be a label value, if so: at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with
-/// a letter or digit; or empty.
-fn value_fault(value: &str) -> Option<&'static str> {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if value.len() > 63 {
-        Some("longer than 63 characters")
-    } else if !value.chars().all(inner) {
-        Some("it holds something else than letters, digits, '-', '_' and '.'")
-    } else if value.starts_with(['-', '_', '.']) || value.ends_with(['-', '_', '.']) {
-        Some("it does not begin and end with a letter or digit")
-    } else {
-        None
-    }
+    key_fault(key).or_else(|| value_fault(value))
 }
 
 #[cfg(test)]

@@ -24,6 +24,12 @@ pub(super) struct Wanted {
 /// taint is removed does not count yet.
 pub(super) const INITIALIZED: &str = "initialized";
 
+/// What only we write, and why.
+const ONLY_HERE: [(&str, &str); 1] = [(
+    "annotation node.cloudprovider.kubernetes.io/additional-labels",
+    "remembers which of the labels came from us, so that they can follow and go",
+)];
+
 /// The fields of a Node.
 pub(super) fn fields(node: &Node) -> Fields {
     let mut fields = Fields::from([(INITIALIZED.to_owned(), is_initialized(node).to_string())]);
@@ -62,6 +68,9 @@ pub(super) fn compare(
         names.dedup();
         for name in names.into_iter().filter(|name| !only_one_waits || **name == INITIALIZED) {
             compared += 1;
+            if ONLY_HERE.iter().any(|(field, _)| field == name) && !theirs.contains_key(name) {
+                continue;
+            }
             let value = |fields: &Fields| fields.get(name).cloned().unwrap_or_default();
             let (theirs, own) = (value(theirs), value(own));
             let difference = wanted.iter().find(|wanted| wanted.node == *node && wanted.field == name);
