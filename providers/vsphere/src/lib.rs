@@ -34,6 +34,8 @@
 mod addresses;
 mod config;
 mod credentials;
+#[cfg(test)]
+mod expiries;
 mod follow;
 mod guestinfo;
 mod http;

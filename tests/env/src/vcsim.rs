@@ -198,7 +198,8 @@ impl Vcsim {
 
     /// Replaces the rules by which calls are broken: a list of objects with `methods` (names as counted, a trailing `*`
     /// stands for anything), `except`, and what happens: `delayMillis`, `fault` (a type, such as `NotAuthenticated`),
-    /// `status` or `drop`. `probability`, `times` and `skip` say how often, `after` that the call takes place all the same.
+    /// `status`, `drop`, or `expire`, which ends every session before the call. `probability`, `times`, `skip` and `every` say
+    /// how often, `after` that the call takes place all the same.
     ///
     /// # Errors
     /// If it does not answer.

@@ -45,16 +45,8 @@ func (w *world) register(mux *http.ServeMux) {
 		}, nil
 	})
 	handle(mux, "POST /expire", func(struct{}) (any, error) {
-		w.front.mutex.Lock()
-		defer w.front.mutex.Unlock()
-		live := w.liveSessions()
-		context := &simulator.Context{Session: &simulator.Session{}, Map: w.service.Context.Map}
-		w.sessions().TerminateSession(context, &types.TerminateSession{SessionId: live})
-		for id := range w.front.restSessions {
-			w.front.revoked[id] = true
-		}
-		clear(w.front.restSessions)
-		return map[string]int{"soap": len(live)}, nil
+		w.expire()
+		return nil, nil
 	})
 	handle(mux, "POST /credentials", func(wanted struct{ User, Password string }) (any, error) {
 		w.mutex.Lock()
@@ -107,6 +99,18 @@ func handle[T any](mux *http.ServeMux, pattern string, do func(T) (any, error)) 
 
 func (w *world) sessions() *simulator.SessionManager {
 	return w.service.Context.Map.SessionManager()
+}
+
+// expire ends every session, SOAP's and REST's.
+func (w *world) expire() {
+	w.front.mutex.Lock()
+	defer w.front.mutex.Unlock()
+	context := &simulator.Context{Session: &simulator.Session{}, Map: w.service.Context.Map}
+	w.sessions().TerminateSession(context, &types.TerminateSession{SessionId: w.liveSessions()})
+	for id := range w.front.restSessions {
+		w.front.revoked[id] = true
+	}
+	clear(w.front.restSessions)
 }
 
 // liveSessions are the keys of those that the simulator still accepts. The front is locked by the caller.

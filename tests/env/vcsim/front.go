@@ -25,6 +25,8 @@ type front struct {
 	simulator http.Handler
 	rest      string
 	quote     bool
+	// expire ends every session
+	expire func()
 
 	mutex  sync.Mutex
 	counts map[string]int
@@ -59,6 +61,12 @@ type rule struct {
 	Times int `json:"times"`
 	// Skip is how many calls are let through first.
 	Skip int `json:"skip"`
+	// Expire ends every session before the call takes place.
+	Expire bool `json:"expire"`
+	// Every lets all calls through but each one of this number: 2 hits the first, the third, ...
+	Every int `json:"every"`
+	// calls that the rule was asked about so far
+	seen int
 }
 
 func newFront(simulator http.Handler, rest string, quote bool) *front {
@@ -78,6 +86,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hit := f.note(name, string(body))
 	if hit != nil {
 		time.Sleep(time.Duration(hit.DelayMillis) * time.Millisecond)
+		if hit.Expire {
+			f.expire()
+		}
 		if !hit.After && f.fail(w, hit) {
 			return
 		}
@@ -156,6 +167,10 @@ func (f *front) note(name, body string) *rule {
 		}
 		if rule.Skip > 0 {
 			rule.Skip--
+			continue
+		}
+		rule.seen++
+		if rule.Every > 1 && rule.seen%rule.Every != 1 {
 			continue
 		}
 		if rule.Times < 0 || (rule.Probability > 0 && rand.Float64() >= rule.Probability) {

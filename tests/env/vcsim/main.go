@@ -67,6 +67,7 @@ func main() {
 	front := newFront(server.Config.Handler, *modern, *quote)
 	server.Config.Handler = front
 	world.front = front
+	front.expire = world.expire
 	world.backend = service.ServeMux
 
 	mux := http.NewServeMux()

@@ -1,0 +1,89 @@
+//! Sessions that the vCenter simulator ends a thousand times: as many are opened as were ended, and one is alive.
+
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::sync::Arc;
+
+use serde_json::json;
+use test_env::{StartError, Vcsim, VcsimOptions};
+
+use crate::{
+    http::{Endpoint, HttpClient},
+    moref::MoRef,
+    session::{CALL_DEADLINE, CredentialSource, Credentials, Session},
+    soap::SoapTransport,
+    tags::TagClient,
+    vim::Call,
+};
+
+const EXPIRIES: u64 = 1000;
+
+/// `None` where this machine cannot run a simulator.
+fn simulator() -> Option<Vcsim> {
+    match Vcsim::start(&VcsimOptions::default()) {
+        Ok(vcsim) => Some(vcsim),
+        Err(StartError::Unavailable(reason)) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn client(vcsim: &Vcsim) -> (HttpClient, CredentialSource) {
+    let endpoint = Endpoint {
+        host: "127.0.0.1".to_owned(),
+        port: vcsim.port(),
+        ca_files: vec![vcsim.ca_file()],
+        thumbprint: None,
+        insecure: false,
+    };
+    let (user, password) = (vcsim.user().to_owned(), vcsim.password().to_owned());
+    let credentials =
+        move || Ok(Credentials { user: user.clone(), password: password.as_str().to_owned().into() });
+    (HttpClient::new(&endpoint).expect("a client"), Arc::new(credentials))
+}
+
+/// Every second call finds its session ended; made again, it finds the new one.
+fn expire_at_every_second(vcsim: &Vcsim, method: &str) {
+    let rules = json!([{"methods": [method], "expire": true, "every": 2}]);
+    vcsim.set_rules(&rules).expect("rules");
+}
+
+#[tokio::test]
+async fn a_thousand_sessions_that_end_leave_one() {
+    let Some(vcsim) = simulator() else { return };
+    let (http, credentials) = client(&vcsim);
+    let session = Session::new(Arc::new(SoapTransport::new(http)), credentials, Arc::default());
+    session.open(0).await.expect("opened");
+    expire_at_every_second(&vcsim, "soap:CurrentTime");
+    let call = Call {
+        this: MoRef::new("ServiceInstance", "ServiceInstance"),
+        method: "CurrentTime",
+        arguments: Vec::new(),
+    };
+    for _ in 0..EXPIRIES {
+        session.call(&call, CALL_DEADLINE).await.expect("an answer");
+    }
+    assert_eq!(vcsim.counts().expect("counts")["soap:Login"], EXPIRIES + 1);
+    assert_eq!(vcsim.sessions().expect("sessions"), (1, EXPIRIES + 1, 0));
+    session.close().await;
+    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+}
+
+#[tokio::test]
+async fn a_thousand_sessions_of_rest_that_end_leave_one() {
+    let Some(vcsim) = simulator() else { return };
+    let (http, credentials) = client(&vcsim);
+    let tags = TagClient::new(http, credentials, Arc::default(), "8.0.3.0");
+    let object = [MoRef::new("Folder", "group-d1")];
+    tags.attached(&object).await.expect("tags");
+    expire_at_every_second(&vcsim, "rest:POST /tagging/tag-association?list-attached-tags-on-objects");
+    for _ in 0..EXPIRIES {
+        tags.attached(&object).await.expect("tags");
+    }
+    assert_eq!(vcsim.counts().expect("counts")["rest:POST /session"], EXPIRIES + 1);
+    assert_eq!(vcsim.sessions().expect("sessions").2, 1);
+    tags.close().await;
+    assert_eq!(vcsim.sessions().expect("sessions").2, 0, "logged out");
+}
