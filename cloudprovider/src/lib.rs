@@ -75,6 +75,7 @@ mod clusters;
 mod duration;
 mod error;
 mod instances;
+mod inventory;
 mod load_balancer;
 mod node;
 mod provided_node_ip;
@@ -94,6 +95,7 @@ pub use instances::{
     Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances,
     PowerState,
 };
+pub use inventory::{instance_stream, look_once_listed};
 pub use load_balancer::{
     ExternalTrafficPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,

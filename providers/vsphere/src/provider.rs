@@ -9,12 +9,12 @@ use std::{
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
     Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, StartContext, Zone, Zones,
-    async_trait,
+    async_trait, instance_stream, look_once_listed,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
     sync::{broadcast, watch},
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
@@ -148,25 +148,13 @@ impl VSphereProvider {
 
     /// Waits for the first listings, as long as that is worth while.
     async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
-        let mut changes = self.status_changes.subscribe();
-        loop {
-            changes.mark_unchanged();
-            let answers: Vec<_> = {
-                let view = self.view();
-                nodes.iter().map(|node| view.look_up(node)).collect()
-            };
-            let deadline = self.started.get().map(|started| *started + START_GRACE);
-            let Some(deadline) = deadline.filter(|deadline| *deadline > Instant::now()) else {
-                return answers;
-            };
-            if !answers.iter().any(|answer| matches!(answer, Answer::Starting(_))) {
-                return answers;
-            }
-            tokio::select! {
-                () = sleep_until(deadline) => {}
-                _ = changes.changed() => {}
-            }
-        }
+        let look = || {
+            let view = self.view();
+            nodes.iter().map(|node| view.look_up(node)).collect()
+        };
+        let waits = |answer: &Answer| matches!(answer, Answer::Starting(_));
+        let deadline = self.started.get().map(|started| *started + START_GRACE);
+        look_once_listed(look, waits, self.status_changes.subscribe(), deadline).await
     }
 
     /// Absent only where every vCenter, asked for the very UUIDs, says so too.
@@ -268,15 +256,7 @@ impl Instances for VSphereProvider {
     }
 
     fn changes(&self) -> Option<InstanceStream> {
-        let receiver = self.instance_changes.subscribe();
-        let changes = stream::unfold(receiver, |mut receiver| async {
-            match receiver.recv().await {
-                Ok(change) => Some((change, receiver)),
-                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceChange::Resync, receiver)),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
-        });
-        Some(changes.take_until(self.stopped.clone().cancelled_owned()).boxed())
+        Some(instance_stream(self.instance_changes.subscribe(), self.stopped.clone()))
     }
 }
 
