@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client,
     api::{DeleteParams, Preconditions},
-    core::PartialObjectMeta,
+    core::{PartialObjectMeta, Status, response::StatusCause},
 };
 use serde_json::Value;
 
@@ -76,7 +76,11 @@ impl NodeWriter {
             .header(header::CONTENT_TYPE, content_type)
             .body(body.to_string().into_bytes())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
-        let answer = within_deadline(self.client.request::<PartialObjectMeta<Node>>(request)).await?;
+        let answer = within_deadline(self.client.request::<PartialObjectMeta<Node>>(request)).await;
+        if let Err(error @ (WriteError::Stale(_) | WriteError::Failed(_))) = &answer {
+            tracing::debug!(node = name, %body, %error, "patch refused");
+        }
+        let answer = answer?;
         Ok(answer.metadata.resource_version.unwrap_or_default())
     }
 
@@ -99,13 +103,65 @@ impl NodeWriter {
 async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
     match tokio::time::timeout(WRITE_TIMEOUT, call).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(kube::Error::Api(status))) => Err(match status.code {
-            404 => WriteError::Gone,
-            // A JSON Patch `test` that fails is 422 Invalid; a UID or version that differs is 409 Conflict.
-            409 | 422 => WriteError::Stale(status.message.clone()),
-            _ => WriteError::Failed(format!("{} ({})", status.message, status.code)),
-        }),
+        Ok(Err(kube::Error::Api(status))) => Err(refused(&status)),
         Ok(Err(error)) => Err(WriteError::Failed(error_chain(&error))),
         Err(_) => Err(WriteError::Failed(format!("no answer from the API server within {WRITE_TIMEOUT:?}"))),
+    }
+}
+
+fn refused(status: &Status) -> WriteError {
+    let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+    match status.code {
+        404 => WriteError::Gone,
+        409 => WriteError::Stale(status.message.clone()),
+        // A JSON Patch `test` that fails, and the API server does not tell which. What is wrong with an object has causes.
+        422 if causes.is_empty() => WriteError::Stale(status.message.clone()),
+        code => WriteError::Failed(format!("{} ({code})", with_causes(&status.message, causes))),
+    }
+}
+
+/// The message with those causes that it does not name itself.
+fn with_causes(message: &str, causes: &[StatusCause]) -> String {
+    let more: Vec<String> = causes
+        .iter()
+        .filter(|cause| !message.contains(&cause.message) || !message.contains(&cause.field))
+        .map(|cause| match &*cause.field {
+            "" => cause.message.clone(),
+            field => format!("{field}: {}", cause.message),
+        })
+        .collect();
+    if more.is_empty() { message.to_owned() } else { format!("{message}: {}", more.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(code: u16, message: &str, causes: &Value) -> Status {
+        serde_json::from_value(json!({
+            "status": "Failure", "code": code, "message": message, "reason": "Invalid", "details": {"causes": causes},
+        }))
+        .expect("a status")
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let told = |status: &Status| refused(status).to_string();
+        let causes = json!([
+            {"reason": "FieldValueInvalid", "field": "metadata.labels", "message": "Invalid value: \"a b\""},
+            {"reason": "FieldValueRequired", "field": "spec.taints[0].key", "message": "Required value"},
+        ]);
+        let words = "Node \"n\" is invalid: metadata.labels: Invalid value: \"a b\"";
+        assert_eq!(
+            told(&status(422, words, &causes)),
+            format!("{words}: spec.taints[0].key: Required value (422)")
+        );
+        assert_eq!(told(&status(500, "no", &json!([{"message": "because"}]))), "no: because (500)");
+        assert!(matches!(refused(&status(404, "gone", &json!([]))), WriteError::Gone));
+        // a `test` that fails has no causes
+        assert!(matches!(refused(&status(422, "rejected", &json!([]))), WriteError::Stale(_)));
+        assert!(matches!(refused(&status(409, "conflict", &causes)), WriteError::Stale(_)));
     }
 }

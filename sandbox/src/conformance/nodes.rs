@@ -69,6 +69,18 @@ pub(super) async fn addresses_are_replaced(client: Client) -> Outcome {
     let dual =
         json!([address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2"), {"$patch": "replace"}]);
     same!(set(dual).await?, json!([address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2")]));
+    // Those of one type are put where the first of them stands
+    let mixed = json!([
+        address("ExternalIP", "192.0.2.1"), address("InternalIP", "10.0.0.2"), address("ExternalIP", "2001:db8::1"),
+        address("InternalIP", "fd00::2"), {"$patch": "replace"},
+    ]);
+    let sorted = json!([
+        address("ExternalIP", "192.0.2.1"),
+        address("ExternalIP", "2001:db8::1"),
+        address("InternalIP", "10.0.0.2"),
+        address("InternalIP", "fd00::2"),
+    ]);
+    same!(set(mixed).await?, sorted);
     remove_node(&client, &name).await
 }
 

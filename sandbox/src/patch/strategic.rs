@@ -193,8 +193,13 @@ fn merge_list(
             _ => kept.push(item),
         }
     }
-    if replace || strategy == Strategy::Atomic {
+    if strategy == Strategy::Atomic {
         return Ok(kept.into_iter().cloned().collect());
+    }
+    if replace {
+        let merged: Vec<Value> = kept.into_iter().cloned().collect();
+        let order = merged.clone();
+        return Ok(arrange(strategy, merged, &order, &before));
     }
     for item in &kept {
         match strategy {

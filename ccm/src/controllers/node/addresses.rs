@@ -13,6 +13,9 @@ use crate::nodes::Node;
 /// Upstream's rules: no addresses from the cloud leave the Node's own alone; where the cloud names no host, the Node
 /// keeps its Hostname entries at the end; then `alpha.kubernetes.io/provided-node-ip` decides, if it is there.
 ///
+/// Those of one type stand together, where the first of them stands: the API server sorts them so when it applies
+/// [`addresses_patch`], and an order that it never keeps would be written again for ever.
+///
 /// # Errors
 /// Where that annotation cannot be followed.
 pub(super) fn wanted_addresses(
@@ -28,10 +31,21 @@ pub(super) fn wanted_addresses(
             node.identity.addresses.iter().filter(|a| a.address_type == NodeAddressType::Hostname).cloned();
         append_missing_addresses(&mut addresses, hostnames);
     }
-    match node.identity.annotations.get(PROVIDED_NODE_IP) {
-        Some(value) => apply_provided_node_ip(value, &addresses),
-        None => Ok(addresses),
+    if let Some(value) = node.identity.annotations.get(PROVIDED_NODE_IP) {
+        addresses = apply_provided_node_ip(value, &addresses)?;
     }
+    Ok(by_type(addresses))
+}
+
+fn by_type(mut addresses: Vec<NodeAddress>) -> Vec<NodeAddress> {
+    let mut types: Vec<NodeAddressType> = Vec::new();
+    for address in &addresses {
+        if !types.contains(&address.address_type) {
+            types.push(address.address_type.clone());
+        }
+    }
+    addresses.sort_by_key(|address| types.iter().position(|known| *known == address.address_type));
+    addresses
 }
 
 /// The value of `status.addresses` in a strategic merge patch that puts `addresses` in place of the Node's.
@@ -77,6 +91,24 @@ mod tests {
         let wanted = wanted_addresses(&node(hostname.clone(), Some("10.0.0.2")), &cloud).expect("it matches");
         assert_eq!(wanted, [NodeAddress::internal_ip("10.0.0.2"), NodeAddress::hostname("n")]);
         assert!(wanted_addresses(&node(hostname, Some("10.0.0.9")), &cloud).is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_type_stand_together() {
+        let cloud = [
+            NodeAddress::hostname("n"),
+            NodeAddress::internal_ip("10.0.0.1"),
+            NodeAddress::external_ip("192.0.2.1"),
+            NodeAddress::internal_ip("fd00::1"),
+            NodeAddress::external_ip("2001:db8::1"),
+        ];
+        let wanted = wanted_addresses(&node(json!([]), None), &cloud).expect("no annotation");
+        let order = [0, 1, 3, 2, 4].map(|index: usize| cloud[index].clone());
+        assert_eq!(wanted, order);
+        let provided = node(json!([]), Some("fd00::1,10.0.0.1"));
+        let wanted = wanted_addresses(&provided, &cloud).expect("both are there");
+        let words: Vec<_> = wanted.iter().map(|a| a.address.as_str()).collect();
+        assert_eq!(words, ["fd00::1", "10.0.0.1", "n", "192.0.2.1", "2001:db8::1"]);
     }
 
     #[test]
