@@ -23,7 +23,6 @@ struct Entry {
     user: Option<SecretString>,
     password: Option<SecretString>,
     session_manager_url: Option<SecretString>,
-    session_manager_token: Option<SecretString>,
 }
 
 /// How to log in to a vCenter.
@@ -31,10 +30,10 @@ struct Entry {
 pub(crate) enum LoginMethod {
     /// A user and a password.
     Password { user: String, password: SecretString },
-    /// A certificate and its key in PEM, for which vCenter's token service gives a token.
-    Certificate { certificate: SecretString, key: SecretString },
-    /// A session that another program shares, by a ticket from `url`.
-    SharedSession { url: String, token: Option<SecretString> },
+    /// A certificate and its key in PEM, for which vCenter's token service gives a token. Not supported.
+    Certificate,
+    /// A session that another program shares, by a ticket from its URL. Not supported.
+    SharedSession,
 }
 
 /// Why there are no credentials. In words for an event; holds no secret.
@@ -44,8 +43,6 @@ pub(crate) enum NoCredentials {
     NoEntry { server: String, hint: String },
     #[error("has {there} for {server:?} and no {missing}")]
     Incomplete { server: String, there: &'static str, missing: &'static str },
-    #[error("holds text that is not UTF-8 for {server:?}")]
-    NotText { server: String },
 }
 
 const DOTTED: [&str; 4] = [".username", ".password", ".vc-session-manager-url", ".vc-session-manager-token"];
@@ -70,7 +67,8 @@ impl SecretContents {
                     ".username" => entry.user = value,
                     ".password" => entry.password = value,
                     ".vc-session-manager-url" => entry.session_manager_url = value,
-                    _ => entry.session_manager_token = value,
+                    // of no use without what its URL is for, which is not supported
+                    _ => {}
                 }
             } else if let Some(id) = key.strip_prefix("server_") {
                 match text(key) {
@@ -120,9 +118,8 @@ impl SecretContents {
             return Err(NoCredentials::NoEntry { server: server.to_owned(), hint });
         };
         let is_given = |value: &&SecretString| !value.expose_secret().is_empty();
-        if let Some(url) = entry.session_manager_url.as_ref().filter(is_given) {
-            let token = entry.session_manager_token.as_ref().filter(is_given).cloned();
-            return Ok(LoginMethod::SharedSession { url: url.expose_secret().to_owned(), token });
+        if entry.session_manager_url.as_ref().is_some_and(|url| is_given(&url)) {
+            return Ok(LoginMethod::SharedSession);
         }
         let incomplete =
             |there, missing| NoCredentials::Incomplete { server: server.to_owned(), there, missing };
@@ -139,7 +136,7 @@ impl LoginMethod {
     /// By what stands in place of a user: a certificate in PEM is one.
     pub(crate) fn of(user: &SecretString, password: &SecretString) -> Self {
         if user.expose_secret().contains("-----BEGIN ") {
-            Self::Certificate { certificate: user.clone(), key: password.clone() }
+            Self::Certificate
         } else {
             Self::Password { user: user.expose_secret().to_owned(), password: password.clone() }
         }
@@ -189,8 +186,8 @@ impl fmt::Debug for LoginMethod {
             Self::Password { user, .. } => {
                 f.debug_struct("Password").field("user", user).finish_non_exhaustive()
             }
-            Self::Certificate { .. } => f.write_str("Certificate(***)"),
-            Self::SharedSession { .. } => f.write_str("SharedSession(***)"),
+            Self::Certificate => f.write_str("Certificate"),
+            Self::SharedSession => f.write_str("SharedSession"),
         }
     }
 }

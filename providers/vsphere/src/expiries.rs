@@ -54,7 +54,7 @@ fn expire_at_every_second(vcsim: &Vcsim, method: &str) {
 async fn a_thousand_sessions_that_end_leave_one() {
     let Some(vcsim) = simulator() else { return };
     let (http, credentials) = client(&vcsim);
-    let session = Session::new(Arc::new(SoapTransport::new(http)), credentials, Arc::default());
+    let session = Session::new(Arc::new(SoapTransport::new(http)), credentials, Arc::default(), false);
     session.open(0).await.expect("opened");
     expire_at_every_second(&vcsim, "soap:CurrentTime");
     let call = Call {

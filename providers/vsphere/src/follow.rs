@@ -1,9 +1,18 @@
 //! The task that follows one vCenter: logs in, lists everything, and waits for changes from then on.
 //!
 //! The listing is read first, in large pages, so that look-ups have answers after a handful of calls. Then the property
-//! collector is asked for the same, in its own small pages, and goes on to tell each change.
+//! collector is asked for the same, in its own small pages, and goes on to tell each change. It is the one of the session,
+//! which nobody else uses; what is made in a session ends with it.
+//!
+//! One view shows everything. Where the configuration lists datacenters, one shows what they are called and where they are,
+//! and each of them has a view of its own: what lies elsewhere is not read.
 
-use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,13 +29,16 @@ use crate::{
         Call, CallError, Transport,
         element::Element,
         objects::{
-            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, CreatePropertyCollector,
-            ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions, RetrievePropertiesEx,
-            TraversalSpec, WaitForUpdatesEx, WaitOptions,
+            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, ObjectSpec, PropertyFilterSpec,
+            PropertySpec, RetrieveOptions, RetrievePropertiesEx, TraversalSpec, WaitForUpdatesEx,
+            WaitOptions,
         },
-        property_collector::{Page, read_listing, read_updates},
+        property_collector::{Page, UpdateKind, read_listing, read_updates},
     },
 };
+
+/// Where datacenters are.
+const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
 
 /// Objects in a page of the listing.
 const PAGE: u32 = 2000;
@@ -100,6 +112,13 @@ pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
     }
 }
 
+/// What is watched.
+struct Watched {
+    views: Vec<MoRef>,
+    /// The datacenters that the configuration lists, as far as there are such; `None` where it lists none.
+    datacenters: Option<BTreeSet<MoRef>>,
+}
+
 /// A client of a vCenter with its session.
 #[derive(Clone)]
 struct Connection {
@@ -119,6 +138,7 @@ impl Connection {
             Arc::clone(&transport),
             Arc::clone(&settings.credentials),
             Arc::clone(&vcenter.refused),
+            settings.asks_who_it_is,
         ));
         *vcenter.session() = Some(Arc::clone(&session));
         Ok(Self { http, transport, session, tags: Arc::default() })
@@ -169,13 +189,19 @@ impl Follower<'_> {
             instance = content.instance_uuid,
             "logged in"
         );
-        let view = match self.list(connection, &content).await {
-            Ok(view) => view,
+        if content.instance_uuid.is_some() {
+            self.vcenter.update(|state| {
+                state.instance_uuid.clone_from(&content.instance_uuid);
+                Changes::default()
+            });
+        }
+        let watched = match self.list(connection, &content).await {
+            Ok(watched) => watched,
             Err(error) => return error,
         };
         let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
-        let watching = self.watch(connection, &content, &view);
+        let watching = self.watch(connection, &content, &watched);
         let error = tokio::select! {
             error = watching => error,
             error = read_tags(self.vcenter, &tags) => error,
@@ -186,20 +212,66 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything. Takes two calls for each 2,000 objects or fewer.
-    async fn list(&mut self, connection: &Connection, content: &ServiceContent) -> Result<MoRef, CallError> {
-        let create = CreateContainerView {
-            container: content.root_folder.clone(),
-            kinds: std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect(),
-            recursive: true,
-        };
-        let view = reference(
-            &self.call(connection, &create.of(&content.view_manager)).await?,
-            "CreateContainerView",
-        )?;
-        let mut call = self.retrieve(content, &view);
+    /// Lists everything. Takes two calls for each 2,000 objects or fewer; where datacenters are listed, two more and one
+    /// for each of them.
+    async fn list(
+        &mut self,
+        connection: &Connection,
+        content: &ServiceContent,
+    ) -> Result<Watched, CallError> {
         let mut listed = HashSet::new();
         let mut changes = Changes::default();
+        let root = &content.root_folder;
+        let all: Vec<_> = std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect();
+        let mut watched = Watched { views: Vec::new(), datacenters: None };
+        if self.vcenter.settings.datacenters.is_empty() {
+            watched.views.push(self.view(connection, content, root, all).await?);
+        } else {
+            let places = self.view(connection, content, root, PLACE_KINDS.into()).await?;
+            watched.views.push(places);
+            self.read(connection, content, &watched.views, &mut listed, &mut changes).await?;
+            let datacenters = self.vcenter.datacenters(&self.vcenter.state());
+            for datacenter in &datacenters {
+                watched.views.push(self.view(connection, content, datacenter, all.clone()).await?);
+            }
+            watched.datacenters = Some(datacenters);
+        }
+        let unread = &watched.views[usize::from(watched.datacenters.is_some())..];
+        if !unread.is_empty() {
+            self.read(connection, content, unread, &mut listed, &mut changes).await?;
+        }
+        self.vcenter.update(|state| {
+            let gone = state.inventory.retain(&listed);
+            state.is_listed = true;
+            state.trouble = None;
+            changes.instances.extend(gone.instances);
+            changes
+        });
+        Ok(watched)
+    }
+
+    async fn view(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        container: &MoRef,
+        kinds: Vec<&'static str>,
+    ) -> Result<MoRef, CallError> {
+        let create = CreateContainerView { container: container.clone(), kinds, recursive: true };
+        let answer = self.call(connection, &create.of(&content.view_manager)).await?;
+        reference(&answer, "CreateContainerView")
+    }
+
+    /// Reads what views show.
+    async fn read(
+        &mut self,
+        connection: &Connection,
+        content: &ServiceContent,
+        views: &[MoRef],
+        listed: &mut HashSet<MoRef>,
+        changes: &mut Changes,
+    ) -> Result<(), CallError> {
+        let mut call = self.retrieve(content, views);
         loop {
             let method = call.method;
             let answer = match self.call(connection, &call).await {
@@ -209,33 +281,25 @@ impl Follower<'_> {
                         "vCenter cannot read single keys of extraConfig"
                     );
                     self.with_optional = false;
-                    call = self.retrieve(content, &view);
+                    call = self.retrieve(content, views);
                     continue;
                 }
                 answer => answer?,
             };
             let page = read_listing(method, &answer)?;
-            self.take(&page, &mut listed, &mut changes);
+            self.take(&page, listed, changes);
             match page.token {
                 Some(token) => {
                     call = ContinueRetrievePropertiesEx { token }.of(&content.property_collector);
                 }
-                None => break,
+                None => return Ok(()),
             }
         }
-        self.vcenter.update(|state| {
-            let gone = state.inventory.retain(&listed);
-            state.is_listed = true;
-            state.trouble = None;
-            changes.instances.extend(gone.instances);
-            changes
-        });
-        Ok(view)
     }
 
-    fn retrieve(&self, content: &ServiceContent, view: &MoRef) -> Call {
+    fn retrieve(&self, content: &ServiceContent, views: &[MoRef]) -> Call {
         RetrievePropertiesEx {
-            spec_set: vec![spec(view, self.with_optional)],
+            spec_set: vec![spec(views, self.with_optional)],
             options: RetrieveOptions { max_objects: Some(PAGE) },
         }
         .of(&content.property_collector)
@@ -244,7 +308,7 @@ impl Follower<'_> {
     /// Takes a page into the inventory, without telling anybody yet.
     fn take(&self, page: &Page<'_>, seen: &mut HashSet<MoRef>, changes: &mut Changes) {
         for update in &page.objects {
-            if update.kind == crate::vim::property_collector::UpdateKind::Leave {
+            if update.kind == UpdateKind::Leave {
                 seen.remove(&update.object);
             } else {
                 seen.insert(update.object.clone());
@@ -259,8 +323,8 @@ impl Follower<'_> {
     }
 
     /// Waits for changes, for ever.
-    async fn watch(&self, connection: &Connection, content: &ServiceContent, view: &MoRef) -> CallError {
-        match self.try_watch(connection, content, view).await {
+    async fn watch(&self, connection: &Connection, content: &ServiceContent, watched: &Watched) -> CallError {
+        match self.try_watch(connection, content, watched).await {
             Ok(never) => match never {},
             Err(error) => error,
         }
@@ -270,12 +334,11 @@ impl Follower<'_> {
         &self,
         connection: &Connection,
         content: &ServiceContent,
-        view: &MoRef,
+        watched: &Watched,
     ) -> Result<std::convert::Infallible, CallError> {
-        let collector = CreatePropertyCollector {}.of(&content.property_collector);
-        let collector = reference(&self.call(connection, &collector).await?, "CreatePropertyCollector")?;
-        let filter = CreateFilter { spec: spec(view, self.with_optional), partial_updates: false };
-        self.call(connection, &filter.of(&collector)).await?;
+        let collector = &content.property_collector;
+        let filter = CreateFilter { spec: spec(&watched.views, self.with_optional), partial_updates: false };
+        self.call(connection, &filter.of(collector)).await?;
         let mut version = String::new();
         let mut first_pass = Some(HashSet::new());
         loop {
@@ -287,7 +350,7 @@ impl Follower<'_> {
                 },
             };
             let deadline = LONGEST_WAIT + WAIT_MARGIN;
-            let answer = self.call_within(connection, &wait.of(&collector), deadline).await?;
+            let answer = self.call_within(connection, &wait.of(collector), deadline).await?;
             let page = read_updates("WaitForUpdatesEx", &answer)?;
             if let Some(new) = &page.version {
                 version.clone_from(new);
@@ -308,6 +371,12 @@ impl Follower<'_> {
                 }
                 changes
             });
+            if let Some(datacenters) = &watched.datacenters
+                && page.objects.iter().any(|update| PLACE_KINDS.contains(&update.object.kind()))
+                && self.vcenter.datacenters(&self.vcenter.state()) != *datacenters
+            {
+                return Err(CallError::Outdated { method: "WaitForUpdatesEx" });
+            }
         }
     }
 
@@ -411,23 +480,24 @@ async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
     }
 }
 
-/// Everything that is read of what a view shows.
-fn spec(view: &MoRef, with_optional: bool) -> PropertyFilterSpec {
+/// Everything that is read of what views show.
+fn spec(views: &[MoRef], with_optional: bool) -> PropertyFilterSpec {
     let entities = ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() });
     let machines = PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) };
+    let object = |view: &MoRef| ObjectSpec {
+        obj: view.clone(),
+        skip: Some(true),
+        select_set: vec![TraversalSpec {
+            name: Some("view"),
+            kind: "ContainerView",
+            path: "view",
+            skip: Some(false),
+            select_set: Vec::new(),
+        }],
+    };
     PropertyFilterSpec {
         prop_set: std::iter::once(machines).chain(entities).collect(),
-        object_set: vec![ObjectSpec {
-            obj: view.clone(),
-            skip: Some(true),
-            select_set: vec![TraversalSpec {
-                name: Some("view"),
-                kind: "ContainerView",
-                path: "view",
-                skip: Some(false),
-                select_set: Vec::new(),
-            }],
-        }],
+        object_set: views.iter().map(object).collect(),
         report_missing_objects_in_results: None,
     }
 }
@@ -465,3 +535,7 @@ fn is_momentary(error: &CallError, method: &str) -> bool {
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

@@ -7,12 +7,6 @@ use flate2::read::GzDecoder;
 
 use crate::yaml::{Node, YamlFault};
 
-/// Key of the text among a machine's `config.extraConfig`.
-pub(crate) const METADATA: &str = "guestinfo.metadata";
-
-/// Key of its encoding.
-pub(crate) const METADATA_ENCODING: &str = "guestinfo.metadata.encoding";
-
 /// More than this is not decoded: vSphere takes about 1 MiB, and a packed text may be a bomb.
 const MOST_BYTES: u64 = 4 << 20;
 

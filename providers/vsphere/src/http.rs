@@ -105,6 +105,20 @@ impl HttpClient {
         Ok(Self { client, base: format!("https://{}", endpoint.authority()) })
     }
 
+    /// A client of a test's server, which speaks plain HTTP.
+    #[cfg(test)]
+    pub(crate) fn plain(address: std::net::SocketAddr) -> Self {
+        let endpoint = Endpoint {
+            host: address.ip().to_string(),
+            port: address.port(),
+            ca_files: Vec::new(),
+            thumbprint: None,
+            insecure: true,
+        };
+        let client = Self::new(&endpoint).expect("a client");
+        Self { base: format!("http://{address}"), ..client }
+    }
+
     /// Sends a request and reads the whole answer, both within `deadline`.
     ///
     /// # Errors

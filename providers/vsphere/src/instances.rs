@@ -123,9 +123,16 @@ impl<'a> View<'a> {
             return Ok(Some(found));
         }
         let named = self.candidates(|state| state.inventory.with_guest_host_name(&node.name).collect());
-        let Some(found) = choose(named, "has the node's name as the host name of its guest")? else {
-            return Ok(None);
-        };
+        let mut found = choose(named, "has the node's name as the host name of its guest")?;
+        if found.is_none() {
+            // a guest that says nothing: its machine cannot become a Node yet, and can be named
+            let silent = self.candidates(|state| {
+                let called = state.inventory.with_name(&node.name);
+                called.filter(|vm| vm.guest_host_name.is_none() && vm.guest_nics.is_empty()).collect()
+            });
+            found = choose(silent, "has the node's name, and a guest that tells none")?;
+        }
+        let Some(found) = found else { return Ok(None) };
         // The node's own machine may be where nobody can look now. A machine that merely has its name must not become its
         // provider ID, which can never be changed again.
         match self.doubt() {
@@ -141,12 +148,13 @@ impl<'a> View<'a> {
         let with = |uuid| self.candidates(|state| state.inventory.with_bios_uuid(uuid).collect());
         if !by_guest {
             let as_it_stands = with(uuid);
-            let found = if as_it_stands.is_empty() && swapped(uuid) != uuid {
-                with(swapped(uuid))
-            } else {
-                as_it_stands
-            };
-            return choose(found, &what);
+            let found = if as_it_stands.is_empty() { with(swapped(uuid)) } else { as_it_stands };
+            if !found.is_empty() {
+                return choose(found, &what);
+            }
+            // not written by us, and as good a name
+            let found = self.candidates(|state| state.inventory.with_instance_uuid(uuid).collect());
+            return choose(found, &format!("has the instance UUID {uuid}"));
         }
         let mut orders = byte_orders(uuid).to_vec();
         orders.dedup();
@@ -243,12 +251,14 @@ fn choose<'a>(candidates: Vec<Candidate<'a>>, what: &str) -> Result<Option<Candi
 impl<'a> Candidate<'a> {
     /// Whether this is the machine of a vCenter that stands in the configuration more than once.
     fn is_same(&self, site: &Site<'a>, vm: &VirtualMachine) -> bool {
-        let is_same_vcenter = std::ptr::eq(self.site.vcenter, site.vcenter)
-            || self.site.vcenter.settings.endpoint.authority() == site.vcenter.settings.endpoint.authority();
-        is_same_vcenter && self.vm.moref == vm.moref
+        self.vm.moref == vm.moref && self.site.vcenter.is_same(&self.site.state, site.vcenter, &site.state)
     }
 
     fn describe(&self) -> String {
         format!("{:?} ({} in vCenter {:?})", self.vm.name, self.vm.moref.id(), self.site.vcenter.name())
     }
 }
+
+#[cfg(test)]
+#[path = "instances_tests.rs"]
+mod tests;

@@ -29,8 +29,6 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
-#![allow(dead_code, reason = "parts that are read by what is still to come")]
-
 mod addresses;
 mod config;
 mod credentials;

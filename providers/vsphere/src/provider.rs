@@ -102,6 +102,7 @@ impl VSphereProvider {
             skip_node_deletion: config.skip_node_deletion,
         };
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
+        let asks_who_it_is = config.vcenters.len() > 1;
         let vcenters = config.vcenters.into_iter().map(|one| {
             let credentials = Arc::new(CredentialStore::new(one.server.clone(), one.credentials));
             let source = Arc::clone(&credentials);
@@ -110,6 +111,7 @@ impl VSphereProvider {
                 endpoint: one.endpoint,
                 datacenters: one.datacenters,
                 credentials: Arc::new(move || source.current()),
+                asks_who_it_is,
                 tag_refresh,
             };
             let vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());

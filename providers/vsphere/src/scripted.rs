@@ -13,7 +13,7 @@ use cloudprovider::async_trait;
 
 use crate::{
     moref::MoRef,
-    vim::{Call, CallError, Transport, element::Element},
+    vim::{Call, CallError, Transport, Value, element::Element},
 };
 
 type Answer = Result<Element, CallError>;
@@ -22,7 +22,7 @@ type Answer = Result<Element, CallError>;
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<HashMap<&'static str, VecDeque<Answer>>>,
-    calls: Mutex<Vec<&'static str>>,
+    calls: Mutex<Vec<Call>>,
     has_session: AtomicBool,
 }
 
@@ -40,7 +40,12 @@ impl Scripted {
 
     /// The methods called so far.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
-        self.calls.lock().expect("lock").clone()
+        self.calls.lock().expect("lock").iter().map(|call| call.method).collect()
+    }
+
+    /// The calls of a method so far.
+    pub(crate) fn requests(&self, method: &str) -> Vec<Call> {
+        self.calls.lock().expect("lock").iter().filter(|call| call.method == method).cloned().collect()
     }
 
     /// How often a method was called.
@@ -52,12 +57,15 @@ impl Scripted {
 #[async_trait]
 impl Transport for Scripted {
     async fn call(&self, call: &Call, _: Duration) -> Result<Element, CallError> {
-        self.calls.lock().expect("lock").push(call.method);
+        self.calls.lock().expect("lock").push(call.clone());
         tokio::task::yield_now().await;
         let scripted = {
             let mut answers = self.answers.lock().expect("lock");
             answers.get_mut(call.method).and_then(VecDeque::pop_front)
         };
+        if scripted.is_none() && call.method == "WaitForUpdatesEx" {
+            tokio::time::sleep(longest_wait(call)).await;
+        }
         let answer = scripted.unwrap_or_else(|| Ok(default_answer(call.method)));
         if call.method == "Login" && answer.is_ok() {
             self.has_session.store(true, Ordering::SeqCst);
@@ -72,6 +80,19 @@ impl Transport for Scripted {
     fn has_session(&self) -> bool {
         self.has_session.load(Ordering::SeqCst)
     }
+}
+
+/// How long a wait for changes may last, by its options.
+fn longest_wait(call: &Call) -> Duration {
+    let options = call.arguments.iter().find_map(|(_, value)| match value {
+        Value::Object(_, fields) => Some(fields),
+        _ => None,
+    });
+    let seconds = options.into_iter().flatten().find_map(|(name, value)| match value {
+        Value::Text(text) if *name == "maxWaitSeconds" => text.parse().ok(),
+        _ => None,
+    });
+    Duration::from_secs(seconds.unwrap_or(0))
 }
 
 /// A reference as an answer.
@@ -108,6 +129,7 @@ fn default_answer(method: &str) -> Element {
             .map(|(name, kind)| reference(name, &MoRef::new(kind, name)))
             .into(),
         ),
+        "CreateContainerView" => reference("returnval", &MoRef::new("ContainerView", "session[1]2")),
         _ => Element::default(),
     }
 }

@@ -100,11 +100,11 @@ impl CredentialStore {
         };
         match method {
             LoginMethod::Password { user, password } => Ok(Credentials { user, password }),
-            LoginMethod::Certificate { .. } => Err(format!(
+            LoginMethod::Certificate => Err(format!(
                 "a certificate in place of a user is not supported (server {:?}); give a user and a password",
                 self.server
             )),
-            LoginMethod::SharedSession { .. } => Err(format!(
+            LoginMethod::SharedSession => Err(format!(
                 "a session from a session manager is not supported (server {:?}); give a user and a password",
                 self.server
             )),

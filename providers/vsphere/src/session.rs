@@ -58,10 +58,25 @@ pub(crate) struct ServiceContent {
     pub(crate) view_manager: MoRef,
     pub(crate) session_manager: MoRef,
     pub(crate) search_index: Option<MoRef>,
-    /// The version of the API, such as `8.0.3.0`.
+    /// The version of the API, such as `8.0.3.0`; empty where it was not asked.
     pub(crate) api_version: String,
-    /// The name of the vCenter among others.
+    /// The name of the vCenter among others, where it was asked.
     pub(crate) instance_uuid: Option<String>,
+}
+
+impl ServiceContent {
+    /// What every vCenter since 6.0 calls its parts, so that it need not be asked.
+    fn of_vcenters() -> Self {
+        Self {
+            root_folder: MoRef::new("Folder", "group-d1"),
+            property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
+            view_manager: MoRef::new("ViewManager", "ViewManager"),
+            session_manager: MoRef::new("SessionManager", "SessionManager"),
+            search_index: Some(MoRef::new("SearchIndex", "SearchIndex")),
+            api_version: String::new(),
+            instance_uuid: None,
+        }
+    }
 }
 
 /// Gives the credentials that count now. They may change at any time.
@@ -73,6 +88,8 @@ pub(crate) struct Session {
     credentials: CredentialSource,
     /// Those that vCenter refused.
     refused: Arc<Refused>,
+    /// Whether vCenter is asked for its version and its name among others.
+    asks: bool,
     content: Mutex<Option<Arc<ServiceContent>>>,
     /// Counts the logins: who sees a session end says which one.
     generation: AtomicU64,
@@ -97,16 +114,18 @@ impl Refused {
 }
 
 impl Session {
-    /// A session that is opened when it is first needed.
+    /// A session that is opened when it is first needed. With `asks` vCenter is asked first who it is.
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
         credentials: CredentialSource,
         refused: Arc<Refused>,
+        asks: bool,
     ) -> Self {
         Self {
             transport,
             credentials,
             refused,
+            asks,
             content: Mutex::new(None),
             generation: AtomicU64::new(0),
             opening: tokio::sync::Mutex::new(()),
@@ -119,8 +138,8 @@ impl Session {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Opens the session if it is still that of login `seen`, and says what vCenter calls its parts. Takes two calls the
-    /// first time, and two for each session that ended.
+    /// Opens the session if it is still that of login `seen`, and says what vCenter calls its parts. Takes one call the
+    /// first time, one more where vCenter is asked who it is, and two for each session that ended.
     ///
     /// # Errors
     /// [`CallError::Refused`] without any call where vCenter refused the same credentials before.
@@ -135,21 +154,21 @@ impl Session {
         if self.refused.holds(&credentials) {
             return Err(CallError::Refused { user: credentials.user.into() });
         }
-        let content = match self.content() {
+        let mut content = match self.content() {
             Some(content) => content,
-            None => {
-                let content = Arc::new(self.retrieve_content().await?);
-                *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&content));
-                content
-            }
+            None if self.asks => self.ask().await?,
+            None => self.keep(ServiceContent::of_vcenters()),
         };
         self.end(&content).await?;
-        let login = Login {
-            user_name: credentials.user.clone(),
-            password: Value::Secret(credentials.password.expose_secret().to_owned()),
-            locale: Some("en_US"),
-        };
-        let outcome = self.transport.call(&login.of(&content.session_manager), CALL_DEADLINE).await;
+        let mut outcome = self.log_in(&credentials, &content).await;
+        if let Err(error) = &outcome
+            && ["ManagedObjectNotFound", "InvalidRequest", "InvalidType"]
+                .iter()
+                .any(|kind| error.is_fault(kind))
+        {
+            content = self.ask().await?;
+            outcome = self.log_in(&credentials, &content).await;
+        }
         if let Err(error) = outcome {
             if error.is_fault("InvalidLogin") {
                 self.refused.set(credentials);
@@ -160,7 +179,26 @@ impl Session {
         Ok(content)
     }
 
-    /// What vCenter calls its parts, once it was asked.
+    async fn log_in(&self, credentials: &Credentials, content: &ServiceContent) -> Result<(), CallError> {
+        let login = Login {
+            user_name: credentials.user.clone(),
+            password: Value::Secret(credentials.password.expose_secret().to_owned()),
+            locale: Some("en_US"),
+        };
+        self.transport.call(&login.of(&content.session_manager), CALL_DEADLINE).await.map(drop)
+    }
+
+    async fn ask(&self) -> Result<Arc<ServiceContent>, CallError> {
+        Ok(self.keep(self.retrieve_content().await?))
+    }
+
+    fn keep(&self, content: ServiceContent) -> Arc<ServiceContent> {
+        let content = Arc::new(content);
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&content));
+        content
+    }
+
+    /// What vCenter calls its parts, once there was a session.
     pub(crate) fn content(&self) -> Option<Arc<ServiceContent>> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

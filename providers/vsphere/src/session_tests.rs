@@ -9,7 +9,7 @@ fn credentials(password: &str) -> Credentials {
 
 fn session(transport: &Arc<Scripted>, password: &'static str) -> Session {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(transport);
-    Session::new(transport, Arc::new(move || Ok(credentials(password))), Arc::default())
+    Session::new(transport, Arc::new(move || Ok(credentials(password))), Arc::default(), false)
 }
 
 fn some_call() -> Call {
@@ -32,7 +32,7 @@ async fn many_who_see_the_session_end_log_in_once() {
     let outcomes = futures::future::join_all((0..10).map(|_| session.call(&call, CALL_DEADLINE))).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(vcenter.count("Login"), 2, "one at the start, one again");
-    assert_eq!(vcenter.count("RetrieveServiceContent"), 1);
+    assert_eq!(vcenter.count("RetrieveServiceContent"), 0);
     assert_eq!(vcenter.count("Logout"), 1, "the one that seemed to be gone is not left behind");
 }
 
@@ -49,7 +49,7 @@ async fn refused_credentials_are_tried_once() {
         }
     };
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
-    let session = Session::new(transport, Arc::new(source), Arc::default());
+    let session = Session::new(transport, Arc::new(source), Arc::default(), false);
     vcenter.fault("Login", "InvalidLogin");
     assert!(session.open(0).await.expect_err("wrong").is_refused());
     for _ in 0..20 {
@@ -83,9 +83,28 @@ async fn a_second_refusal_of_the_session_is_told() {
 async fn without_credentials_nothing_is_called() {
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
-    let session =
-        Session::new(transport, Arc::new(|| Err("the Secret is not there".to_owned())), Arc::default());
+    let none = || Err("the Secret is not there".to_owned());
+    let session = Session::new(transport, Arc::new(none), Arc::default(), false);
     let error = session.open(0).await.expect_err("nothing");
     assert!(error.is_refused() && error.to_string() == "the Secret is not there");
     assert!(vcenter.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_vcenter_whose_parts_have_other_names_is_asked_for_them() {
+    let vcenter = Arc::new(Scripted::default());
+    let session = session(&vcenter, "p");
+    vcenter.fault("Login", "ManagedObjectNotFound");
+    let content = session.open(0).await.expect("open");
+    assert_eq!(content.session_manager, MoRef::new("SessionManager", "sessionManager"));
+    assert_eq!(vcenter.calls(), ["Login", "RetrieveServiceContent", "Login"]);
+}
+
+#[tokio::test]
+async fn a_vcenter_is_asked_who_it_is_where_there_are_several() {
+    let vcenter = Arc::new(Scripted::default());
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let session = Session::new(transport, Arc::new(|| Ok(credentials("p"))), Arc::default(), true);
+    session.open(0).await.expect("open");
+    assert_eq!(vcenter.calls(), ["RetrieveServiceContent", "Login"]);
 }

@@ -95,3 +95,7 @@ impl Transport for SoapTransport {
         self.cookie.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
+
+#[cfg(test)]
+#[path = "soap_tests.rs"]
+mod tests;

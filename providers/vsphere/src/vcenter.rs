@@ -1,7 +1,7 @@
 //! One vCenter of the configuration: what is known of it, and whether that can be relied on.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
@@ -19,8 +19,16 @@ use crate::{
     inventory::{Changes, Inventory},
     moref::MoRef,
     provider_id::byte_orders,
-    session::{CALL_DEADLINE, CredentialSource, Refused, Session},
-    vim::{CallError, element::Element, objects::FindAllByUuid},
+    session::{CALL_DEADLINE, CredentialSource, Refused, ServiceContent, Session},
+    vim::{
+        CallError,
+        element::Element,
+        objects::{
+            FindAllByUuid, ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions,
+            RetrievePropertiesEx, SelectionSpec, TraversalSpec,
+        },
+        property_collector::read_listing,
+    },
     vm::VirtualMachine,
     zones::Tags,
 };
@@ -46,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) datacenters: Vec<String>,
     /// What to log in with.
     pub(crate) credentials: CredentialSource,
+    /// Whether it is asked who it is: the same one may stand in the configuration under several names.
+    pub(crate) asks_who_it_is: bool,
     /// Whether tags are wanted, and how often they are read again: vCenter does not push them.
     pub(crate) tag_refresh: Option<Duration>,
 }
@@ -90,6 +100,8 @@ pub(crate) struct State {
     pub(crate) is_listed: bool,
     /// Whether changes are followed without a gap: what is not here, is not there.
     pub(crate) is_live: bool,
+    /// Its name among other vCenters, where it was asked.
+    pub(crate) instance_uuid: Option<String>,
     /// What is wrong, and since when.
     pub(crate) trouble: Option<(CallError, Instant)>,
 }
@@ -182,20 +194,47 @@ impl VCenter {
             };
             let found =
                 session.call(&call.of(index), CALL_DEADLINE).await.map_err(|error| self.error_of(&error))?;
-            if let Some(machine) = found.moref().or_else(|| found.all("returnval").find_map(Element::moref)) {
-                let is_elsewhere = {
-                    let state = self.state();
-                    state.inventory.machine(&machine).is_some_and(|vm| !self.counts(&state, vm))
-                };
-                if is_elsewhere {
-                    continue;
-                }
+            if let Some(machine) = found.moref().or_else(|| found.all("returnval").find_map(Element::moref))
+                && self.would_count(&session, &content, &machine).await?
+            {
                 let words = format!("it has {machine} with that UUID, which the inventory does not show");
                 return Err(self.error(ErrorKind::Unavailable, &words));
             }
         }
         self.probes.lock().unwrap_or_else(PoisonError::into_inner).insert(uuid, Instant::now());
         Ok(())
+    }
+
+    /// Whether a machine is in a datacenter that counts, by vCenter's word where the inventory does not show it. Templates
+    /// never do.
+    async fn would_count(
+        &self,
+        session: &Session,
+        content: &ServiceContent,
+        machine: &MoRef,
+    ) -> Result<bool, Error> {
+        let datacenters = {
+            let state = self.state();
+            if let Some(vm) = state.inventory.machine(machine) {
+                return Ok(self.counts(&state, vm));
+            }
+            self.datacenters(&state)
+        };
+        if self.settings.datacenters.is_empty() {
+            return Ok(true);
+        }
+        let call = way_up(machine).of(&content.property_collector);
+        let answer = session.call(&call, CALL_DEADLINE).await.map_err(|error| self.error_of(&error))?;
+        let page = read_listing(call.method, &answer).map_err(|error| self.error_of(&error))?;
+        let place =
+            page.objects.iter().map(|found| &found.object).find(|object| object.kind() == "Datacenter");
+        // one that shows no datacenter may be anywhere
+        Ok(place.is_none_or(|datacenter| datacenters.contains(datacenter)))
+    }
+
+    /// The datacenters that the configuration lists, as far as there are such.
+    pub(crate) fn datacenters(&self, state: &State) -> BTreeSet<MoRef> {
+        self.settings.datacenters.iter().flat_map(|word| state.inventory.datacenters_called(word)).collect()
     }
 
     /// Whether a machine is in a datacenter that counts.
@@ -211,6 +250,15 @@ impl VCenter {
             .datacenters
             .iter()
             .any(|word| state.inventory.datacenters_called(word).contains(&datacenter))
+    }
+
+    /// Whether both are the same server, under whatever names.
+    pub(crate) fn is_same(&self, state: &State, other: &Self, other_state: &State) -> bool {
+        let is_named_alike =
+            state.instance_uuid.is_some() && state.instance_uuid == other_state.instance_uuid;
+        std::ptr::eq(self, other)
+            || self.settings.endpoint.authority() == other.settings.endpoint.authority()
+            || is_named_alike
     }
 
     /// The words of the configuration that mean no datacenter.
@@ -274,5 +322,31 @@ impl VCenter {
         objects.sort_unstable();
         objects.dedup();
         objects
+    }
+}
+
+/// Reads a machine and everything above it, up to the root.
+fn way_up(machine: &MoRef) -> RetrievePropertiesEx {
+    let step = |name, kind, path| TraversalSpec {
+        name: Some(name),
+        kind,
+        path,
+        skip: Some(false),
+        select_set: ["up", "out"].map(|name| SelectionSpec { name: Some(name) }).into(),
+    };
+    RetrievePropertiesEx {
+        spec_set: vec![PropertyFilterSpec {
+            prop_set: vec![PropertySpec { kind: "ManagedEntity", all: None, path_set: vec!["name"] }],
+            object_set: vec![ObjectSpec {
+                obj: machine.clone(),
+                skip: Some(false),
+                select_set: vec![
+                    step("up", "ManagedEntity", "parent"),
+                    step("out", "VirtualMachine", "parentVApp"),
+                ],
+            }],
+            report_missing_objects_in_results: None,
+        }],
+        options: RetrieveOptions { max_objects: None },
     }
 }

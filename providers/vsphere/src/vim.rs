@@ -110,6 +110,12 @@ pub(crate) enum CallError {
         /// What is wrong with it.
         reason: Box<str>,
     },
+    /// The configuration means other datacenters by now than those that are watched.
+    #[error("{method}: the datacenters of the configuration are others by now")]
+    Outdated {
+        /// The method called.
+        method: &'static str,
+    },
     /// vCenter refused these credentials before. They are not tried again, so that the account is not locked.
     #[error("vCenter refused the credentials of user {user:?}; they are not tried again until they change")]
     Refused {
@@ -138,9 +144,8 @@ impl CallError {
 
     /// Whether what was made on the server is gone: the watch has to be set up anew, the connection is good.
     pub(crate) fn is_watch_lost(&self) -> bool {
-        ["InvalidCollectorVersion", "ManagedObjectNotFound", "RequestCanceled"]
-            .iter()
-            .any(|kind| self.is_fault(kind))
+        let faults = ["InvalidCollectorVersion", "ManagedObjectNotFound", "RequestCanceled"];
+        matches!(self, Self::Outdated { .. }) || faults.iter().any(|kind| self.is_fault(kind))
     }
 
     /// Whether no waiting helps, but new credentials may.
@@ -157,7 +162,10 @@ impl CallError {
                 _ => ErrorKind::Unavailable,
             },
             Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::Status { .. } | Self::Unreachable { .. } | Self::Malformed { .. } => ErrorKind::Unavailable,
+            Self::Status { .. }
+            | Self::Unreachable { .. }
+            | Self::Malformed { .. }
+            | Self::Outdated { .. } => ErrorKind::Unavailable,
         }
     }
 }

@@ -64,14 +64,6 @@ pub(crate) fn ancestors(vm: &VirtualMachine, parents: &Parents) -> [Vec<MoRef>; 
     [up(vm.host.as_ref()), up(vm.resource_pool.as_ref()), own]
 }
 
-/// Every object on the ways up from these machines, once: what tags are asked for.
-pub(crate) fn objects_of<'a>(
-    vms: impl IntoIterator<Item = &'a VirtualMachine>,
-    parents: &Parents,
-) -> HashSet<MoRef> {
-    vms.into_iter().flat_map(|vm| ancestors(vm, parents)).flatten().collect()
-}
-
 /// Zone and region by the tags on the ways up.
 ///
 /// The first way that has both counts, as in CPI, and on it the nearest object with a tag of the category. Where no way

@@ -157,13 +157,6 @@ fn a_machine_in_a_vapp_a_template_and_a_circle() {
 }
 
 #[test]
-fn each_object_is_asked_for_once() {
-    let second = VirtualMachine { moref: object("vm-2"), ..machine() };
-    // nine objects above, and two machines
-    assert_eq!(objects_of([&machine(), &second], &parents()).len(), 11);
-}
-
-#[test]
 fn a_node_keeps_its_labels_where_the_operator_wants_that() {
     let node = NodeIdentity {
         labels: [(ZONE_LABEL.to_owned(), "old".to_owned())].into(),

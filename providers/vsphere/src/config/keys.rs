@@ -93,6 +93,7 @@ pub(crate) enum Kind {
     Tags,
 }
 
+#[cfg(test)]
 impl Kind {
     /// What a value of this kind looks like, for the reference.
     pub(crate) fn describe(self) -> &'static str {

@@ -191,13 +191,6 @@ method! {
 }
 
 method! {
-    /// Opens a session that is a copy of another one.
-    CloneSession = "CloneSession" {
-        clone_ticket: Value = "cloneTicket",
-    }
-}
-
-method! {
     /// Ends the session.
     Logout = "Logout" {}
 }
@@ -209,11 +202,6 @@ method! {
         kinds: Vec<&'static str> = "type",
         recursive: bool = "recursive",
     }
-}
-
-method! {
-    /// Ends a view.
-    DestroyView = "DestroyView" {}
 }
 
 method! {
@@ -229,16 +217,6 @@ method! {
     ContinueRetrievePropertiesEx = "ContinueRetrievePropertiesEx" {
         token: String = "token",
     }
-}
-
-method! {
-    /// Makes a property collector of one's own.
-    CreatePropertyCollector = "CreatePropertyCollector" {}
-}
-
-method! {
-    /// Ends a property collector and its filters.
-    DestroyPropertyCollector = "DestroyPropertyCollector" {}
 }
 
 method! {
@@ -284,6 +262,9 @@ mod tests {
         assert_eq!(RetrievePropertiesEx::ORDER, ["specSet", "options"]);
         assert_eq!(CreateFilter::ORDER, ["spec", "partialUpdates"]);
         assert_eq!(WaitForUpdatesEx::ORDER, ["version", "options"]);
+        assert_eq!(SelectionSpec::ORDER, ["name"]);
+        assert_eq!(ContinueRetrievePropertiesEx::ORDER, ["token"]);
+        assert!(RetrieveServiceContent::ORDER.is_empty() && Logout::ORDER.is_empty());
         assert_eq!(FindAllByUuid::ORDER, ["datacenter", "uuid", "vmSearch", "instanceUuid"]);
     }
 

@@ -1,0 +1,285 @@
+//! Following a vCenter that a test plays.
+
+use cloudprovider::InstanceChange;
+use tokio::sync::{broadcast, watch};
+
+use super::*;
+use crate::{
+    http::Endpoint,
+    scripted::{Scripted, node, reference, text},
+    session::Credentials,
+    vcenter::Settings,
+    vim::Value,
+};
+
+struct Rig {
+    vcenter: Arc<VCenter>,
+    transport: Arc<Scripted>,
+    connection: Connection,
+    changes: broadcast::Receiver<InstanceChange>,
+}
+
+fn rig(datacenters: &[&str]) -> Rig {
+    let endpoint = Endpoint {
+        host: "vc.example".to_owned(),
+        port: 443,
+        ca_files: Vec::new(),
+        thumbprint: None,
+        insecure: true,
+    };
+    let http = HttpClient::new(&endpoint).expect("a client");
+    let credentials = || Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() });
+    let settings = Settings {
+        name: "vc".to_owned(),
+        endpoint,
+        datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
+        credentials: Arc::new(credentials),
+        asks_who_it_is: false,
+        tag_refresh: None,
+    };
+    let (sender, changes) = broadcast::channel(64);
+    let vcenter = Arc::new(VCenter::new(settings, sender, watch::channel(0).0));
+    let transport = Arc::new(Scripted::default());
+    let dynamic: Arc<dyn Transport> = Arc::<Scripted>::clone(&transport);
+    let session = Session::new(
+        Arc::clone(&dynamic),
+        Arc::clone(&vcenter.settings.credentials),
+        Arc::clone(&vcenter.refused),
+        false,
+    );
+    let connection =
+        Connection { http, transport: dynamic, session: Arc::new(session), tags: Arc::default() };
+    Rig { vcenter, transport, connection, changes }
+}
+
+impl Rig {
+    fn follower(&self) -> Follower<'_> {
+        Follower { vcenter: &self.vcenter, with_optional: true, failures: 0 }
+    }
+
+    fn answers(&self, method: &'static str, answers: impl IntoIterator<Item = Element>) {
+        for answer in answers {
+            self.transport.answer(method, Ok(answer));
+        }
+    }
+
+    fn machines(&self) -> Vec<String> {
+        let state = self.vcenter.state();
+        let mut names: Vec<_> = state.inventory.machines().map(|vm| vm.moref.id().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The texts of one argument in all calls of a method.
+    fn sent(&self, method: &str, argument: &str) -> Vec<String> {
+        let calls = self.transport.requests(method);
+        let arguments = calls.iter().flat_map(|call| &call.arguments);
+        arguments
+            .filter(|(name, _)| *name == argument)
+            .map(|(_, value)| match value {
+                Value::Text(text) => text.clone(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+}
+
+fn object(kind: &str, id: &str, name: &str, parent: Option<(&str, &str)>) -> (MoRef, Vec<(String, Element)>) {
+    let mut properties = vec![("name".to_owned(), text("val", name))];
+    properties
+        .extend(parent.map(|(kind, id)| ("parent".to_owned(), reference("val", &MoRef::new(kind, id)))));
+    (MoRef::new(kind, id), properties)
+}
+
+fn vm(id: &str) -> (MoRef, Vec<(String, Element)>) {
+    object("VirtualMachine", id, id, None)
+}
+
+/// A `RetrieveResult`.
+fn listing(objects: &[(MoRef, Vec<(String, Element)>)], token: Option<&str>) -> Element {
+    let mut children: Vec<_> = token.into_iter().map(|token| text("token", token)).collect();
+    children.extend(objects.iter().map(|(object, properties)| {
+        let mut content = vec![reference("obj", object)];
+        content.extend(
+            properties.iter().map(|(name, value)| node("propSet", vec![text("name", name), value.clone()])),
+        );
+        node("objects", content)
+    }));
+    node("returnval", children)
+}
+
+/// An `UpdateSet`.
+fn updates(
+    version: &str,
+    kind: &str,
+    objects: &[(MoRef, Vec<(String, Element)>)],
+    truncated: bool,
+) -> Element {
+    let objects = objects.iter().map(|(object, properties)| {
+        let mut update = vec![text("kind", kind), reference("obj", object)];
+        update.extend(properties.iter().map(|(name, value)| {
+            node("changeSet", vec![text("name", name), text("op", "assign"), value.clone()])
+        }));
+        node("objectSet", update)
+    });
+    let mut children = vec![text("version", version), node("filterSet", objects.collect())];
+    children.extend(truncated.then(|| text("truncated", "true")));
+    node("returnval", children)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_read_to_their_end_and_what_they_lack_is_gone() {
+    let mut rig = rig(&[]);
+    rig.answers("RetrievePropertiesEx", [listing(&[vm("vm-1"), vm("vm-2")], Some("T1"))]);
+    let more = [listing(&[vm("vm-3")], Some("T2")), listing(&[], None)];
+    rig.answers("ContinueRetrievePropertiesEx", more);
+    rig.answers(
+        "WaitForUpdatesEx",
+        [
+            updates("1", "enter", &[vm("vm-1")], true),
+            updates("2", "enter", &[vm("vm-2")], false),
+            // the wait ran out
+            Element::default(),
+            updates("3", "enter", &[vm("vm-4")], false),
+        ],
+    );
+    rig.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
+    let mut follower = rig.follower();
+    let error = follower.follow(&rig.connection).await;
+    assert!(error.is_fault("InvalidCollectorVersion"), "{error}");
+    assert_eq!(rig.sent("ContinueRetrievePropertiesEx", "token"), ["T1", "T2"]);
+    assert_eq!(rig.sent("WaitForUpdatesEx", "version"), ["", "1", "2", "2", "3"]);
+    assert_eq!(rig.machines(), ["vm-1", "vm-2", "vm-4"], "vm-3 vanished between listing and watch");
+    assert!(rig.vcenter.state().is_live);
+    assert_eq!(follower.note(error), Duration::ZERO, "the connection is good");
+    assert!(!rig.vcenter.state().is_live);
+    assert!(rig.changes.try_recv().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_lost_is_built_anew_without_a_storm() {
+    let rig = rig(&[]);
+    let mut follower = rig.follower();
+    let faults = ["InvalidCollectorVersion", "ManagedObjectNotFound", "NotAuthenticated"];
+    let mut pauses = Vec::new();
+    for fault in faults {
+        rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
+        rig.transport.fault("WaitForUpdatesEx", fault);
+        let error = follower.follow(&rig.connection).await;
+        assert!(error.is_fault(fault), "{error}");
+        assert_eq!(rig.machines(), ["vm-1"], "what is known is kept");
+        pauses.push(follower.note(error));
+    }
+    assert!(pauses[0].is_zero() && pauses[1] < pauses[2] && !pauses[1].is_zero(), "{pauses:?}");
+    // what was made in a session ends with it, so that nothing piles up on the server
+    assert_eq!((rig.transport.count("Login"), rig.transport.count("Logout")), (3, 2));
+    assert_eq!(rig.transport.count("CreateFilter"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_in_the_midst_of_a_listing_is_no_empty_vcenter() {
+    let rig = rig(&[]);
+    rig.answers("RetrievePropertiesEx", [listing(&[vm("vm-1")], None)]);
+    rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
+    rig.transport.fault("WaitForUpdatesEx", "NotAuthenticated");
+    let mut follower = rig.follower();
+    let error = follower.follow(&rig.connection).await;
+    follower.note(error);
+    // as a real vCenter tells it: 200, and every property missing
+    let mut fault = node("fault", Vec::new());
+    fault.kind = Some("NotAuthenticated".into());
+    let missing = node("missingSet", vec![text("path", "name"), node("fault", vec![fault])]);
+    let object = node("objects", vec![reference("obj", &MoRef::new("VirtualMachine", "vm-1")), missing]);
+    rig.answers("RetrievePropertiesEx", [node("returnval", vec![object])]);
+    let error = follower.follow(&rig.connection).await;
+    assert!(error.is_session_lost(), "{error}");
+    assert_eq!(rig.machines(), ["vm-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_datacenter_that_is_listed_has_a_view() {
+    let rig = rig(&["DC0", "DC7"]);
+    let root = Some(("Folder", "group-d1"));
+    let places = |name| {
+        vec![
+            object("Folder", "group-d1", "Datacenters", None),
+            object("Datacenter", "datacenter-2", name, root),
+            object("Datacenter", "datacenter-3", "DC1", root),
+        ]
+    };
+    let below = [vm("vm-1"), object("Folder", "group-v4", "vm", Some(("Datacenter", "datacenter-2")))];
+    rig.answers("RetrievePropertiesEx", [listing(&places("DC0"), None), listing(&below, None)]);
+    let all: Vec<_> = places("DC0").into_iter().chain(below).collect();
+    rig.answers("WaitForUpdatesEx", [updates("1", "enter", &all, false)]);
+    rig.answers("WaitForUpdatesEx", [updates("2", "modify", &[vm("vm-1")], false)]);
+    let renamed = object("Datacenter", "datacenter-3", "DC7", root);
+    rig.answers("WaitForUpdatesEx", [updates("3", "modify", &[renamed], false)]);
+    let mut follower = rig.follower();
+    let error = follower.follow(&rig.connection).await;
+    assert_eq!(error, CallError::Outdated { method: "WaitForUpdatesEx" });
+    assert_eq!(follower.note(error), Duration::ZERO);
+    assert_eq!(
+        rig.sent("CreateContainerView", "container"),
+        ["Folder:group-d1", "Datacenter:datacenter-2"].map(|name| {
+            let (kind, id) = name.split_once(':').expect("two parts");
+            format!("{:?}", MoRef::new(kind, id))
+        })
+    );
+    let filter = rig.sent("CreateFilter", "spec").remove(0);
+    assert_eq!(filter.matches("objectSet").count(), 2, "{filter}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_a_moment_is_tried_again_and_a_lost_answer_of_a_wait_is_not() {
+    let rig = rig(&[]);
+    rig.transport.fault("CreateContainerView", "HostCommunication");
+    rig.transport.fault("CreateFilter", "TaskInProgress");
+    let lost = CallError::Unreachable { method: "WaitForUpdatesEx", reason: "reset".into() };
+    rig.transport.answer("WaitForUpdatesEx", Err(lost.clone()));
+    assert_eq!(rig.follower().follow(&rig.connection).await, lost);
+    let counts = ["CreateContainerView", "CreateFilter", "WaitForUpdatesEx"];
+    assert_eq!(counts.map(|method| rig.transport.count(method)), [2, 2, 1]);
+    for _ in 0..10 {
+        rig.transport.fault("CreateFilter", "HostCommunication");
+    }
+    assert!(rig.follower().follow(&rig.connection).await.is_fault("HostCommunication"));
+    assert_eq!(rig.transport.count("CreateFilter"), 2 + 4, "not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_vcenter_that_cannot_read_single_keys_is_asked_without_them() {
+    let rig = rig(&[]);
+    rig.transport.fault("RetrievePropertiesEx", "InvalidProperty");
+    rig.transport.fault("WaitForUpdatesEx", "RequestCanceled");
+    let error = rig.follower().follow(&rig.connection).await;
+    assert!(error.is_watch_lost(), "{error}");
+    let specs = rig.sent("RetrievePropertiesEx", "specSet");
+    assert!(specs[0].contains("guestinfo.metadata") && !specs[1].contains("guestinfo.metadata"), "{specs:?}");
+    assert!(!rig.sent("CreateFilter", "spec")[0].contains("guestinfo.metadata"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_tried_once() {
+    let rig = rig(&[]);
+    let mut follower = rig.follower();
+    rig.transport.fault("Login", "InvalidLogin");
+    for _ in 0..5 {
+        let error = follower.follow(&rig.connection).await;
+        assert!(error.is_refused() && !error.to_string().contains("hunter2"), "{error}");
+        assert_eq!(follower.note(error), CREDENTIALS_PAUSE);
+    }
+    assert_eq!(rig.transport.calls(), ["Login"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_vcenter_is_asked_once_a_minute() {
+    let rig = rig(&[]);
+    rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
+    let mut follower = rig.follower();
+    let ten_minutes = Duration::from_secs(600);
+    assert!(tokio::time::timeout(ten_minutes, follower.follow(&rig.connection)).await.is_err(), "for ever");
+    let calls = rig.transport.calls();
+    assert_eq!(calls[..4], ["Login", "CreateContainerView", "RetrievePropertiesEx", "CreateFilter"]);
+    assert!(calls[4..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
+    assert!((10..=12).contains(&calls[4..].len()), "{calls:?}");
+}
