@@ -2,9 +2,11 @@
 
 mod beside_cpi;
 mod credentials;
+mod follow;
 mod outage;
 mod process;
 mod scale;
+mod several;
 
 use std::{
     fmt::Write as _,
@@ -35,10 +37,18 @@ pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [beside_cpi::trials(), scale::trials(), outage::trials(), credentials::trials(), process::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        beside_cpi::trials(),
+        scale::trials(),
+        outage::trials(),
+        follow::trials(),
+        several::trials(),
+        credentials::trials(),
+        process::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The scenario against both APIs, with tokio's clock running: the simulator lives in real time.

@@ -32,6 +32,8 @@ pub struct VcsimOptions {
     /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-` with N in
     /// twelve hexadecimal digits, address 10.20.0.0/16 plus N + 1, VMware Tools running. Else guests say nothing.
     pub nodes: bool,
+    /// The N of the first machine, where another vCenter has the Nodes before it.
+    pub first_node: u32,
     /// Who may log in.
     pub user: String,
     /// With which password.
@@ -48,6 +50,7 @@ impl Default for VcsimOptions {
             hosts: 2,
             machines: 4,
             nodes: true,
+            first_node: 0,
             user: "administrator@vsphere.local".to_owned(),
             password: "vcsim's secret".to_owned(),
             rest: "legacy",
@@ -227,7 +230,7 @@ impl Vcsim {
     }
 
     /// Does something to a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
-    /// `clone` to a name, `move` to a host, `reconfigure` with `KEY=VALUE` for its extra configuration.
+    /// `clone` to a name, `move` to a host of any datacenter, `reconfigure` with `KEY=VALUE` for its extra configuration.
     ///
     /// # Errors
     /// In vCenter's words.
@@ -294,6 +297,9 @@ fn spawn(
         .arg(format!("-password={}", options.password))
         .arg(format!("-rest={}", options.rest))
         .arg(format!("-nodes={}", options.nodes))
+        .arg(format!("-first-node={}", options.first_node))
+        // as unlike other vCenters as its port
+        .arg(format!("-instance-uuid=277d6516-b980-529a-98a9-{port:012}"))
         .arg(format!("-dc={}", options.datacenters))
         .arg(format!("-cluster={}", options.clusters))
         .arg(format!("-host={}", options.hosts))

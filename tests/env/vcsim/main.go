@@ -29,7 +29,9 @@ func main() {
 	user := flag.String("user", "administrator@vsphere.local", "the one user")
 	password := flag.String("password", "secret", "its password")
 	version := flag.String("api-version", "8.0.3.0", "the version that it claims")
+	instance := flag.String("instance-uuid", "", "what it calls itself among other vCenters; empty for what all simulators do")
 	nodes := flag.Bool("nodes", true, "give every machine a guest that can be a Node")
+	first := flag.Int("first-node", 0, "number of the first such guest")
 	modern := flag.String("rest", "legacy", "which tagging paths there are: legacy, modern or both")
 	quote := flag.Bool("quote-cookie", true, "quote the session cookie as a real vCenter does")
 	flag.IntVar(&model.Datacenter, "dc", 1, "datacenters")
@@ -46,6 +48,9 @@ func main() {
 	about := &model.Map().Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.About
 	about.ApiVersion = *version
 	about.Version = *version
+	if *instance != "" {
+		about.InstanceUuid = *instance
+	}
 	service.RegisterEndpoints = true
 	service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
 	if *certificate != "" {
@@ -59,7 +64,7 @@ func main() {
 	model.Map().SessionManager().ValidLogin = world.isValidLogin
 	if *nodes {
 		for i, machine := range world.machines() {
-			world.makeNode(machine, i)
+			world.makeNode(machine, *first+i)
 		}
 	}
 

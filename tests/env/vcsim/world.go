@@ -14,6 +14,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -217,11 +218,11 @@ func (w *world) act(machine *simulator.VirtualMachine, action, argument string) 
 		spec := types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: machine.ResourcePool}}
 		return wait(vm.Clone(ctx, folder, argument, spec))
 	case "move":
-		host, err := w.entity("HostSystem", argument)
+		spec, err := w.relocation(machine, argument)
 		if err != nil {
 			return err
 		}
-		return wait(vm.Relocate(ctx, types.VirtualMachineRelocateSpec{Host: &host}, ""))
+		return wait(vm.Relocate(ctx, spec, ""))
 	case "reconfigure":
 		key, value, _ := strings.Cut(argument, "=")
 		return wait(vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{
@@ -229,6 +230,33 @@ func (w *world) act(machine *simulator.VirtualMachine, action, argument string) 
 		}))
 	}
 	return fmt.Errorf("there is no action %q", action)
+}
+
+// relocation is a move to the host with this name, into the pool of its cluster, and into its datacenter where that is
+// another one.
+func (w *world) relocation(machine *simulator.VirtualMachine, name string) (types.VirtualMachineRelocateSpec, error) {
+	host, err := w.entity("HostSystem", name)
+	spec := types.VirtualMachineRelocateSpec{Host: &host}
+	if err != nil {
+		return spec, err
+	}
+	to := w.service.Context.Map.Get(host).(mo.Entity)
+	if cluster, ok := w.service.Context.Map.Get(*to.Entity().Parent).(*simulator.ClusterComputeResource); ok {
+		spec.Pool = cluster.ResourcePool
+	}
+	if datacenter := w.datacenter(to); datacenter != w.datacenter(machine) {
+		spec.Folder = &datacenter.VmFolder
+	}
+	return spec, nil
+}
+
+func (w *world) datacenter(of mo.Entity) *simulator.Datacenter {
+	for {
+		if datacenter, ok := of.(*simulator.Datacenter); ok {
+			return datacenter
+		}
+		of = w.service.Context.Map.Get(*of.Entity().Parent).(mo.Entity)
+	}
 }
 
 // entity is the object of a type with a name or a reference.

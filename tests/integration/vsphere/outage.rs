@@ -16,7 +16,13 @@ use crate::daemon::InProcess;
 const NODES: usize = 8;
 
 pub(super) fn trials() -> Vec<Trial> {
-    on_both("a_failing_vcenter_deletes_nothing", |api| failing(api).boxed_local())
+    [
+        on_both("a_killed_vcenter_deletes_nothing", |api| killed(api).boxed_local()),
+        on_both("a_failing_vcenter_deletes_nothing", |api| failing(api).boxed_local()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 async fn begin(api: &Api) -> anyhow::Result<(Vcsim, Arc<VSphereProvider>, InProcess)> {
@@ -52,6 +58,32 @@ async fn works(api: &Api, vcsim: &Vcsim, new: usize) -> anyhow::Result<()> {
     for number in 0..NODES {
         nodes(&api.client).get(&name(number)).await?;
     }
+    Ok(())
+}
+
+async fn killed(api: &Api) -> anyhow::Result<()> {
+    let (mut vcsim, provider, daemon) = begin(api).await?;
+    vcsim.kill()?;
+    node_stays(&api.client, &name(0), Duration::from_secs(8)).await?;
+    vcsim.restart().map_err(|error| anyhow::anyhow!("{error}"))?;
+    tag(&vcsim)?;
+    works(api, &vcsim, NODES).await?;
+    let counts = vcsim.counts()?;
+    println!("after the restart: {counts:?}");
+    ensure!(counts["soap:Login"] <= 3 && counts.values().sum::<u64>() < 60, "{counts:?}");
+
+    // All sessions end at once.
+    vcsim.reset_counts()?;
+    vcsim.expire_sessions()?;
+    works(api, &vcsim, NODES + 1).await?;
+    // the wait that was under way brought the change; the next one opens a session
+    eventually(LIMIT, "one session", || async { Ok((vcsim.sessions()?.0 == 1).then_some(())) }).await?;
+    let counts = vcsim.counts()?;
+    println!("after the sessions ended: {counts:?}");
+    ensure!(counts["soap:Login"] <= 2 && counts.values().sum::<u64>() < 30, "{counts:?}");
+    daemon.stop().await?;
+    provider.ended().await;
+    ensure!(vcsim.sessions()?.0 == 0, "logged out");
     Ok(())
 }
 
