@@ -56,8 +56,11 @@ const TRIES: u32 = 4;
 /// The pause before the second try of a call, and then twice as long each time.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two connections.
+/// The longest pause between two connections, and before tags are read again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The same for a vCenter that is not there: that costs it nothing, and its Nodes wait.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether credentials that were refused, or missing, have changed. That costs no call.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(2);
@@ -185,7 +188,7 @@ impl Follower<'_> {
         };
         tracing::info!(
             vcenter = self.vcenter.name(),
-            version = content.api_version,
+            version = Some(&content.api_version).filter(|version| !version.is_empty()),
             instance = content.instance_uuid,
             "logged in"
         );
@@ -414,7 +417,8 @@ impl Follower<'_> {
             Duration::ZERO
         } else {
             let doubled = Duration::from_millis(500) * 2u32.saturating_pow(self.failures.min(10));
-            jittered(doubled.min(LONGEST_PAUSE))
+            let is_away = matches!(error, CallError::Unreachable { .. });
+            jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
         };
         self.failures = self.failures.saturating_add(1);
         let mut is_news = false;

@@ -283,3 +283,16 @@ async fn an_idle_vcenter_is_asked_once_a_minute() {
     assert!(calls[4..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
     assert!((10..=12).contains(&calls[4..].len()), "{calls:?}");
 }
+
+#[test]
+fn a_vcenter_that_is_away_is_tried_more_often_than_one_that_fails() {
+    let rig = rig(&[]);
+    let longest = |error: &CallError| {
+        let mut follower = rig.follower();
+        (0..20).map(|_| follower.note(error.clone())).max().expect("some")
+    };
+    let away = CallError::Unreachable { method: "Login", reason: "refused".into() };
+    let broken = CallError::Status { method: "Login", status: 503 };
+    assert!(longest(&away) <= LONGEST_ABSENCE);
+    assert!(longest(&broken) > LONGEST_ABSENCE && longest(&broken) <= LONGEST_PAUSE);
+}

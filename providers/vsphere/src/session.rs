@@ -142,7 +142,7 @@ impl Session {
     /// first time, one more where vCenter is asked who it is, and two for each session that ended.
     ///
     /// # Errors
-    /// [`CallError::Refused`] without any call where vCenter refused the same credentials before.
+    /// [`CallError::Refused`] where vCenter refuses the credentials, and without any call where it did so before.
     pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
         let _one_at_a_time = self.opening.lock().await;
         if let Some(content) = self.content()
@@ -171,7 +171,9 @@ impl Session {
         }
         if let Err(error) = outcome {
             if error.is_fault("InvalidLogin") {
+                let user = credentials.user.clone().into();
                 self.refused.set(credentials);
+                return Err(CallError::Refused { user });
             }
             return Err(error);
         }

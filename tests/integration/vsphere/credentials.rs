@@ -40,6 +40,9 @@ async fn wrong(api: &Api) -> anyhow::Result<()> {
         })
     };
     node_becomes(&api.client, &name(0), LIMIT, "says that the password is wrong", refused).await?;
+    let told = event(&api.client, "default", &name(0), "InitializationFailed").await?;
+    let words = told.message.unwrap_or_default();
+    ensure!(words.contains("refused the credentials") && !words.contains("hunter2"), "{words}");
     sleep(Duration::from_secs(5)).await;
     let counts = vcsim.counts()?;
     println!("with a wrong password: {counts:?}");

@@ -205,3 +205,40 @@ async fn a_failing_vcenter_is_not_stormed() {
     running.eventually(&known(2), "on again, as in the beginning", on).await;
     running.stop().await;
 }
+
+#[tokio::test]
+async fn only_the_datacenters_that_are_listed_are_read() {
+    let options = VcsimOptions { datacenters: 2, ..VcsimOptions::default() };
+    let Some(vcsim) = tagged(&options) else { return };
+    let listed = config(&[&vcsim]).replace("    server:", "    datacenters: [DC0]\n    server:");
+    let running = Running::start(&with_zones(&listed)).await;
+    let complete = |answer: &InstanceLookup| present(answer).is_some_and(|one| one.incomplete.is_none());
+    let is_absent = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Absent);
+    running.eventually(&known(0), "its zone is found", complete).await;
+    // the simulator finds machines by UUID in any datacenter
+    running.eventually(&known(4), "of the other datacenter", is_absent).await;
+    vcsim.act(&machine(0), "move", "DC1_C0_H0").expect("moved");
+    running.eventually(&known(0), "moved away", is_absent).await;
+    vcsim.act(&machine(0), "move", "DC0_C0_H0").expect("moved");
+    running.eventually(&known(0), "moved back", complete).await;
+    running.stop().await;
+    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+}
+
+#[tokio::test]
+async fn one_vcenter_under_two_names_has_its_machines_once() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let once = config(&[&vcsim]);
+    let again = once.replace("vcenter:\n", "").replace("vc0:", "vc1:").replace("127.0.0.1", "localhost");
+    let running = Running::start(&format!("{once}{again}")).await;
+    for number in 0..4 {
+        running.eventually(&node(number), "present", |answer| present(answer).is_some()).await;
+    }
+    let is_absent = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Absent);
+    running.eventually(&known(999), "absent", is_absent).await;
+    // with both listed, each is still the same one
+    for number in 0..4 {
+        assert!(present(&running.look_up(&node(number)).await).is_some());
+    }
+    running.stop().await;
+}
