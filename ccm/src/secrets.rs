@@ -12,6 +12,8 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 
+use crate::api_client::describe;
+
 /// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
 pub struct ClusterSecrets {
     client: Client,
@@ -100,23 +102,25 @@ where
     }
 
     fn explain(&self, error: &watcher::Error) -> Error {
-        use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
-        let status = match error {
-            InitialListFailed(kube::Error::Api(status))
-            | WatchStartFailed(kube::Error::Api(status))
-            | WatchFailed(kube::Error::Api(status))
-            | WatchError(status) => Some(status),
-            _ => None,
+        use watcher::Error::{
+            InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
         };
-        let kind = match status.map(|status| status.code) {
-            Some(401) => ErrorKind::Unauthenticated,
-            Some(403) => ErrorKind::PermissionDenied,
-            _ => ErrorKind::Unavailable,
+        let (status, words) = match error {
+            InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
+                let status = match error {
+                    kube::Error::Api(status) => Some(status),
+                    _ => None,
+                };
+                (status, describe(error))
+            }
+            WatchError(status) => (Some(status), format!("{} ({})", status.message, status.code)),
+            NoResourceVersion => (None, error_chain(error)),
         };
-        let hint = match kind {
-            ErrorKind::PermissionDenied => "; the service account needs get, list and watch on it",
-            _ => "",
+        let (kind, hint) = match status.map(|status| status.code) {
+            Some(401) => (ErrorKind::Unauthenticated, ""),
+            Some(403) => (ErrorKind::PermissionDenied, "; the service account needs list and watch on it"),
+            _ => (ErrorKind::Unavailable, ""),
         };
-        Error::new(kind, format!("Secret {} cannot be read: {}{hint}", self.name, error_chain(error)))
+        Error::new(kind, format!("Secret {} cannot be read: {words}{hint}", self.name))
     }
 }

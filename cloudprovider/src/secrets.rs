@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// asked for.
 pub trait SecretSource: fmt::Debug + Send + Sync {
     /// Follows a Secret: what it holds now comes first, then each change. The stream ends with the daemon only, and
-    /// trouble in between is an element of it like any other; whoever follows keeps what it had.
+    /// trouble in between is an element of it like any other, which names the Secret; whoever follows keeps what it had.
     fn follow(&self, name: &SecretName) -> SecretStream;
 }
 

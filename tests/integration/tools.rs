@@ -1,5 +1,7 @@
 //! `check` and `explain` as an operator runs them.
 
+mod clouds;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,11 +20,13 @@ use crate::{
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         trial("tools::check_names_what_is_wrong", check_faults),
         trial("tools::check_names_the_missing_permission", check_permissions),
         trial("tools::explain_says_what_the_daemon_would_do", explain),
-    ]
+    ];
+    trials.extend(clouds::trials());
+    trials
 }
 
 /// Exit code, stdout and stderr.
@@ -40,6 +44,8 @@ fn cloud_config(folder: &Path) -> anyhow::Result<String> {
 }
 
 const PROVIDER: &str = "--cloud-provider=libvirt";
+/// The same, for `manifests`.
+const PROVIDER_OPTION: &str = "--provider=libvirt";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
 fn check_faults() -> Outcome {
@@ -81,17 +87,21 @@ fn check_as_admin_and_as_shipped(control_plane: &Borrowed) -> anyhow::Result<()>
 
     // As shipped, but for one verb.
     let without_delete = |manifests: String| manifests.replace("delete, ", "").replace(", delete", "");
-    as_shipped(control_plane, without_delete, |kubeconfig| check_with_one_lacking(kubeconfig, &config))
+    as_shipped(control_plane, &[PROVIDER_OPTION], without_delete, |kubeconfig| {
+        check_with_one_lacking(kubeconfig, &config)
+    })
 }
 
-/// Runs `act` with a kubeconfig of the shipped service account, whose roles are those of the manifests after `change`.
+/// Runs `act` with a kubeconfig of the shipped service account, whose roles are those of the manifests with these options
+/// after `change`.
 fn as_shipped(
     control_plane: &Borrowed,
+    options: &[&str],
     change: impl FnOnce(String) -> String,
     act: impl FnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
-    let (_, manifests, _) = run(&["manifests", "--provider=libvirt"])?;
+    let (_, manifests, _) = run(&[&["manifests"], options].concat())?;
     let file = folder.path().join("roles.yaml");
     fs::write(&file, change(manifests))?;
     let file = file.display().to_string();
@@ -142,6 +152,7 @@ fn explain() -> Outcome {
     // In the daemon's pod there is nothing but its own account.
     let outcome = as_shipped(
         &control_plane,
+        &[PROVIDER_OPTION],
         |manifests| manifests,
         |kubeconfig| explain_nodes(&[PROVIDER, &config, kubeconfig]),
     );

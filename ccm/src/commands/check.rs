@@ -3,7 +3,7 @@
 mod permissions;
 mod report;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
 use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry, SecretName};
@@ -25,6 +25,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Names that a message holds at most.
 const NAMES_SHOWN: usize = 5;
+
+/// Reasons that are told at most of why the cloud cannot tell.
+const REASONS_SHOWN: usize = 5;
 
 /// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
 /// every permission there. Nothing is changed. Ends with 0 if all that is needed works, with 1 otherwise.
@@ -161,63 +164,85 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
             format!("{name} started; it does not support instances, so no Node is initialised"),
         );
     }
-    let nodes = match nodes {
-        Some([]) => return check_empty_look_up(name, started, "there is no node to look up", report).await,
-        None => {
-            let why = "no node was looked up, since the API server does not say which there are";
-            return check_empty_look_up(name, started, why, report).await;
-        }
-        Some(nodes) => nodes,
-    };
-    let answers = tools::look_up(started, nodes).await;
-    let (mut present, mut absent, mut unknown) = (0, Vec::new(), Vec::new());
-    for (node, answer) in nodes.iter().zip(&answers) {
+    let (foreign, ours): (Vec<_>, Vec<_>) =
+        nodes.unwrap_or_default().iter().cloned().partition(|node| tools::is_foreign(started, node));
+    let asked: Vec<_> = ours.iter().cloned().chain([nobody()]).collect();
+    let mut answers = tools::look_up(started, &asked).await;
+    let about_nobody = answers.pop();
+    let (mut present, mut absent, mut unknown) = (0, Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    for (node, answer) in ours.iter().zip(&answers) {
         match answer {
             InstanceLookup::Present(_) => present += 1,
             InstanceLookup::Absent => absent.push(node.name()),
-            InstanceLookup::Unknown(error) => unknown.push((node.name(), error.report())),
+            InstanceLookup::Unknown(error) => unknown.entry(error.report()).or_default().push(node.name()),
         }
     }
-    match unknown.first() {
-        None => report.works(
-            "cloud",
-            format!("{name} answers; it has instances for {present} of {} nodes", nodes.len()),
-        ),
-        Some((node, why)) => report.failed(
-            "cloud",
-            format!(
-                "{name} cannot tell about {} of {} nodes; about {node}: {why}",
-                unknown.len(),
-                nodes.len()
-            ),
-        ),
+    let count = ours.len();
+    for (why, names) in unknown.iter().take(REASONS_SHOWN) {
+        let said =
+            format!("{name} cannot tell about {} of {count} nodes ({}): {why}", names.len(), shown(names));
+        report.failed("cloud", said);
+    }
+    if unknown.len() > REASONS_SHOWN {
+        let more = unknown.len() - REASONS_SHOWN;
+        report.failed("cloud", format!("{name} cannot tell about more nodes, for {more} more reasons"));
+    }
+    match about_nobody {
+        Some(InstanceLookup::Unknown(error)) => {
+            let why = error.report();
+            // In the words for a Node that may be anywhere, it may have been said already.
+            if !unknown.keys().any(|known| why.ends_with(known)) {
+                report.failed(
+                    "cloud",
+                    format!("{name} cannot tell about machines that it does not see: {why}"),
+                );
+            }
+        }
+        _ if unknown.is_empty() => {
+            let of_nodes = match nodes {
+                None => "no node was looked up, since the API server does not say which there are".to_owned(),
+                Some(_) if count == 0 => "there is no node to look up".to_owned(),
+                Some(_) => format!("it has instances for {present} of {count} nodes"),
+            };
+            report.works("cloud", format!("{name} answers; {of_nodes}"));
+        }
+        _ => {}
     }
     if !absent.is_empty() {
-        let shown = absent.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
-        let more = if absent.len() > NAMES_SHOWN { ", ..." } else { "" };
         report.warning(
             "cloud",
             format!(
-                "{name} has no instance for {} of {} nodes: {shown}{more} (see: explain NODE)",
+                "{name} has no instance for {} of {count} nodes: {} (see: explain NODE)",
                 absent.len(),
-                nodes.len()
+                shown(&absent)
+            ),
+        );
+    }
+    if !foreign.is_empty() {
+        let names: Vec<_> = foreign.iter().map(|node| node.name()).collect();
+        report.works(
+            "cloud",
+            format!(
+                "{} more, whose provider IDs are not of {name}, are left alone: {}",
+                foreign.len(),
+                shown(&names)
             ),
         );
     }
 }
 
-/// Asks about a Node that nobody has: whoever can say that there is no such instance can be reached.
-async fn check_empty_look_up(name: &str, cloud: &Cloud, why_empty: &str, report: &mut Report) {
+/// The first of these names.
+fn shown(names: &[&str]) -> String {
+    let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
+    format!("{}{more}", names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", "))
+}
+
+/// A Node that nobody has: who can say that there is no such instance sees everything.
+fn nobody() -> Arc<Node> {
     let identity = NodeIdentity {
         name: "cloud-controller-manager-check.invalid".to_owned(),
         system_uuid: Some(uuid::Uuid::new_v4().to_string()),
         ..NodeIdentity::default()
     };
-    let nobody = Arc::new(Node { identity, ..Node::default() });
-    match tools::look_up(cloud, &[nobody]).await.pop() {
-        Some(InstanceLookup::Unknown(error)) => {
-            report.failed("cloud", format!("{name} cannot tell about instances: {}", error.report()));
-        }
-        _ => report.works("cloud", format!("{name} answers; {why_empty}")),
-    }
+    Arc::new(Node { identity, ..Node::default() })
 }

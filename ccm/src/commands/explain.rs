@@ -114,7 +114,7 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
     let cloud = tools::start_cloud(provider, flags)
         .await
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
-    let is_foreign = node.identity.provider_id.is_some() && !cloud.owns(&node);
+    let is_foreign = tools::is_foreign(&cloud, &node);
     let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
     cloud.stop().await;
     let answer = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;

@@ -53,6 +53,11 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     Ok(Cloud::new(candidate, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
 }
 
+/// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.
+pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
+    node.identity.provider_id.is_some() && !cloud.owns(node)
+}
+
 /// Looks Nodes up, again while the cloud may only be slow to answer.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let deadline = tokio::time::Instant::now() + CLOUD_DEADLINE;

@@ -34,8 +34,8 @@ pub(super) fn least(verbosity: i32, module: &str) -> LevelFilter {
         .iter()
         .any(|name| of_crate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')));
     match (verbosity, is_ours) {
-        // kube logs every failed request as an error; what matters of that is said by us, once.
-        (..=3, false) if of_crate == "kube_client" => LevelFilter::OFF,
+        // kube logs every failed request as an error, and every failed watch; what matters of that is said by us, once.
+        (..=3, false) if matches!(of_crate, "kube_client" | "kube_runtime") => LevelFilter::OFF,
         (..=3, false) => LevelFilter::WARN,
         (..=3, true) | (4..=5, false) => LevelFilter::INFO,
         (4..=5, true) | (6.., false) => LevelFilter::DEBUG,
@@ -108,6 +108,7 @@ mod tests {
             (3, "cloudprovider_libvirt::connection", LevelFilter::INFO),
             (0, "ccmx", LevelFilter::WARN),
             (0, "kube_client::client", LevelFilter::OFF),
+            (0, "kube_runtime::watcher", LevelFilter::OFF),
             (3, "hyper", LevelFilter::WARN),
             (4, "ccm", LevelFilter::DEBUG),
             (4, "kube_client", LevelFilter::INFO),

@@ -195,7 +195,14 @@ impl CloudProvider for VSphereProvider {
                     }
                 });
             }
-            self.tasks.spawn(follow::run(vcenter, context.stop.clone()));
+            let (credentials, stop) = (Arc::clone(&followed.credentials), context.stop.clone());
+            self.tasks.spawn(async move {
+                // A vCenter whose Secret nobody has read yet is starting, and not without credentials.
+                let answered = tokio::time::timeout(START_GRACE, credentials.answered());
+                if stop.run_until_cancelled(answered).await.is_some() {
+                    follow::run(vcenter, stop).await;
+                }
+            });
         }
         let stopped = self.stopped.clone();
         self.tasks.spawn(async move {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use cloudprovider::{SecretName, SecretSource, SecretStream, SecretVersion};
 use futures::StreamExt;
 use secrecy::SecretString;
+use tokio::sync::watch;
 
 use crate::{
     config::{CredentialPlaces, SecretPlace},
@@ -20,6 +21,8 @@ pub(crate) struct CredentialStore {
     places: CredentialPlaces,
     /// What the Secret holds, or why that is not known.
     secret: Mutex<Result<SecretContents, String>>,
+    /// Whether there was any word of the Secret yet.
+    is_answered: watch::Sender<bool>,
 }
 
 impl CredentialStore {
@@ -29,7 +32,7 @@ impl CredentialStore {
             Some(SecretPlace::Object(name)) => format!("Secret {name} has not been read yet"),
             _ => String::new(),
         };
-        Self { server, places, secret: Mutex::new(Err(unread)) }
+        Self { server, places, secret: Mutex::new(Err(unread)), is_answered: watch::Sender::new(false) }
     }
 
     /// The Secret, where there is one to follow.
@@ -45,6 +48,14 @@ impl CredentialStore {
         self.secret().map(|name| secrets.follow(name))
     }
 
+    /// Waits for the first word of the Secret, where there is one: what it holds, or why that is not known.
+    pub(crate) async fn answered(&self) {
+        if self.secret().is_some() {
+            // Not an error: we hold the sender.
+            let _ = self.is_answered.subscribe().wait_for(|is_answered| *is_answered).await;
+        }
+    }
+
     /// Takes in each version of the Secret, and says so. What was read is kept while there is trouble, and when the Secret
     /// is deleted: a session that lasts needs no password.
     pub(crate) async fn follow(&self, mut versions: SecretStream, changed: impl Fn()) {
@@ -57,17 +68,21 @@ impl CredentialStore {
                         tracing::warn!(secret = %name, "{oddity}");
                     }
                     *self.secret.lock().unwrap_or_else(PoisonError::into_inner) = Ok(contents);
+                    self.is_answered.send_replace(true);
                     changed();
                     continue;
                 }
                 Ok(SecretVersion::Absent) => format!("Secret {name} does not exist"),
-                Err(error) => format!("Secret {name} cannot be read: {error}"),
+                // It names the Secret.
+                Err(error) => error.report(),
             };
             tracing::warn!("{trouble}");
             let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
             if secret.is_err() {
                 *secret = Err(trouble);
             }
+            drop(secret);
+            self.is_answered.send_replace(true);
         }
     }
 
@@ -109,5 +124,48 @@ impl CredentialStore {
                 self.server
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::{Error, ErrorKind};
+    use futures::{FutureExt as _, stream};
+
+    use super::*;
+
+    fn store(secret: Option<SecretPlace>) -> CredentialStore {
+        CredentialStore::new("vc.example.org".to_owned(), CredentialPlaces { secret, inline: None })
+    }
+
+    fn object() -> SecretPlace {
+        SecretPlace::Object(SecretName { namespace: "kube-system".into(), name: "vc".into() })
+    }
+
+    #[tokio::test]
+    async fn the_first_word_of_the_secret_is_waited_for_whatever_it_is() {
+        assert!(store(None).answered().now_or_never().is_some(), "there is nothing to wait for");
+        for (word, expected) in [
+            (Ok(SecretVersion::Absent), "Secret kube-system/vc does not exist"),
+            (
+                Err(Error::new(
+                    ErrorKind::PermissionDenied,
+                    "Secret kube-system/vc cannot be read: forbidden",
+                )),
+                "Secret kube-system/vc cannot be read: forbidden",
+            ),
+        ] {
+            let store = store(Some(object()));
+            assert!(store.answered().now_or_never().is_none(), "it has not been read yet");
+            store.follow(stream::iter([word]).boxed(), || {}).await;
+            assert!(store.answered().now_or_never().is_some());
+            assert_eq!(store.current().expect_err("no credentials"), expected);
+        }
+        let store = store(Some(object()));
+        let data =
+            [("vc.example.org.username", "root"), ("vc.example.org.password", "x")].into_iter().collect();
+        store.follow(stream::iter([Ok(SecretVersion::Present(data))]).boxed(), || {}).await;
+        assert!(store.answered().now_or_never().is_some());
+        assert_eq!(store.current().expect("credentials").user, "root");
     }
 }
