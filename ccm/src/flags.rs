@@ -170,6 +170,7 @@ impl Flags {
         deprecated
             .chain(without_effect)
             .chain(self.generic.warnings())
+            .chain(self.leader_election.warnings(self.misc.dry_run))
             .chain(self.secure_serving.warnings())
             .chain(self.authentication.warnings())
             .collect()

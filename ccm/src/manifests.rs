@@ -2,11 +2,14 @@
 //! says so in its first line, and of what the Helm chart is compared with.
 
 mod command;
+mod content;
 mod files;
 mod monitoring;
 mod rbac;
 mod workload;
 pub mod yaml;
+
+use std::collections::BTreeMap;
 
 use cloudprovider::SecretName;
 use k8s_openapi::ByteString;
@@ -15,6 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     flags::{self, CommandLineError, Flags},
     permissions::{self, Permission},
+    serving::is_always_allowed,
 };
 
 pub use command::ManifestsCommand;
@@ -84,6 +88,8 @@ pub enum CloudConfig {
         secret: String,
         /// The configuration.
         text: String,
+        /// Files beside it, by their names: keys of the Secret like the configuration itself.
+        files: BTreeMap<String, ByteString>,
     },
 }
 
@@ -139,13 +145,15 @@ impl ManifestOptions {
         })];
         objects.extend(self.roles(&permissions::needed(&flags)));
         objects.extend(rbac::secret_roles(self));
-        if let CloudConfig::Content { secret, text } = &self.cloud_config {
+        if let CloudConfig::Content { secret, text, files } = &self.cloud_config {
+            let mut data = files.clone();
+            data.insert(CONFIG_KEY.to_owned(), ByteString(text.clone().into_bytes()));
             objects.push(json!({
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": secret, "namespace": self.namespace, "labels": labels(self)},
                 // Not `stringData`, by which `kubectl apply` sees a change each time.
-                "data": {CONFIG_KEY: ByteString(text.clone().into_bytes())},
+                "data": data,
             }));
         }
         objects.push(workload::workload(self, &flags));
@@ -168,6 +176,7 @@ impl ManifestOptions {
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
                 faults.extend(flags.faults());
+                faults.extend(self.misfits(&flags));
                 if faults.is_empty() { Ok(flags) } else { Err(faults) }
             }
             Err(CommandLineError::Faults(wrong)) => {
@@ -179,6 +188,27 @@ impl ManifestOptions {
                 Err(faults)
             }
         }
+    }
+
+    /// Flags that the daemon takes, and that do not work in such a deployment.
+    fn misfits(&self, flags: &Flags) -> Vec<String> {
+        let mut faults = Vec::new();
+        if has_no_election(flags) && self.replicas != Some(1) {
+            faults.push(
+                "--set leader-elect=false: all pods would work at the same time; give --replicas 1 too"
+                    .to_owned(),
+            );
+        }
+        let allowed = &flags.authorization.always_allow_paths;
+        let missing: Vec<_> =
+            workload::PROBED.into_iter().filter(|path| !is_always_allowed(allowed, path)).collect();
+        if flags.secure_serving.port().is_some() && !missing.is_empty() {
+            faults.push(format!(
+                "--set authorization-always-allow-paths: the pods' probes ask without credentials, so it needs {} too",
+                missing.join(" and ")
+            ));
+        }
+        faults
     }
 
     fn faults(&self) -> Vec<String> {
@@ -202,9 +232,6 @@ impl ManifestOptions {
         if self.image.is_empty() || self.image.contains(char::is_whitespace) {
             faults.push(format!("--image: {:?} is not the name of an image", self.image));
         }
-        let is_key = |key: &str| {
-            !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        };
         if let Some(key) = self.cloud_config.key().filter(|key| !is_key(key)) {
             faults.push(format!(
                 "--config-key: {key:?} is not a key; expected letters, digits, hyphens, underscores and dots"
@@ -226,6 +253,11 @@ impl ManifestOptions {
     }
 }
 
+/// Whether nothing keeps a second pod from working. In a dry run none does.
+fn has_no_election(flags: &Flags) -> bool {
+    !flags.leader_election.enabled && !flags.misc.dry_run
+}
+
 /// What every object of the deployment carries.
 fn labels(options: &ManifestOptions) -> Value {
     json!({
@@ -239,6 +271,12 @@ fn labels(options: &ManifestOptions) -> Value {
 /// What tells our pods from others. Cannot be changed once it is deployed.
 fn selector(options: &ManifestOptions) -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": options.name})
+}
+
+/// Whether this may be a key of a Secret.
+fn is_key(key: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !key.is_empty() && !matches!(key, "." | "..") && key.chars().all(is_allowed)
 }
 
 fn is_dns_label(name: &str) -> bool {

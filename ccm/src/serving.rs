@@ -45,6 +45,7 @@ use tls::TlsSettings;
 use trust::Trust;
 
 pub use authorization::check_always_allow_paths;
+pub(crate) use authorization::is_always_allowed;
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
     TlsOptions,

@@ -165,7 +165,11 @@ fn chart_cases() -> Vec<(Value, ManifestOptions)> {
         (
             json!({"provider": "libvirt", "cloudConfig": config}),
             ManifestOptions {
-                cloud_config: CloudConfig::Content { secret: "cloud-config".into(), text: config.into() },
+                cloud_config: CloudConfig::Content {
+                    secret: "cloud-config".into(),
+                    text: config.into(),
+                    files: BTreeMap::new(),
+                },
                 ..base()
             },
         ),
@@ -212,6 +216,32 @@ fn chart_cases() -> Vec<(Value, ManifestOptions)> {
             },
         ),
         (
+            json!({"provider": "libvirt", "leaderElection": {"resourceName": "true"}}),
+            ManifestOptions { arguments: strings(&["--leader-elect-resource-name=true"]), ..base() },
+        ),
+        (
+            json!({"provider": "libvirt", "dryRun": true, "securePort": 10259,
+                   "useServiceAccountCredentials": true, "fullnameOverride": "ccm-trial"}),
+            ManifestOptions {
+                name: "ccm-trial".into(),
+                arguments: strings(&[
+                    "--secure-port=10259",
+                    "--use-service-account-credentials",
+                    "--dry-run",
+                ]),
+                ..base()
+            },
+        ),
+        (
+            json!({"provider": "mycloud", "image": {"repository": "registry.example.org/mycloud-ccm", "tag": "v1"},
+                   "extraArgs": ["--authorization-always-allow-paths=/metrics,/livez,/readyz"]}),
+            ManifestOptions {
+                image: "registry.example.org/mycloud-ccm:v1".into(),
+                arguments: strings(&["--authorization-always-allow-paths=/metrics,/livez,/readyz"]),
+                ..ManifestOptions::new("mycloud")
+            },
+        ),
+        (
             json!({"provider": "libvirt", "logging": {"verbosity": 4, "format": "json"},
                    "extraArgs": ["--concurrent-node-syncs=32", "--controllers=*,-route"],
                    "apiServer": {"host": "10.0.0.1"}, "serviceMonitor": {"enabled": true},
@@ -236,6 +266,21 @@ fn helm() -> Outcome {
     let helm = Helm::find()?;
     for (values, options) in chart_cases() {
         same(&values.to_string(), &helm.template(&values)?, &options)?;
+    }
+    // The chart's roles keep the Lease.
+    let alone = json!({"provider": "libvirt", "kind": "Deployment", "replicas": 1,
+                       "extraArgs": ["--leader-elect=false"]});
+    let options = ManifestOptions {
+        replicas: Some(1),
+        arguments: vec!["--leader-elect=false".into()],
+        ..ManifestOptions::new("libvirt")
+    };
+    let deployment = |text: &str| -> anyhow::Result<Value> {
+        read(text)?.into_values().find(|object| object["kind"] == "Deployment").context("a Deployment")
+    };
+    let (found, expected) = (deployment(&helm.template(&alone)?)?, deployment(&rendered(&options)?)?);
+    if found != expected || found["spec"]["strategy"]["type"] != "Recreate" {
+        return Err(anyhow::anyhow!("{found}\nthe code renders\n{expected}").into());
     }
     run(helm
         .command("lint")
@@ -310,7 +355,11 @@ fn printed_secrets(path: &Path) -> anyhow::Result<()> {
         .arg(path)
         .args(["--secret", "vault/second"]))?;
     let options = ManifestOptions {
-        cloud_config: CloudConfig::Content { secret: "cloud-config".into(), text: text.into() },
+        cloud_config: CloudConfig::Content {
+            secret: "cloud-config".into(),
+            text: text.into(),
+            files: BTreeMap::new(),
+        },
         secrets: [("kube-system", "vsphere-credentials"), ("vault", "second")]
             .map(|(namespace, name)| SecretName { namespace: namespace.into(), name: name.into() })
             .into(),
@@ -325,6 +374,30 @@ fn chart_faults() -> Outcome {
         (json!({}), "provider is required"),
         (json!({"provider": "libvirt", "extraArgs": ["--cloud-config=/x"]}), "use provider, cloudConfig"),
         (json!({"provider": "libvirt", "kind": "StatefulSet"}), "kind"),
+        (json!({"provider": "libvrit"}), "known: libvirt, vsphere, rancher"),
+        (
+            json!({"provider": "foo", "image": {"repository": "r.example.org/cloud-controller-manager"}}),
+            "known",
+        ),
+        (json!({"provider": "libvirt", "extraArgs": ["--leader_elect=false"]}), "replicas 1"),
+        (
+            json!({"provider": "libvirt", "extraArgs": ["--leader-elect=F"], "kind": "Deployment", "replicas": 3}),
+            "replicas 1",
+        ),
+        (
+            json!({"provider": "libvirt", "extraArgs": ["--leader-elect-resource-name=x"]}),
+            "use leaderElection.resourceName",
+        ),
+        (
+            json!({"provider": "libvirt", "extraArgs": ["--leader-elect-resource-namespace=x"]}),
+            "do not follow it",
+        ),
+        (json!({"provider": "libvirt", "extraArgs": ["--enable-leader-migration"]}), "do not follow it"),
+        (json!({"provider": "libvirt", "extraArgs": ["--dry-run"]}), "use dryRun"),
+        (
+            json!({"provider": "libvirt", "extraArgs": ["--authorization-always-allow-paths=/metrics"]}),
+            "needs /livez and /readyz",
+        ),
         (json!({"provider": "libvirt", "hostnetwork": true}), "hostnetwork"),
         (json!({"provider": "libvirt", "cloudConfig": "a", "existingConfigMap": "b"}), "exclude each other"),
     ] {
@@ -384,7 +457,11 @@ fn apply_twice() -> Outcome {
     // Names of its own: other tests have the shipped ones.
     let options = ManifestOptions {
         name: "applied-twice".into(),
-        cloud_config: CloudConfig::Content { secret: "applied-twice".into(), text: "a: b\n".into() },
+        cloud_config: CloudConfig::Content {
+            secret: "applied-twice".into(),
+            text: "a: b\n".into(),
+            files: BTreeMap::new(),
+        },
         ..ManifestOptions::new("libvirt")
     };
     let text = rendered(&options)?;

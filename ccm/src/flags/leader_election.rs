@@ -92,6 +92,13 @@ impl LeaderElectionFlags {
         faults
     }
 
+    /// What whoever set them should know. In a dry run nobody works.
+    pub(super) fn warnings(&self, is_dry_run: bool) -> Vec<String> {
+        let warning = "--leader-elect=false: nothing keeps a second replica, or another cloud-controller-manager, from \
+                       working at the same time";
+        if self.enabled || is_dry_run { Vec::new() } else { vec![warning.to_owned()] }
+    }
+
     /// What a candidate with this identity needs to know.
     pub fn options(&self, identity: String) -> LeaderElectionOptions {
         LeaderElectionOptions {
@@ -168,5 +175,12 @@ mod tests {
         let without: Vec<&str> = wrong.into_iter().chain(["--leader-elect=false"]).collect();
         assert!(flags(&without).faults().is_empty());
         assert_eq!(flags(&["--leader-elect-retry-period=0s"]).faults().len(), 1);
+    }
+
+    #[test]
+    fn without_an_election_there_is_a_warning() {
+        let warnings = flags(&["--leader-elect=false"]).warnings();
+        assert!(warnings.len() == 1 && warnings[0].starts_with("--leader-elect=false: "), "{warnings:?}");
+        assert!(flags(&["--leader-elect=false", "--dry-run"]).warnings().is_empty());
     }
 }

@@ -1,14 +1,16 @@
 //! `cloud-controller-manager manifests`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
 use clap::Args;
-use cloudprovider::{FactoryInput, Registry, SecretName};
+use cloudprovider::{Registry, SecretName};
 
-use super::{CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, yaml};
+use super::{
+    CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, content, workload::CONFIG_FOLDER, yaml,
+};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -50,7 +52,7 @@ pub struct ManifestsCommand {
     #[arg(long, default_value = CONFIG_KEY, value_name = "KEY")]
     pub config_key: String,
 
-    /// A file with the provider's configuration: the output holds it, as a Secret.
+    /// A file with the provider's configuration: the output holds it, as a Secret, with the files beside it that it names.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cloud_config")]
     pub cloud_config: Option<PathBuf>,
 
@@ -126,13 +128,23 @@ impl ManifestsCommand {
         let cloud_config = match &self.cloud_config {
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
-                    if faults.is_empty() {
-                        match secrets_in(&text, path, &self.provider, registry) {
-                            Ok(named) => secrets.extend(named),
-                            Err(warning) => warnings.push(warning),
+                    let mut files = BTreeMap::new();
+                    // Whether there is such a provider is told elsewhere.
+                    if registry.names().any(|known| known == self.provider) {
+                        match content::read(&text, path, &self.provider, registry) {
+                            Ok(wanted) => {
+                                secrets.extend(wanted.secrets);
+                                files = wanted.files;
+                                warnings.extend(wanted.elsewhere.iter().map(|file| elsewhere(path, file)));
+                            }
+                            Err(fault) => faults.push(format!(
+                                "--cloud-config {}: {fault} ({CONFIG_FOLDER} is where the pods will have it, with \
+                                 the files that are beside it here)",
+                                path.display()
+                            )),
                         }
                     }
-                    CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text }
+                    CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text, files }
                 }
                 Err(error) => {
                     faults
@@ -171,25 +183,14 @@ impl ManifestsCommand {
     }
 }
 
-/// The Secrets that a configuration names.
-///
-/// # Errors
-/// A warning that this cannot be told: files that it names may be in the pods only.
-fn secrets_in(
-    text: &str,
-    path: &Path,
-    provider: &str,
-    registry: &Registry,
-) -> Result<Vec<SecretName>, String> {
-    let input = FactoryInput::new(text).with_path(path);
-    let created = registry.create(provider, &input);
-    created.map(|provider| provider.secrets()).map_err(|error| {
-        format!(
-            "--cloud-config {}: cannot be used on this machine, so no role is made for Secrets that it may name (--secret makes one): {}",
-            path.display(),
-            error.report()
-        )
-    })
+/// A warning about a file that the configuration at `config` names.
+fn elsewhere(config: &Path, file: &Path) -> String {
+    format!(
+        "--cloud-config {}: the pods have {} only if their image does: a file becomes part of the Secret if it is \
+         beside the configuration, named without a folder or in {CONFIG_FOLDER}",
+        config.display(),
+        file.display()
+    )
 }
 
 /// `v=4`, `-v=4` and `--v=4` are one.
@@ -210,8 +211,8 @@ mod tests {
 
     use clap::Parser;
     use cloudprovider::{
-        CloudProvider, Clusters, ConfigProblem, Error, Instances, LoadBalancer, Result, Routes, StartContext,
-        Zones, async_trait,
+        CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Result, Routes,
+        StartContext, Zones, async_trait,
     };
 
     use super::*;
@@ -271,6 +272,17 @@ mod tests {
         let factory = |input: &FactoryInput| -> Result<Arc<dyn CloudProvider>> {
             match input.config.as_deref() {
                 Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
+                // The files that it names, of which those beside the configuration are relative.
+                Some(text) if text.starts_with("files ") => {
+                    let folder = input.config_path.as_deref().and_then(Path::parent).expect("a folder");
+                    let unreadable = |name: &&str| input.read_file(folder.join(name)).is_err();
+                    let missing: Vec<_> = text.split(' ').skip(1).filter(unreadable).collect();
+                    let problem = |name: &&str| ConfigProblem::new(*name, "cannot be read");
+                    match missing[..] {
+                        [] => Ok(Arc::new(Cloud(None))),
+                        _ => Err(Error::invalid_configuration(missing.iter().map(problem).collect())),
+                    }
+                }
                 config => Ok(Arc::new(Cloud(config.map(str::to_owned)))),
             }
         };
@@ -320,15 +332,64 @@ mod tests {
         let (found, _) = run(&[&config, "--secret=vault/b.c", "--secret=kube-system/a", "--secret=vault/vc"]);
         assert_eq!(found, "kube-system: a; vault: b.c,vc");
         std::fs::write(file.path(), "bad").expect("written");
-        let (found, warnings) = run(&[&config]);
-        assert!(
-            found.is_empty() && warnings[0].contains("--secret") && warnings[0].contains("uri"),
-            "{warnings:?}"
-        );
+        let found = faults(&["--provider=libvirt", &config, "--replicas=0"]);
+        assert!(found[0].starts_with("--cloud-config ") && found[0].contains("uri: missing"), "{found:?}");
         for wrong in ["vc", "a/", "/b", "A/b", "a/b/c"] {
             let found = faults(&["--provider=libvirt", "--secret", wrong]);
             assert!(found[0].starts_with("--secret: ") && found[0].contains("NAMESPACE/NAME"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn files_beside_the_configuration_come_along() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("my.yaml");
+        let config = format!("--cloud-config={}", path.display());
+        std::fs::write(folder.path().join("password"), "hunter2").expect("written");
+        std::fs::write(folder.path().join("ca.pem"), "CA").expect("written");
+        std::fs::write(&path, "files password /etc/cloud-config/ca.pem /no/such/key sub/x").expect("written");
+        let arguments = ["--provider=libvirt", &config];
+        let (options, warnings) = command(&arguments).options(&registry()).expect("good");
+        let objects = options.render().expect("good");
+        let secret = objects.iter().find(|object| object["kind"] == "Secret").expect("a Secret");
+        let data = secret["data"].as_object().expect("data");
+        assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.pem", "cloud.conf", "password"]);
+        assert_eq!(data["password"], "aHVudGVyMg==");
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].contains("/no/such/key") && warnings[1].contains("/etc/cloud-config/sub/x"));
+        // One that is not here would not be there.
+        std::fs::remove_file(folder.path().join("password")).expect("removed");
+        let found = faults(&arguments);
+        assert!(found.len() == 1 && found[0].contains("password: cannot be read"), "{found:?}");
+    }
+
+    #[test]
+    fn flags_that_cannot_work_in_pods_are_refused() {
+        let alone = ["--provider=libvirt", "--set=leader-elect=false"];
+        for more in [&[][..], &["--replicas=3"]] {
+            let found = faults(&[&alone[..], more].concat());
+            assert!(found[0].starts_with("--set leader-elect=false: ") && found.len() == 1, "{found:?}");
+        }
+        let workload = |arguments: &[&str]| {
+            let (options, _) = command(arguments).options(&registry()).expect("good");
+            options.render().expect("good").pop().expect("a workload")
+        };
+        let one = workload(&[&alone[..], &["--replicas=1"]].concat());
+        assert_eq!(one["spec"]["strategy"]["type"], "Recreate");
+        let elected = workload(&["--provider=libvirt", "--replicas=1"]);
+        assert_eq!(elected["spec"]["strategy"]["type"], "RollingUpdate");
+        // Nobody writes.
+        workload(&[&alone[..], &["--set=dry-run=true"]].concat());
+
+        let paths = "--set=authorization-always-allow-paths=/metrics,/readyz";
+        let found = faults(&["--provider=libvirt", paths]);
+        assert!(
+            found[0].contains("always-allow-paths") && found[0].contains("needs /livez too"),
+            "{found:?}"
+        );
+        workload(&["--provider=libvirt", "--set=authorization-always-allow-paths=/metrics,/livez,/readyz"]);
+        workload(&["--provider=libvirt", "--set=authorization-always-allow-paths=/*"]);
+        workload(&["--provider=libvirt", paths, "--set=secure-port=0"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
 /// What stands in objects for what Helm puts there.
 const CHART_NAME: &str = "chart-full-name";
 const CHART_NAMESPACE: &str = "chart-namespace";
+const CHART_LEASE: &str = "chart-lease";
 
 /// Every such file: its path in `deploy/`, and its content.
 ///
@@ -62,10 +63,14 @@ fn header(comment: &str) -> String {
     format!("{comment} Written by `make manifests` from ccm/src/manifests.rs: change it there.\n")
 }
 
-/// The chart's roles: those of the table, with and without the one option that changes them.
+/// The chart's roles: those of the table, with and without the values that change them.
 fn chart_roles() -> Result<String, Vec<String>> {
     let documents = |arguments: &[&str]| -> Result<String, Vec<String>> {
-        let line = ["", "--cloud-provider=any"].iter().chain(arguments).map(ToString::to_string);
+        let lease = format!("--leader-elect-resource-name={CHART_LEASE}");
+        let line = ["", "--cloud-provider=any", &lease]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .map(str::to_owned);
         let flags = flags::parse(line).map_err(|error| vec![error.to_string()])?;
         let mut options = ManifestOptions::new("any");
         CHART_NAME.clone_into(&mut options.name);
@@ -76,11 +81,14 @@ fn chart_roles() -> Result<String, Vec<String>> {
         }
         Ok(objects.iter().map(chart_text).collect::<Vec<_>>().join("---\n"))
     };
-    let (with, without) = (documents(&["--use-service-account-credentials"])?, documents(&[])?);
+    let (dry, accounts) = (documents(&["--dry-run"])?, documents(&["--use-service-account-credentials"])?);
+    let own = documents(&[])?;
     Ok(format!(
         "{{{{- /*\n{}*/}}}}\n\
          {{{{- if .Values.rbac.create }}}}\n\
-         {{{{- if .Values.useServiceAccountCredentials }}}}\n{with}{{{{- else }}}}\n{without}{{{{- end }}}}\n\
+         {{{{- if .Values.dryRun }}}}\n{dry}\
+         {{{{- else if .Values.useServiceAccountCredentials }}}}\n{accounts}\
+         {{{{- else }}}}\n{own}{{{{- end }}}}\n\
          {{{{- end }}}}\n",
         header("")
     ))
@@ -89,6 +97,7 @@ fn chart_roles() -> Result<String, Vec<String>> {
 fn chart_text(object: &Value) -> String {
     yaml::document(object)
         .replace(CHART_NAMESPACE, "{{ .Release.Namespace }}")
+        .replace(CHART_LEASE, "{{ .Values.leaderElection.resourceName | quote }}")
         .replace(CHART_NAME, "{{ include \"ccm.fullname\" . }}")
         .replace("labels: chart-labels", "labels:\n    {{- include \"ccm.labels\" . | nindent 4 }}")
 }

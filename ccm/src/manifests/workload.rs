@@ -4,13 +4,18 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-use super::{CloudConfig, ManifestOptions, labels, selector};
+use super::{CloudConfig, ManifestOptions, has_no_election, labels, selector};
 
 /// Where the cloud configuration is mounted.
-const CONFIG_FOLDER: &str = "/etc/cloud-config";
+pub(super) const CONFIG_FOLDER: &str = "/etc/cloud-config";
 
 /// The user of the image.
 const USER: u32 = 65_532;
+
+/// What the probes ask for.
+pub(super) const PROBED: [&str; 2] = [LIVE, READY];
+const LIVE: &str = "/livez";
+const READY: &str = "/readyz";
 
 /// The name of the container's port.
 pub(super) const PORT_NAME: &str = "https";
@@ -47,15 +52,25 @@ pub(super) fn workload(options: &ManifestOptions, flags: &Flags) -> Value {
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": selector(options)},
-                "strategy": {
-                    "#": "Each pod has its node's port: a new one needs the place of an old one.",
-                    "type": "RollingUpdate",
-                    "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-                },
+                "strategy": strategy(flags),
                 "template": template,
             },
         }),
     }
+}
+
+fn strategy(flags: &Flags) -> Value {
+    if has_no_election(flags) {
+        return json!({
+            "#": "Nothing but this keeps two pods from working at the same time.",
+            "type": "Recreate",
+        });
+    }
+    json!({
+        "#": "Each pod has its node's port: a new one needs the place of an old one.",
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    })
 }
 
 fn pod(options: &ManifestOptions, flags: &Flags) -> Value {
@@ -155,9 +170,9 @@ fn container(options: &ManifestOptions, flags: &Flags) -> Value {
     });
     if let Some(port) = flags.secure_serving.port() {
         container["ports"] = json!([{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}]);
-        container["startupProbe"] = probe(options, "/livez", 2, 2, 30);
-        container["livenessProbe"] = probe(options, "/livez", 10, 5, 6);
-        container["readinessProbe"] = probe(options, "/readyz", 5, 5, 3);
+        container["startupProbe"] = probe(options, LIVE, 2, 2, 30);
+        container["livenessProbe"] = probe(options, LIVE, 10, 5, 6);
+        container["readinessProbe"] = probe(options, READY, 5, 5, 3);
     }
     if volume(options).is_some() {
         container["volumeMounts"] =

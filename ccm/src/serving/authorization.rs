@@ -27,6 +27,11 @@ pub fn check_always_allow_paths(paths: &[String]) -> Result<(), String> {
     PathRules::new(paths).map(drop)
 }
 
+/// Whether everybody may read `path` with these values of the flag.
+pub(crate) fn is_always_allowed(paths: &[String], path: &str) -> bool {
+    PathRules::new(paths).is_ok_and(|rules| rules.contain(path))
+}
+
 /// Decides as upstream does.
 #[derive(Debug)]
 pub(super) struct Authorizer {

@@ -1,0 +1,65 @@
+//! A cloud configuration that becomes part of the manifests: checked as the daemon in the pod checks it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cloudprovider::{FactoryInput, Registry, SecretName};
+use k8s_openapi::ByteString;
+
+use super::{CONFIG_KEY, is_key, workload::CONFIG_FOLDER};
+
+/// What stands for a file that only the pods have: a credential or a certificate, as far as anybody can tell.
+const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";
+
+/// What a configuration asks for.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// The files beside it that it names, by their names.
+    pub(super) files: BTreeMap<String, ByteString>,
+    /// The Secrets that it names.
+    pub(super) secrets: Vec<SecretName>,
+    /// Files that it names and that cannot be in its Secret.
+    pub(super) elsewhere: Vec<PathBuf>,
+}
+
+/// Reads the configuration in the file at `path` as if it were mounted in the pod: files beside it are those in the
+/// same folder here.
+///
+/// # Errors
+/// What is wrong with it, missing files included, in the provider's own words.
+pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry) -> Result<Wanted, String> {
+    let found: Arc<Mutex<Wanted>> = Arc::default();
+    let input = FactoryInput::new(text).with_path(Path::new(CONFIG_FOLDER).join(CONFIG_KEY)).with_reader({
+        let (found, folder) = (Arc::clone(&found), path.parent().map(Path::to_owned).unwrap_or_default());
+        move |path| {
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(key) = key_of(path) else {
+                if !found.elsewhere.iter().any(|known| known == path) {
+                    found.elsewhere.push(path.to_owned());
+                }
+                return std::fs::read(path).or_else(unknown_content);
+            };
+            let content = std::fs::read(folder.join(key))?;
+            found.files.insert(key.to_owned(), ByteString(content.clone()));
+            Ok(content)
+        }
+    });
+    let created = registry.create(provider, &input).map_err(|error| error.report())?;
+    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Wanted { secrets: created.secrets(), ..found })
+}
+
+fn unknown_content(error: io::Error) -> io::Result<Vec<u8>> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(UNKNOWN_CONTENT.to_vec()) } else { Err(error) }
+}
+
+/// The key of the Secret that is mounted as this file.
+fn key_of(path: &Path) -> Option<&str> {
+    let name = path.strip_prefix(CONFIG_FOLDER).ok()?.to_str()?;
+    let name = name.strip_prefix("./").unwrap_or(name);
+    (is_key(name) && name != CONFIG_KEY).then_some(name)
+}
