@@ -133,6 +133,20 @@ mod tests {
             ]
         );
         assert_eq!(faults(&["man", "--nope"]), ["unknown flag: --nope"]);
+        for (typo, meant) in [("chek", "check"), ("explian", "explain"), ("manifest", "manifests")] {
+            let found = faults(&[typo, "--v=4"]);
+            assert!(found[0].ends_with(&format!("(did you mean {meant}?)")), "{found:?}");
+        }
+        assert!(!faults(&["worker-1"])[0].contains("did you mean"));
+        assert_eq!(
+            faults(&["check", "--nope", "--v=x", "--secure-port"]),
+            [
+                "unknown flag: --nope",
+                "flag needs an argument: --secure-port",
+                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax",
+            ],
+            "in one go"
+        );
         assert_eq!(faults(&["explain", "n", "--v=x", "--secure-port=y"]).len(), 2);
         assert_eq!(faults(&["explain"]).len(), 1);
         for args in [&["help"][..], &["help", "check"], &["check", "-h"]] {

@@ -27,10 +27,11 @@ The grammar is that of Go's flags:
 - Durations: `5s`, `1m30s`, `500ms`. Integers: also `0x10`, `0o17`, `0b1`, `1_000`.
 - A flag that is given again wins; a list, `--feature-gates`, `--vmodule`, `--node-labels` and `--tls-sni-cert-key` grow
   instead, once the default is replaced.
-- Every fault is reported at once, with exit status 1. What stops the daemon later ends it with 255, and a lost
-  leadership with 1.
+- All unknown flags and all values of the wrong form are reported together; where there are none, all values that do not
+  make sense are. The exit status is 1. What stops the daemon later ends it with 255, and a lost leadership with 1.
 
-A flag without effect is accepted, and said to be so in one warning in the log if it is given.
+A flag without effect is accepted. Where the last column says so, a warning in the log tells it to who gives the flag;
+there is none for flags with which upstream does nothing either, and for those of a part that is not there yet.
 ";
 
 #[test]

@@ -33,15 +33,22 @@ pub(crate) fn read(command: Command, arguments: Vec<OsString>) -> Result<ArgMatc
     }
     let beginning = canonical.len();
     let reader = subcommand.as_ref().unwrap_or(&command);
-    canonical.extend(self::canonical(reader, arguments).map_err(CommandLineError::Faults)?);
-    let error = match command.try_get_matches_from_mut(&canonical) {
-        Ok(matches) => return Ok(matches),
-        Err(error) => error,
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp => Err(CommandLineError::Help(error)),
-        _ => Err(CommandLineError::Faults(value_faults(&command, &canonical, beginning, &error))),
+    let (good, mut faults) = self::canonical(reader, arguments);
+    canonical.extend(good);
+    match command.try_get_matches_from_mut(&canonical) {
+        Ok(matches) if faults.is_empty() => return Ok(matches),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => return Err(CommandLineError::Help(error)),
+        Err(error) => {
+            let of_values = value_faults(&command, &canonical, beginning);
+            if faults.is_empty() && of_values.is_empty() {
+                // Something that only clap knows, such as a missing positional argument.
+                faults.push(first_words(&error));
+            }
+            faults.extend(of_values);
+        }
     }
+    Err(CommandLineError::Faults(faults))
 }
 
 /// The command as clap has to know it: booleans need no value, but if there is one it stands behind `=`.
@@ -79,11 +86,8 @@ fn accumulates(arg: &Arg) -> bool {
         || value == TypeId::of::<NodeLabels>()
 }
 
-/// Brings arguments into clap's form, or says everything that is wrong with them.
-fn canonical(
-    command: &Command,
-    arguments: impl Iterator<Item = OsString>,
-) -> Result<Vec<String>, Vec<String>> {
+/// Brings arguments into clap's form, and says everything that is wrong with the others.
+fn canonical(command: &Command, arguments: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<String>) {
     let mut faults = Vec::new();
     let mut arguments = arguments.map(|argument| {
         argument.into_string().map_err(|other| format!("the argument {} is not UTF-8", other.display()))
@@ -127,7 +131,7 @@ fn canonical(
         }
     }
     if wants_help {
-        return Ok(vec!["--help".to_owned()]);
+        return (vec!["--help".to_owned()], Vec::new());
     }
     if command.get_positionals().next().is_none() {
         // As upstream: an empty one hurts nobody.
@@ -135,9 +139,6 @@ fn canonical(
             faults.push(positional_fault(command, &positional, &flags));
         }
         positional.clear();
-    }
-    if !faults.is_empty() {
-        return Err(faults);
     }
     let mut canonical = Vec::new();
     for (name, value) in joined(command, flags) {
@@ -149,12 +150,9 @@ fn canonical(
             _ => canonical.push(format!("--{name}={value}")),
         }
     }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
     canonical.push("--".to_owned());
     canonical.extend(positional);
-    Ok(canonical)
+    (canonical, faults)
 }
 
 /// The flag that clap adds by itself.
@@ -208,14 +206,15 @@ fn short(command: &Command, argument: &str) -> Result<Given, String> {
 
 /// The flag that may have been meant.
 fn suggestion(command: &Command, name: &str) -> String {
-    let likeness = |long: &str| strsim::jaro_winkler(name, long);
-    command
-        .get_arguments()
-        .filter_map(Arg::get_long)
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .filter(|long| likeness(long) > 0.9)
+    similar(command.get_arguments().filter_map(Arg::get_long), name)
         .map(|long| format!(" (did you mean --{long}?)"))
         .unwrap_or_default()
+}
+
+/// The one of these that a name is most like, if it is like any.
+fn similar<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > 0.9)
 }
 
 fn positional_fault(command: &Command, positional: &[String], flags: &[(String, String)]) -> String {
@@ -231,7 +230,13 @@ fn positional_fault(command: &Command, positional: &[String], flags: &[(String, 
         Some((name, _)) => {
             format!("{fault} (the value of a boolean flag stands behind '=': --{name}={first})")
         }
-        None => fault,
+        None => {
+            let names = command.get_subcommands().map(Command::get_name);
+            match similar(names, first) {
+                Some(name) => format!("{fault} (did you mean {name}?)"),
+                None => fault,
+            }
+        }
     }
 }
 
@@ -258,13 +263,15 @@ fn wrong_value(flag: &str, value: &str, why: &str) -> String {
     format!("invalid argument {value:?} for {flag:?} flag: {why}")
 }
 
+/// What clap says, without its hints.
+fn first_words(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.split("\n\n").next().unwrap_or_default();
+    text.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// clap stops at the first value that it cannot use; this tries each alone. The flags begin at `beginning`.
-fn value_faults(
-    command: &Command,
-    canonical: &[String],
-    beginning: usize,
-    first: &clap::Error,
-) -> Vec<String> {
+fn value_faults(command: &Command, canonical: &[String], beginning: usize) -> Vec<String> {
     let (command_words, flags) = canonical.split_at(beginning);
     let reader = command_words.get(1).and_then(|name| command.find_subcommand(name)).unwrap_or(command);
     let mut faults = Vec::new();
@@ -283,12 +290,6 @@ fn value_faults(
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             faults.push(wrong_value(&format!("{short}{name}"), value, &why));
         }
-    }
-    if faults.is_empty() {
-        // Something that only clap knows, such as a missing positional argument.
-        let text = first.render().to_string();
-        let text = text.split("\n\n").next().unwrap_or_default();
-        faults.push(text.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" "));
     }
     faults
 }

@@ -109,17 +109,21 @@ impl Config {
     /// [`ErrorKind::InvalidConfiguration`](cloudprovider::ErrorKind::InvalidConfiguration) with every fault, each
     /// with its key and without any value that may be a secret.
     pub fn parse(text: &str, path: Option<&Path>) -> Result<Self> {
+        let (config, problems) = Self::parse_leniently(text, path);
+        match config {
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(Error::invalid_configuration(problems)),
+        }
+    }
+
+    /// What can be made of a configuration, and every fault in it.
+    fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Vec<ConfigProblem>) {
         let mut problems = Problems::default();
         let config = read_yaml(text, &mut problems)
             .and_then(|value| read_config(value, path.and_then(Path::parent), &mut problems));
-        match config {
-            Some(config) if problems.0.is_empty() => Ok(config),
-            _ => Err(Error::invalid_configuration(problems.0)),
-        }
+        (config, problems.0)
     }
-}
 
-impl Config {
     /// Reads and checks a configuration with the files that it names. What stands in files of credentials is in it
     /// from then on; the files of a `pkipath` are checked, and read by libvirt for each connection.
     ///
@@ -127,8 +131,8 @@ impl Config {
     /// As [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
     pub fn read(input: &FactoryInput) -> Result<Self> {
         let text = input.config.as_deref().unwrap_or_default();
-        let mut config = Self::parse(text, input.config_path.as_deref())?;
-        let mut problems = Vec::new();
+        let (config, mut problems) = Self::parse_leniently(text, input.config_path.as_deref());
+        let Some(mut config) = config else { return Err(Error::invalid_configuration(problems)) };
         for (i, hypervisor) in config.hypervisors.iter_mut().enumerate() {
             if let Some(auth) = &mut hypervisor.auth {
                 for (key, credential) in
