@@ -146,7 +146,8 @@ fn nics(number: usize) -> String {
                 "<ipAddress><ipAddress>{ip}</ipAddress><prefixLength>{bits}</prefixLength><state>preferred</state></ipAddress>"
             )
         };
-        text += &format!(
+        write!(
+            text,
             "<GuestNicInfo>{network}<ipAddress>{v4}</ipAddress><ipAddress>{v6}</ipAddress>\
              <macAddress>00:50:56:{nic:02x}:{:02x}:{:02x}</macAddress><connected>true</connected>\
              <deviceConfigId>{device}</deviceConfigId><ipConfig>{}{}</ipConfig></GuestNicInfo>",
@@ -154,7 +155,8 @@ fn nics(number: usize) -> String {
             number & 255,
             ip(&v4, 16),
             ip(&v6, 64),
-        );
+        )
+        .expect("a text");
     }
     text + "</val>"
 }
