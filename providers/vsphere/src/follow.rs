@@ -215,7 +215,7 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything. Takes two calls for each 2,000 objects or fewer; where datacenters are listed, two more and one
+    /// Lists everything. Takes two calls for each 1,250 objects or fewer; where datacenters are listed, two more and one
     /// for each of them.
     async fn list(
         &mut self,
