@@ -147,10 +147,13 @@ impl Config {
                     }
                 }
             }
-            let files = hypervisor.pkipath.iter().flat_map(|folder| PKI_FILES.map(|file| folder.join(file)));
+            let key = format!("hypervisors[{i}].pkipath");
+            // What is in a folder that cannot be one is nobody's business.
+            let folder = hypervisor.pkipath.iter().filter(|_| !problems.iter().any(|known| known.key == key));
+            let files: Vec<_> = folder.flat_map(|folder| PKI_FILES.map(|file| folder.join(file))).collect();
             for path in files {
                 if let Err(why) = check_pem(input, &path) {
-                    problems.push(ConfigProblem::new(format!("hypervisors[{i}].pkipath"), why));
+                    problems.push(ConfigProblem::new(&key, why));
                 }
             }
         }
@@ -250,11 +253,10 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     match fields.list("hypervisors", problems) {
         Some(list) if !list.is_empty() => {
             for (path, value) in list {
-                if let Some(hypervisor) = read_hypervisor(&path, value, base, problems) {
-                    check_name(&path, &hypervisor.name, &mut names, problems);
-                    check_uri(&path, &hypervisor.uri, &mut uris, problems);
-                    hypervisors.push(hypervisor);
-                }
+                let hypervisor = read_hypervisor(&path, value, base, problems);
+                check_name(&path, &hypervisor.name, &mut names, problems);
+                check_uri(&path, &hypervisor.uri, &mut uris, problems);
+                hypervisors.push(hypervisor);
             }
         }
         _ if problems.0.len() > had_problems => {}
@@ -299,14 +301,24 @@ fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems
     }
 }
 
-/// A hypervisor with empty fields where something is wrong, so that the checks across hypervisors still work.
+/// A hypervisor with empty fields where something is wrong, so that the checks across hypervisors still work, and each
+/// stays where it stands.
 fn read_hypervisor(
     path: &str,
     value: Value,
     base: Option<&Path>,
     problems: &mut Problems,
-) -> Option<HypervisorConfig> {
-    let mut fields = Fields::new(path, value, problems)?;
+) -> HypervisorConfig {
+    let Some(mut fields) = Fields::new(path, value, problems) else {
+        return HypervisorConfig {
+            name: String::new(),
+            uri: String::new(),
+            region: None,
+            zone: None,
+            auth: None,
+            pkipath: None,
+        };
+    };
     let name = fields.required_text("name", "a name of your own for this hypervisor", problems);
     let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", problems);
     let region = label_value(&mut fields, "region", problems);
@@ -332,14 +344,14 @@ fn read_hypervisor(
     let auth_path = fields.path("auth");
     let auth = fields.take("auth").and_then(|value| read_auth(&auth_path, value, base, problems));
     fields.finish(problems);
-    Some(HypervisorConfig {
+    HypervisorConfig {
         name: name.unwrap_or_default(),
         uri: uri.unwrap_or_default(),
         region,
         zone,
         auth,
         pkipath,
-    })
+    }
 }
 
 /// A text that becomes the value of a label, so Kubernetes' rule holds for it.

@@ -263,6 +263,23 @@ fn files_belong_to_the_configuration() {
 }
 
 #[test]
+fn files_are_told_with_the_keys() {
+    let text = "hypervisors:\n- 1\n- {name: a, uri: 'qemu+tls://h/system', zon: z, pkipath: pki, \
+                auth: {username: u, passwordFile: /no/such/file}}\n";
+    let error = Config::read(&FactoryInput::new(text)).expect_err("refused");
+    let keys: Vec<_> = error.problems().iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "hypervisors[0]",
+            "hypervisors[1].pkipath",
+            "hypervisors[1].zon",
+            "hypervisors[1].auth.passwordFile"
+        ]
+    );
+}
+
+#[test]
 fn limits_are_told_as_durations_are_written() {
     let text = "hypervisors: [{name: a, uri: 'test:///default'}]\n\
                 callTimeout: 1h\nrefreshInterval: 1s\n";
