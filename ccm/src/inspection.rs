@@ -47,6 +47,11 @@ impl Inspection {
         }
     }
 
+    /// Says that a step of a long piece of work is done: what is steps away from its end does not hang.
+    pub fn moved_on(&self) {
+        self.pulse.answer();
+    }
+
     /// Runs a wait that may take for ever without being a fault of the loop.
     pub async fn beside<T>(&self, wait: impl Future<Output = T>) -> T {
         tokio::pin!(wait);
@@ -118,6 +123,21 @@ mod tests {
             assert!(wait.as_mut().now_or_never().is_none());
             tokio::time::advance(HANGS_AFTER).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_work_hangs_only_where_no_step_of_it_ends() {
+        let (health, debug_state) = (HealthChecks::new(), DebugState::new());
+        let inspection = Inspection::register("loop", &health, &debug_state);
+        let (.., check) = health.all().remove(0);
+        for _ in 0..5 {
+            check().expect("moved on");
+            tokio::time::advance(HANGS_AFTER * 2 / 3).await;
+            inspection.moved_on();
+        }
+        check().expect("moved on");
+        tokio::time::advance(HANGS_AFTER * 2).await;
+        check().expect_err("nothing moves");
     }
 
     #[tokio::test]

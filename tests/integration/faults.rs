@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use ccm::daemon::Parts;
 use cloudprovider::PowerState;
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Taint;
 use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, kubelet};
 use tokio::time::{Instant, sleep};
@@ -34,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "leases_that_cannot_be_read_prove_nothing", |api| {
             unreadable_leases(api).boxed_local()
         }),
+        on(Target::Sandbox, "many_slow_writes_are_no_hanging", |api| slow_writes(api).boxed_local()),
         on(Target::Sandbox, "a_provider_that_hangs_does_not_delay_the_end", |api| {
             hanging_end(api).boxed_local()
         }),
@@ -202,4 +205,41 @@ async fn hanging_end(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await?;
     ensure!(begin.elapsed() < Duration::from_secs(15), "the end took {:?}", begin.elapsed());
     Ok(())
+}
+
+/// With a low `--kube-api-qps` a round of writes takes minutes; who restarts the leader then ends it never.
+async fn slow_writes(api: &Api) -> anyhow::Result<()> {
+    const MANY: usize = 300;
+    let cloud = FakeCloud::new();
+    for number in 0..MANY {
+        cloud.put(&uuid(number), Machine::running(number));
+        let mut node = kubelet::node(&name(number), &uuid(number));
+        let spec = node.spec.get_or_insert_default();
+        spec.provider_id = Some(format!("fake:///{}", uuid(number)));
+        spec.taints = Some(vec![Taint {
+            key: SHUTDOWN.to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        }]);
+        kubelet::register(&api.client, &node).await?;
+        kubelet::heartbeat(&api.client, &name(number), true).await?;
+    }
+    let patches = Matcher::any().verb("patch").resource("nodes");
+    faults(api)?.inject(Fault::new(patches, Action::Delay(Duration::from_secs(20))));
+    let parts = Parts::new(api.daemon_client.clone(), cloud.provider())?;
+    let health = parts.health.clone();
+    let start = Instant::now();
+    let daemon = InProcess::start_parts(parts, &["--controllers=cloud-node-lifecycle-controller"])?;
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        for (name, _, check) in health.all() {
+            check().map_err(|why| anyhow::anyhow!("{name} after {:?}: {why}", start.elapsed()))?;
+        }
+        let all = nodes(&api.client).list(&kube::api::ListParams::default()).await?;
+        if !all.iter().any(|node| has_taint(node, SHUTDOWN)) {
+            break;
+        }
+    }
+    ensure!(start.elapsed() > Duration::from_secs(300), "the writes were not slow: {:?}", start.elapsed());
+    daemon.stop().await
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cloudprovider::{InstanceChange, InstanceLookup};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::ready, stream};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -109,7 +109,7 @@ impl NodeLifecycleController {
         }
         let mut changes = self.nodes.subscribe();
         // All of them first: the breaker must not judge by the few that happen to come first.
-        self.look_at(self.nodes.all(), &stop).await;
+        self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut next_period = Instant::now() + self.options.monitor_period;
         loop {
             let next_due = self.due.values().min().copied();
@@ -132,10 +132,10 @@ impl NodeLifecycleController {
                 Some(names) if names.is_empty() => {}
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
-                    self.look_at(nodes, &stop).await;
+                    self.look_at(nodes, &stop, &inspection).await;
                 }
                 None => {
-                    self.look_at(self.nodes.all(), &stop).await;
+                    self.look_at(self.nodes.all(), &stop, &inspection).await;
                     // As upstream: the period counts from the end of a pass.
                     next_period = Instant::now() + self.options.monitor_period;
                 }
@@ -208,10 +208,15 @@ impl NodeLifecycleController {
     }
 
     /// Asks the cloud about these Nodes, in one batch, and acts on the answers.
-    async fn look_at(&mut self, mut nodes: Vec<Arc<Node>>, stop: &CancellationToken) {
+    async fn look_at(
+        &mut self,
+        mut nodes: Vec<Arc<Node>>,
+        stop: &CancellationToken,
+        inspection: &Inspection,
+    ) {
         // Needs no answer, so a cloud that hangs delays nothing. A Node of another cloud is never touched.
         nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
-        self.untaint_ready(&nodes).await;
+        self.untaint_ready(&nodes, stop, inspection).await;
         // A Node of no cloud yet is not judged.
         nodes.retain(|node| node.identity.provider_id.is_some());
         if nodes.is_empty() {
@@ -226,7 +231,8 @@ impl NodeLifecycleController {
         }
         self.update_breaker();
         let leases = self.nodes_in_question(&nodes);
-        let Some(looks) = stop.run_until_cancelled(self.leases.look_at_all(leases)).await else { return };
+        let looks = self.leases.look_at_all(leases, inspection);
+        let Some(looks) = stop.run_until_cancelled(looks).await else { return };
         self.note_leases(looks);
 
         let mut writes = Vec::new();
@@ -239,11 +245,16 @@ impl NodeLifecycleController {
                 self.decide(&node, answer, &mut writes);
             }
         }
-        self.write(writes).await;
+        self.write(writes, stop, inspection).await;
     }
 
     /// Upstream's rule: a Ready Node does not have the shutdown taint, whatever the cloud says.
-    async fn untaint_ready(&mut self, nodes: &[Arc<Node>]) {
+    async fn untaint_ready(
+        &mut self,
+        nodes: &[Arc<Node>],
+        stop: &CancellationToken,
+        inspection: &Inspection,
+    ) {
         let now = Instant::now();
         let is_free = |node: &Node| {
             self.memories.get(node.name()).is_none_or(|memory| memory.blocked_until(node, now).is_none())
@@ -256,7 +267,7 @@ impl NodeLifecycleController {
                 Some(Write::Patch(node.clone(), patch, "shutdown taint"))
             })
             .collect();
-        self.write(writes).await;
+        self.write(writes, stop, inspection).await;
     }
 
     fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
@@ -409,7 +420,8 @@ impl NodeLifecycleController {
         }
     }
 
-    async fn write(&mut self, writes: Vec<Write>) {
+    /// Writes, few at a time; `inspection` hears of each one that is done. When `stop` is cancelled none begins.
+    async fn write(&mut self, writes: Vec<Write>, stop: &CancellationToken, inspection: &Inspection) {
         for write in &writes {
             if let Write::Delete(node) = write {
                 self.announce(node);
@@ -417,6 +429,7 @@ impl NodeLifecycleController {
         }
         let writer = &self.writer;
         let outcomes: Vec<(Write, Result<WrittenVersion, WriteError>)> = stream::iter(writes)
+            .take_while(|_| ready(!stop.is_cancelled()))
             .map(|write| async move {
                 let outcome = match &write {
                     Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
@@ -425,6 +438,7 @@ impl NodeLifecycleController {
                 (write, outcome)
             })
             .buffer_unordered(CONCURRENT_REQUESTS)
+            .inspect(|_| inspection.moved_on())
             .collect()
             .await;
         for (write, outcome) in outcomes {

@@ -8,6 +8,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
+use crate::inspection::Inspection;
+
 /// Where kubelets renew their leases; a lease is called as its Node.
 const NAMESPACE: &str = "kube-node-lease";
 
@@ -52,14 +54,19 @@ impl LeaseReader {
         Self { api: Api::namespaced(client, NAMESPACE), forbidden_logged: std::sync::Once::new() }
     }
 
-    /// Looks at the leases of the Nodes called so.
-    pub(super) async fn look_at_all(&self, names: Vec<String>) -> Vec<(String, LeaseLook)> {
+    /// Looks at the leases of the Nodes called so; `inspection` hears of each look.
+    pub(super) async fn look_at_all(
+        &self,
+        names: Vec<String>,
+        inspection: &Inspection,
+    ) -> Vec<(String, LeaseLook)> {
         stream::iter(names)
             .map(|name| async move {
                 let look = self.look(&name).await;
                 (name, look)
             })
             .buffer_unordered(CONCURRENT_LOOKS)
+            .inspect(|_| inspection.moved_on())
             .collect()
             .await
     }
