@@ -1,6 +1,9 @@
 //! Writes events, one after the other.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -46,6 +49,16 @@ pub struct EventWriter {
     metrics: Metrics,
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
+    /// Where events are refused now, by whom and in which namespace: one line in the log for each outage.
+    refused: HashSet<(&'static str, String)>,
+}
+
+/// An event on its way.
+struct Outgoing {
+    event: Recorded,
+    key: SeriesKey,
+    /// The same for all tries, so that one whose answer was lost, or that was cut off, is not written twice.
+    name: String,
 }
 
 struct Series {
@@ -56,27 +69,34 @@ struct Series {
 
 impl EventWriter {
     pub(super) fn new(queue: mpsc::Receiver<Recorded>, clients: Clients, metrics: Metrics) -> Self {
-        Self { queue, clients, metrics, correlator: Correlator::default(), series: HashMap::new() }
+        Self {
+            queue,
+            clients,
+            metrics,
+            correlator: Correlator::default(),
+            series: HashMap::new(),
+            refused: HashSet::new(),
+        }
     }
 
     /// Writes events until `stop` is cancelled, and then what is left, for at most two seconds.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut cut_off = None;
         while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
-            let Some((event, key)) = self.correlate(event) else { continue };
-            if stop.run_until_cancelled(self.write(&event, &key)).await.is_none() {
-                cut_off = Some((event, key));
+            let Some(outgoing) = self.correlate(event) else { continue };
+            if stop.run_until_cancelled(self.write(&outgoing)).await.is_none() {
+                cut_off = Some(outgoing);
                 break;
             }
             stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
         }
         let rest = async {
-            if let Some((event, key)) = cut_off {
-                self.write(&event, &key).await;
+            if let Some(outgoing) = cut_off {
+                self.write(&outgoing).await;
             }
             while let Ok(event) = self.queue.try_recv() {
-                if let Some((event, key)) = self.correlate(event) {
-                    self.write(&event, &key).await;
+                if let Some(outgoing) = self.correlate(event) {
+                    self.write(&outgoing).await;
                 }
             }
         };
@@ -84,12 +104,14 @@ impl EventWriter {
         let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
     }
 
-    fn correlate(&mut self, event: Recorded) -> Option<(Recorded, SeriesKey)> {
-        let correlated = self.correlator.correlate(event, Instant::now());
-        if correlated.is_none() {
+    fn correlate(&mut self, event: Recorded) -> Option<Outgoing> {
+        let Some((event, key)) = self.correlator.correlate(event, Instant::now()) else {
             self.metrics.events_dropped.with_label_values(&["rate_limited"]).inc();
-        }
-        correlated
+            return None;
+        };
+        // client-go's form of an event's name: the object and a time that nobody else has.
+        let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
+        Some(Outgoing { event, key, name })
     }
 
     fn client(&self, event: &Recorded) -> Client {
@@ -98,19 +120,16 @@ impl EventWriter {
         client.clone()
     }
 
-    async fn write(&mut self, event: &Recorded, key: &SeriesKey) {
+    async fn write(&mut self, Outgoing { event, key, name }: &Outgoing) {
         self.forget_old();
         let namespace =
             if event.object.namespace.is_empty() { CLUSTER_NAMESPACE } else { &event.object.namespace };
         let api: Api<Event> = Api::namespaced(self.client(event), namespace);
-        // client-go's form of an event's name: the object and a time that nobody else has. The same for all tries, so
-        // that one whose answer was lost is not written twice.
-        let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
         for attempt in 1..=TRIES {
             let write = async {
                 match self.series.get_mut(key) {
                     Some(series) => repeat(&api, series, event).await,
-                    None => create(&api, namespace, &name, event).await.map(|()| {
+                    None => create(&api, namespace, name, event).await.map(|()| {
                         let series = Series { name: name.clone(), count: 1, last: Instant::now() };
                         self.series.insert(key.clone(), series);
                     }),
@@ -118,11 +137,24 @@ impl EventWriter {
             };
             let Ok(outcome) = tokio::time::timeout(WRITE_TIMEOUT, write).await else { continue };
             match outcome {
-                Ok(()) => return,
+                Ok(()) => {
+                    if self.refused.remove(&(event.component, namespace.to_owned())) {
+                        tracing::info!(namespace, "events are written again");
+                    }
+                    return;
+                }
                 // The first one expired meanwhile (events live for an hour): begin anew.
                 Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(key).is_some() => {}
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                    tracing::warn!(reason = event.reason, object = event.object.name, error = %status.message, "event refused");
+                    let (reason, object) = (event.reason, event.object.name.as_str());
+                    if self.refused.insert((event.component, namespace.to_owned())) {
+                        tracing::warn!(
+                            reason, object, error = %status.message,
+                            "event refused; of others that are refused before one is written nothing is said"
+                        );
+                    } else {
+                        tracing::debug!(reason, object, error = %status.message, "event refused");
+                    }
                     break;
                 }
                 Err(error) => {
@@ -191,4 +223,101 @@ async fn repeat(api: &Api<Event>, series: &mut Series, event: &Recorded) -> kube
     series.count += 1;
     series.last = Instant::now();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cmp::Ordering::{Equal, Greater, Less},
+        sync::{Arc, Mutex},
+    };
+
+    use http::{Method, Request, Response, StatusCode};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use serde_json::Value;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::events::{EventObject, EventRecorder, EventType, event_recorder};
+
+    fn recorder<F>(
+        answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static,
+    ) -> (EventRecorder, EventWriter)
+    where
+        F: Future<Output = StatusCode> + Send,
+    {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = answer.clone();
+            async move {
+                assert_eq!(request.method(), Method::POST);
+                let body = request.into_body().collect().await?.to_bytes();
+                let event: Value = serde_json::from_slice(&body).expect("JSON");
+                let status = answer(event.clone()).await;
+                let failure =
+                    json!({"kind": "Status", "status": "Failure", "message": "no", "code": status.as_u16()});
+                let text = if status.is_success() { event } else { failure }.to_string();
+                let response = Response::builder().status(status).body(Body::from(text.into_bytes()));
+                Ok::<_, tower::BoxError>(response.expect("an answer"))
+            }
+        });
+        let clients = Clients::same(&Client::new(service, "default"));
+        let daemon = EventObject::lease("kube-system", "ccm", "");
+        event_recorder(&clients, daemon, Metrics::new().expect("metrics"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_the_end_cut_off_is_not_a_second_event() {
+        let (names, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+        let answer = {
+            let (names, asked) = (names.clone(), asked.clone());
+            move |event: Value| {
+                let first = {
+                    let mut names = names.lock().expect("no panic");
+                    names.push(event["metadata"]["name"].to_string());
+                    names.len() == 1
+                };
+                asked.notify_one();
+                async move {
+                    if first {
+                        std::future::pending::<()>().await;
+                    }
+                    StatusCode::CREATED
+                }
+            }
+        };
+        let (recorder, writer) = recorder(answer);
+        recorder.record(recorder.daemon(), EventType::Normal, "LeaderElection", "me stopped leading");
+        let stop = CancellationToken::new();
+        let writing = tokio::spawn(writer.run(stop.clone()));
+        asked.notified().await;
+        stop.cancel();
+        writing.await.expect("it ended");
+        let names = names.lock().expect("no panic").clone();
+        assert_eq!(names.len(), 2);
+        assert_eq!(names[0], names[1], "the API server sees that it is the same");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_one_line() {
+        let (recorder, mut writer) = recorder(|event: Value| async move {
+            if event["reason"] == "Good" { StatusCode::CREATED } else { StatusCode::FORBIDDEN }
+        });
+        let mut lines = Vec::new();
+        for reason in ["Bad", "Bad", "Good", "Bad"] {
+            recorder.record(
+                recorder.daemon(),
+                EventType::Normal,
+                reason,
+                format!("{} {reason}", lines.len()),
+            );
+            let event = writer.queue.recv().await.expect("an event");
+            let outgoing = writer.correlate(event).expect("not too many");
+            let before = writer.refused.len();
+            writer.write(&outgoing).await;
+            lines.push(writer.refused.len().cmp(&before));
+        }
+        // A line where an outage begins, and one where it ends.
+        assert_eq!(lines, [Greater, Equal, Less, Greater]);
+    }
 }
