@@ -435,7 +435,7 @@ impl NodeController {
         tracing::warn!(
             node = node.name(),
             reason = condition.reason,
-            message = condition.message,
+            why = condition.message,
             "node not initialized"
         );
         self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
