@@ -36,6 +36,22 @@ pub(super) fn faults(list: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// What is asked for and cannot be had.
+pub(super) fn warnings(list: &[String]) -> Vec<String> {
+    let is_named = |controller: &str| list.iter().any(|name| canonical_name(name) == controller);
+    let missing = [SERVICE_CONTROLLER, ROUTE_CONTROLLER].into_iter();
+    let mut warnings: Vec<String> = missing
+        .filter(|name| is_named(name) && enables(list, name))
+        .map(|name| format!("--controllers: {name} is asked for and does not exist yet"))
+        .collect();
+    if ![NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|name| enables(list, name)) {
+        warnings.push(format!(
+            "--controllers: no controller runs; there are {NODE_CONTROLLER} and {NODE_LIFECYCLE_CONTROLLER}"
+        ));
+    }
+    warnings
+}
+
 /// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else a
 /// `*` anywhere.
 pub(super) fn enables(list: &[String], controller: &str) -> bool {

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use super::{
     FeatureGates, controllers,
     notes::{Note, differs, no_effect, no_effect_either, not_yet},
-    values::{boolean, duration, float, int32, list, path},
+    values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
 
 /// The least rate that makes any sense: a request in 1,000 s.
@@ -57,7 +57,7 @@ pub struct GenericFlags {
     pub use_service_account_credentials: bool,
 
     /// Period of a full comparison with the API server, of which there is no need here.
-    #[arg(long, default_value = "12h0m0s", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, default_value = "12h0m0s", value_name = "DURATION", value_parser = duration_or_none)]
     pub min_resync_period: Duration,
 
     /// Pause between the starts of two controllers, times a random number from 1 to 2.

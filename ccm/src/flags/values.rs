@@ -24,6 +24,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A duration, where a negative one means none.
+pub(super) fn duration_or_none(text: &str) -> Result<Duration, String> {
+    let is_negative = text.strip_prefix('-').is_some_and(|positive| parse_duration(positive).is_some());
+    if is_negative { Ok(Duration::ZERO) } else { duration(text) }
+}
+
 /// An integer of 32 bits.
 pub(super) fn int32(text: &str) -> Result<i32, String> {
     i32::try_from(integer(text)?).map_err(|_| out_of_range(text))
