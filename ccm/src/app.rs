@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     commands::{self, Check, Explain, Invocation, Output, Tool},
-    daemon::{self, PartEnded},
+    daemon::{self, Misconfigured, PartEnded},
     flags::{CommandLineError, Flags},
     leader_election::Lost,
     logging,
@@ -31,7 +31,7 @@ use crate::{
 /// Makes the registry of the providers that a binary has.
 pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
 
-/// Upstream's exit code for a bad command line.
+/// Upstream's exit code for a bad command line, and for files and ports that it names and that cannot be used.
 const BAD_FLAGS: u8 = 1;
 /// Upstream's exit code for a leader that has to stop.
 const LOST: u8 = 1;
@@ -42,8 +42,9 @@ const PANIC: u8 = 2;
 
 /// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators.
 ///
-/// The exit code is upstream's: 0 after a signal, 1 for a bad command line and a lost Lease, 2 for a mistake in the
-/// program, 255 for all else that keeps the daemon from working. The tools end with 0 or 1.
+/// The exit code is upstream's: 0 after a signal, 1 for a bad command line, for a file or port that it names and that
+/// cannot be used, and for a lost Lease, 2 for a mistake in the program, 255 for all else that keeps the daemon from
+/// working, the cloud's configuration included. The tools end with 0 or 1.
 pub fn main(registry: MakeRegistry) -> ExitCode {
     match commands::parse(std::env::args_os()) {
         Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
@@ -185,7 +186,9 @@ fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
             tracing::error!("{error:#}");
-            if error.is::<Lost>() {
+            if error.is::<Misconfigured>() {
+                BAD_FLAGS
+            } else if error.is::<Lost>() {
                 LOST
             } else if error.is::<PartEnded>() {
                 PANIC

@@ -24,7 +24,7 @@ use crate::{
     debug_state::DebugState,
     events::{EventObject, EventRecorder, event_recorder},
     files::FilesRead,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
     health::{Concerns, HealthChecks},
     inspection::Inspection,
     logging::LogLevel,
@@ -52,8 +52,9 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
 ///
 /// # Errors
-/// What no waiting can mend: no client, an API server that is away or refuses us at the start, a provider that cannot
-/// start; [`PartEnded`], and [`Lost`](crate::leader_election::Lost), as the error's root.
+/// What no waiting can mend: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an
+/// API server that is away or refuses us when the controllers are to start; [`PartEnded`], and
+/// [`Lost`](crate::leader_election::Lost). Each is the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;
@@ -68,7 +69,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
-    let api_server = ApiServer::new(location, options, metrics.clone()).await?;
+    let api_server = ApiServer::new(location, options, metrics.clone()).await.map_err(Misconfigured)?;
     let clients = api_server.clients();
     tracing::info!(api_server = api_server.url(), cloud_provider = provider.name(), "starting");
     let parts = Parts {
@@ -153,18 +154,26 @@ impl Parts {
 /// election: nobody else may run them.
 ///
 /// # Errors
-/// A provider that cannot start, or [`PartEnded`].
+/// A port or a file of the secure port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an API
+/// server that is away for ten seconds; or [`PartEnded`].
 pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
     let stop = stop.child_token();
-    let work = support.beside(base.work(flags, |_| true, &base.clients, &stop), &stop).await;
+    let work = async {
+        if base.meet_api_server(&stop).await?.is_none() {
+            return anyhow::Ok(Work::NONE);
+        }
+        Ok(base.work(flags, |_| true, &base.clients, &stop).await)
+    };
+    let work = support.beside(work, &stop).await;
     support.end().await;
-    work?.outcome()
+    work??.outcome()
 }
 
 /// What the controllers work with. It runs on a standby too.
 struct Base {
     clients: Clients,
+    api_server: Option<ApiServer>,
     cloud: Cloud,
     nodes: NodeStore,
     events: EventRecorder,
@@ -202,7 +211,7 @@ impl Work {
 }
 
 impl Base {
-    /// Starts it. `None`: `stop` was cancelled first.
+    /// Starts it, and waits for no API server. `None`: `stop` was cancelled first.
     async fn start(
         flags: &Flags,
         parts: &Parts,
@@ -215,15 +224,10 @@ impl Base {
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
         // First, so that a port that is taken is said at once, and health from the beginning.
-        let mut serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await
-        {
+        let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
-            Some(serving) => serving?,
+            Some(serving) => serving.map_err(Misconfigured)?,
         };
-        match stop.run_until_cancelled(Box::pin(meet_api_server(parts, serving.as_mut()))).await {
-            None => return Ok(None),
-            Some(met) => met?,
-        }
         let stop_provider = stop_support.child_token();
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
         let context = StartContext::new(stop_provider.clone(), &flags.generic.cluster_name)
@@ -269,8 +273,17 @@ impl Base {
             stop: stop_support,
             _ends_with_us: ends_with_us,
         };
-        let base = Self { clients, cloud, nodes, events, metrics, health, debug_state };
+        let api_server = parts.api_server.clone();
+        let base = Self { clients, api_server, cloud, nodes, events, metrics, health, debug_state };
         Ok(Some((base, support)))
+    }
+
+    /// Before the controllers start, as upstream: waits ten seconds for the API server. `None`: `stop` was cancelled first.
+    async fn meet_api_server(&self, stop: &CancellationToken) -> anyhow::Result<Option<()>> {
+        let Some(api_server) = &self.api_server else { return Ok(Some(())) };
+        let url = api_server.url();
+        let waiting = wait_for_api_server(&self.clients.informers, &url);
+        stop.run_until_cancelled(waiting).await.transpose()
     }
 
     /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
@@ -306,6 +319,14 @@ impl Base {
         stop: &CancellationToken,
     ) -> JoinSet<()> {
         let mut controllers = JoinSet::new();
+        let missing = [SERVICE_CONTROLLER, ROUTE_CONTROLLER].into_iter().filter(|name| runs(name));
+        let missing = missing.collect::<Vec<_>>().join(", ");
+        if !missing.is_empty() {
+            tracing::info!(
+                controllers = missing,
+                "not there yet: nobody here makes load balancers and routes"
+            );
+        }
         if !self.cloud.has_instances() {
             tracing::warn!(
                 "the cloud provider does not support instances: the node controllers do not start"
@@ -373,7 +394,7 @@ impl Base {
 }
 
 impl Support {
-    /// Runs `work` to its end. A part of ours that ends by itself cancels `stop`, and is the error then.
+    /// Runs `work` to its end. A part of ours that cannot go on cancels `stop`, and is the error then.
     async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -386,15 +407,15 @@ impl Support {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let failure = tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            Some(_) = self.parts.join_next() => {}
-            () = serving => {}
-        }
+            Some(_) = self.parts.join_next() => None,
+            failure = serving => failure,
+        };
         stop.cancel();
         work.await;
-        Err(PartEnded.into())
+        Err(failure.map_or_else(|| PartEnded.into(), |error| Misconfigured(error).into()))
     }
 
     /// Stops all; what they still have to say they may say for a moment.
@@ -432,17 +453,6 @@ async fn start_serving(
     Serving::start(options, shown, &reporter).await
 }
 
-/// Waits for the API server, and learns there whom the secure port may believe.
-async fn meet_api_server(parts: &Parts, serving: Option<&mut Serving>) -> anyhow::Result<()> {
-    if let Some(api_server) = &parts.api_server {
-        wait_for_api_server(&parts.clients.informers, &api_server.url()).await?;
-    }
-    match serving {
-        Some(serving) => serving.trust_cluster().await,
-        None => Ok(()),
-    }
-}
-
 /// `--controller-start-interval`, times a random number from 1 to 2 as upstream.
 fn start_pause(flags: &Flags) -> Duration {
     let interval = flags.generic.controller_start_interval;
@@ -462,6 +472,11 @@ fn capabilities(provider: &dyn CloudProvider) -> Value {
         "clusters": provider.clusters().is_some(),
     })
 }
+
+/// What a flag names cannot be used, though the flag itself is well-formed: a file, a port, an address.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct Misconfigured(anyhow::Error);
 
 /// A part of the daemon ended by itself, which only a panic makes it do: better a restart than a daemon that does half
 /// of its work.

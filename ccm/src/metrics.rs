@@ -1,5 +1,6 @@
 //! Metrics: upstream's names, labels, buckets and texts byte for byte, and our own under `cloud_controller_manager_`.
 
+mod access;
 mod build;
 #[cfg(test)]
 mod documentation;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+pub use access::AccessMetrics;
 pub use build::commit;
 pub use inventory::InventoryAge;
+pub use process::start_time;
 pub use register::Described;
 pub use rest_client::RestClientMetrics;
 pub use text::encode;
@@ -33,6 +36,8 @@ pub struct Metrics {
     pub described: Arc<[Described]>,
     /// Upstream: requests to the API server.
     pub rest_client: RestClientMetrics,
+    /// Upstream: who asks the secure port, and whether they may.
+    pub access: AccessMetrics,
     /// Upstream: queues of the controllers.
     pub work_queues: WorkQueueMetrics,
     /// Upstream: 1 while the controller runs, by upstream's old name of it.
@@ -98,6 +103,7 @@ impl Metrics {
         register.add("gauge", &inventory_age)?;
         let mut metrics = Self {
             rest_client: RestClientMetrics::new(&mut register)?,
+            access: AccessMetrics::new(&mut register)?,
             work_queues: WorkQueueMetrics::new(&mut register)?,
             running_controllers: register.gauges(
                 "running_managed_controllers",

@@ -12,20 +12,41 @@ pub enum Source {
     CloudConfig,
     /// `--kubeconfig`, or a file that it names; the service account's token and CA in a pod.
     Kubeconfig,
+    /// The same of `--authentication-kubeconfig`.
+    AuthenticationKubeconfig,
+    /// The same of `--authorization-kubeconfig`.
+    AuthorizationKubeconfig,
     /// A serving certificate or its key.
     ServingCertificate,
-    /// A CA bundle that client certificates are checked with.
+    /// `--client-ca-file`.
     ClientCa,
+    /// `--requestheader-client-ca-file`.
+    RequestHeaderClientCa,
+    /// What the cluster publishes in place of those two.
+    ClusterTrust,
 }
 
 impl Source {
+    /// The kubeconfig of this flag.
+    pub fn of_kubeconfig(flag: &str) -> Self {
+        match flag {
+            "--authentication-kubeconfig" => Self::AuthenticationKubeconfig,
+            "--authorization-kubeconfig" => Self::AuthorizationKubeconfig,
+            _ => Self::Kubeconfig,
+        }
+    }
+
     /// As in metrics and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CloudConfig => "cloud-config",
             Self::Kubeconfig => "kubeconfig",
+            Self::AuthenticationKubeconfig => "authentication-kubeconfig",
+            Self::AuthorizationKubeconfig => "authorization-kubeconfig",
             Self::ServingCertificate => "serving-certificate",
             Self::ClientCa => "client-ca",
+            Self::RequestHeaderClientCa => "requestheader-client-ca",
+            Self::ClusterTrust => "extension-apiserver-authentication",
         }
     }
 }
@@ -52,6 +73,13 @@ impl ReloadReporter {
         self.record(EventType::Normal, "ConfigReloaded", format!("The changed {source} is in force"));
     }
 
+    /// What is there now is what is in force. That is news only where another version was refused before.
+    pub fn unchanged(&self, source: Source) {
+        if self.metrics.config_reload_failed.with_label_values(&[source.as_str()]).get() != 0 {
+            self.succeeded(source);
+        }
+    }
+
     /// Credentials that are replaced now and then by design were replaced.
     pub fn renewed(&self, source: Source) {
         let source = source.as_str();
@@ -74,5 +102,48 @@ impl ReloadReporter {
         if let Some(events) = &self.events {
             events.record(events.daemon(), event_type, reason, message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_flag_names_hides_nothing_of_another() {
+        let metrics = Metrics::new().expect("metrics");
+        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let [main, authentication, authorization] =
+            ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"]
+                .map(Source::of_kubeconfig);
+        let is_refused =
+            |source: Source| metrics.config_reload_failed.with_label_values(&[source.as_str()]).get() == 1;
+        reporter.failed(main, "broken");
+        reporter.failed(Source::ClientCa, "broken");
+        for other in [
+            authentication,
+            authorization,
+            Source::RequestHeaderClientCa,
+            Source::ClusterTrust,
+            Source::CloudConfig,
+        ] {
+            reporter.succeeded(other);
+        }
+        assert!(is_refused(main) && is_refused(Source::ClientCa));
+        reporter.succeeded(main);
+        assert!(!is_refused(main) && is_refused(Source::ClientCa));
+    }
+
+    #[test]
+    fn the_version_before_put_back_is_good() {
+        let metrics = Metrics::new().expect("metrics");
+        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let label = [Source::ServingCertificate.as_str()];
+        let count = || metrics.config_reloads.with_label_values(&[label[0], "success"]).get();
+        reporter.unchanged(Source::ServingCertificate);
+        assert_eq!(count(), 0, "no news");
+        reporter.failed(Source::ServingCertificate, "broken");
+        reporter.unchanged(Source::ServingCertificate);
+        assert_eq!((count(), metrics.config_reload_failed.with_label_values(&label).get()), (1, 0));
     }
 }

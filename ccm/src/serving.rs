@@ -28,7 +28,8 @@ mod user;
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
-use tokio::{net::TcpListener, task::JoinSet};
+use anyhow::anyhow;
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
@@ -82,13 +83,15 @@ pub struct Serving {
     address: SocketAddr,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    cluster_trust: Option<ClusterTrust>,
+    /// Follows whom the cluster trusts.
+    following: JoinSet<anyhow::Result<()>>,
+    cluster_is_known: watch::Receiver<bool>,
     _ends_with_us: DropGuard,
 }
 
 impl Serving {
-    /// Starts the server, and asks nobody: health is answered while the API server is away. Whom the cluster trusts comes
-    /// with [`trust_cluster`](Self::trust_cluster). `None`: the options say that there is none.
+    /// Starts the server, and waits for nobody: health is answered while the API server is away. Until it is known whom
+    /// the cluster trusts, nobody is known by what only the cluster trusts. `None`: the options say that there is none.
     ///
     /// # Errors
     /// What is wrong with an option or a file, each with its flag; a port that is taken.
@@ -131,10 +134,19 @@ impl Serving {
         let cluster_trust = client
             .clone()
             .and_then(|client| ClusterTrust::new(&trust, &options.authentication, client, reporter));
+        let (known, cluster_is_known) = watch::channel(cluster_trust.is_none());
+        let mut following = JoinSet::new();
+        if let Some(cluster_trust) = cluster_trust {
+            let stop = stop.clone();
+            following.spawn(async move {
+                stop.run_until_cancelled(cluster_trust.follow(known)).await.unwrap_or(Ok(()))
+            });
+        }
         let handler = Handler {
             authenticator: Authenticator::new(&options.authentication, trust.clone(), client),
             authorizer: Authorizer::new(&options.authorization, access_client)?,
             endpoints: Endpoints::new(options, shown)?,
+            metrics: metrics.access.clone(),
         };
         tracing::info!("Serving securely on {address}");
         tasks.spawn(connections::serve(
@@ -144,22 +156,20 @@ impl Serving {
             Arc::new(handler),
             stop.clone(),
         ));
-        Ok(Self { address, stop, tasks, cluster_trust, _ends_with_us: ends_with_us })
+        Ok(Self { address, stop, tasks, following, cluster_is_known, _ends_with_us: ends_with_us })
     }
 
-    /// Reads from the API server whom the cluster trusts, and goes on following that. Until then nobody is known by
-    /// what only the cluster trusts.
+    /// Waits until it is known whom the cluster trusts, or known that this cannot be found out.
     ///
     /// # Errors
-    /// An API server that does not say it, unless that is tolerated.
-    pub async fn trust_cluster(&mut self) -> anyhow::Result<()> {
-        let Some(cluster_trust) = self.cluster_trust.take() else { return Ok(()) };
-        let following = cluster_trust.read().await?;
-        let stop = self.stop.clone();
-        self.tasks.spawn(async move {
-            stop.run_until_cancelled(following).await;
-        });
-        Ok(())
+    /// As [`failed`](Self::failed).
+    pub async fn knows_the_cluster(&mut self) -> anyhow::Result<()> {
+        let mut known = self.cluster_is_known.clone();
+        tokio::select! {
+            // An error: whoever says it has ended, which the other branch tells.
+            Ok(_) = known.wait_for(|known| *known) => Ok(()),
+            failure = self.failed() => Err(failure.unwrap_or_else(|| anyhow!("a part of the server panicked"))),
+        }
     }
 
     /// Where it listens.
@@ -167,19 +177,28 @@ impl Serving {
         self.address
     }
 
-    /// Waits until a part of the server panicked.
-    pub async fn failed(&mut self) {
-        while let Some(ended) = self.tasks.join_next().await {
-            if ended.is_err() {
-                return;
+    /// Waits until the server cannot go on: the API server does not say whom the cluster trusts, which is not tolerated;
+    /// or a part of the server panicked (`None`).
+    pub async fn failed(&mut self) -> Option<anyhow::Error> {
+        loop {
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => if ended.is_err() {
+                    return None;
+                },
+                Some(ended) = self.following.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Some(error),
+                    Err(_) => return None,
+                },
+                else => std::future::pending().await,
             }
         }
-        std::future::pending::<()>().await;
     }
 
     /// Takes no new connections, finishes requests under way, for two seconds at most, and ends.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
+        while self.following.join_next().await.is_some() {}
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn from_file(
 }
 
 /// Gives a user what a manifest of rules says, in the whole cluster.
-fn allow(control_plane: &ControlPlane, user: &str, rules: &str) -> anyhow::Result<()> {
+pub(crate) fn allow(control_plane: &ControlPlane, user: &str, rules: &str) -> anyhow::Result<()> {
     let folder = tempfile::TempDir::new()?;
     let file = folder.path().join("rules.yaml");
     std::fs::write(

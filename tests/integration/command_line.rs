@@ -21,6 +21,7 @@ const SECRET: &str = "hunter2-must-not-be-seen";
 
 /// Upstream's exit codes.
 const BAD_FLAGS: i32 = 1;
+const BAD_FILES: i32 = 1;
 const FATAL: i32 = 255;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -149,17 +150,40 @@ fn unreachable_api_server() -> Outcome {
     let folder = TempDir::new()?;
     let config = good_config(folder.path())?;
     let provider = "--cloud-provider=libvirt";
-    expect(&[provider, &config], FATAL, &["neither --kubeconfig nor --master is given"])?;
-    expect(&[provider, &config, "--kubeconfig=/no/such/file"], FATAL, &["--kubeconfig /no/such/file"])?;
+    expect(&[provider, &config], BAD_FILES, &["neither --kubeconfig nor --master is given"])?;
+    expect(&[provider, &config, "--kubeconfig=/no/such/file"], BAD_FILES, &["--kubeconfig /no/such/file"])?;
+    for flag in [
+        "--tls-cert-file=/no/such/file",
+        "--client-ca-file=/no/such/file",
+        "--requestheader-client-ca-file=/no/such/file",
+        "--authentication-kubeconfig=/no/such/file",
+        "--authorization-kubeconfig=/no/such/file",
+    ] {
+        let (name, _) = flag.split_once('=').context("a flag")?;
+        let arguments = [
+            provider,
+            &config,
+            "--master=http://127.0.0.1:1",
+            "--bind-address=127.0.0.1",
+            "--tls-private-key-file=/no/such/file",
+            flag,
+        ];
+        let arguments = if name == "--tls-cert-file" {
+            &arguments[..]
+        } else {
+            &[&arguments[..4], &arguments[5..]].concat()
+        };
+        expect(arguments, BAD_FILES, &[name, "/no/such/file"])?;
+    }
     expect(
-        &[provider, &config, "--master=http://127.0.0.1:1", "--secure-port=0"],
+        &[provider, &config, "--master=http://127.0.0.1:1", "--secure-port=0", "--leader-elect=false"],
         FATAL,
         &["cannot reach the API server at http://127.0.0.1:1"],
     )?;
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, format!("users:\n- name: a\n  user:\n    token: {SECRET}\n   broken\n"))?;
     let flag = format!("--kubeconfig={}", kubeconfig.display());
-    expect(&[provider, &config, &flag], FATAL, &["is not a kubeconfig"])?;
+    expect(&[provider, &config, &flag], BAD_FILES, &["is not a kubeconfig"])?;
     Ok(())
 }
 
@@ -172,7 +196,7 @@ fn wrong_token() -> Outcome {
     fs::write(&path, kubeconfig.replace(control_plane.admin_token(), SECRET))?;
     let flag = format!("--kubeconfig={}", path.display());
     expect(
-        &["--cloud-provider=libvirt", &config, &flag, "--secure-port=0"],
+        &["--cloud-provider=libvirt", &config, &flag, "--secure-port=0", "--leader-elect=false"],
         FATAL,
         &["refuses our credentials (401 Unauthorized)"],
     )?;

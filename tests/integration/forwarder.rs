@@ -28,7 +28,12 @@ struct State {
 impl Forwarder {
     /// Begins to pass connections on to another port of 127.0.0.1.
     pub(crate) async fn start(to: u16) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::listen(0, to).await
+    }
+
+    /// The same on this port.
+    pub(crate) async fn listen(port: u16, to: u16) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let port = listener.local_addr()?.port();
         let state = Arc::<State>::default();
         let accepting = tokio::spawn({

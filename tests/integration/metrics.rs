@@ -27,13 +27,11 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What only a Go program, an API server's library, or a controller that is not there yet has.
-const ONLY_THERE: [&str; 12] = [
+const ONLY_THERE: [&str; 10] = [
     "go_",
     "apiserver_",
     "aggregator_",
-    "authenticated_",
-    "authentication_",
-    "authorization_",
+    "authentication_token_cache_",
     "cardinality_enforcement_",
     "disabled_metrics_",
     "hidden_metrics_",

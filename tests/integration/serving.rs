@@ -2,6 +2,7 @@
 
 mod access;
 mod certificates;
+mod crowds;
 pub(crate) mod curl;
 mod endpoints;
 mod keys;
@@ -30,10 +31,17 @@ pub(crate) use access::{grant, service_account};
 pub(crate) use curl::{Answer, Curl};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [access::trials(), certificates::trials(), endpoints::trials(), lookups::trials(), process::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        access::trials(),
+        certificates::trials(),
+        crowds::trials(),
+        endpoints::trials(),
+        lookups::trials(),
+        process::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A free port of loopback. Below those that the kernel gives to connections: one of them could take it in between.
@@ -92,7 +100,7 @@ impl Server {
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let serving = Serving::start(options, shown, &reporter).await?;
         let mut serving = serving.ok_or_else(|| anyhow::anyhow!("nothing is served"))?;
-        serving.trust_cluster().await?;
+        serving.knows_the_cluster().await?;
         Ok(Self { serving, metrics })
     }
 

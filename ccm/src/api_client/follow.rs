@@ -32,6 +32,7 @@ impl ApiServer {
 
     async fn follow_files(&self, location: &Location, mut changes: FileChanges, reporter: &ReloadReporter) {
         let mut refused: Option<String> = None;
+        let source = Source::of_kubeconfig(location.flag);
         loop {
             let before = self.connection.current();
             let end = before.valid_until();
@@ -50,15 +51,15 @@ impl ApiServer {
                     self.election.replace(election.into());
                     // In a pod this is a new token once an hour.
                     if refused.take().is_some() || location.kubeconfig.is_some() {
-                        reporter.succeeded(Source::Kubeconfig);
+                        reporter.succeeded(source);
                     } else {
-                        reporter.renewed(Source::Kubeconfig);
+                        reporter.renewed(source);
                     }
                 }
                 Err(error) => {
                     let why = format!("{error:#}");
                     if refused.as_ref() != Some(&why) {
-                        reporter.failed(Source::Kubeconfig, &why);
+                        reporter.failed(source, &why);
                     }
                     refused = Some(why);
                 }

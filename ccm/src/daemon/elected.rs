@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use tokio_util::sync::CancellationToken;
 
-use super::{Base, Parts, Work};
+use super::{Base, Misconfigured, Parts, Work};
 use crate::{
     flags::Flags,
     health::Concerns,
@@ -22,7 +22,8 @@ use crate::{
 /// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
 /// process has to end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let migration = flags.leader_migration.migration().map_err(|faults| anyhow!(faults.join("; ")))?;
+    let migration =
+        flags.leader_migration.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
     let options = flags.leader_election.options(identity()?);
     let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
 
@@ -88,21 +89,33 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    /// Waits until we lead, works, and gives the Leases back: that of the migration first.
-    async fn lead(&self, main: Elector, migrated: Option<Elector>) -> Result<Work, Lost> {
+    /// Waits until we lead, however long the API server is away, works, and gives the Leases back: that of the migration
+    /// first.
+    async fn lead(&self, main: Elector, migrated: Option<Elector>) -> anyhow::Result<Work> {
         let Some(mut leadership) = main.acquire(self.stop).await else { return Ok(Work::NONE) };
         let fence = leadership.fence().clone();
+        let meet = self.base.meet_api_server(self.stop);
+        let met = tokio::select! {
+            biased;
+            () = leadership.renew() => return Err(Lost::Main.into()),
+            met = meet => met,
+        };
+        if !matches!(met, Ok(Some(()))) {
+            // Nothing was begun.
+            leadership.release().await;
+            return met.map(|_| Work::NONE);
+        }
         let main = async { Ok(self.work(Lock::Main, &fence).await) };
         let migrated = async {
             match migrated {
-                Some(elector) => self.lead_migrated(elector).await,
+                Some(elector) => Box::pin(self.lead_migrated(elector)).await,
                 None => Ok(Work::NONE),
             }
         };
         let (main, migrated) = tokio::select! {
             biased;
             // The controllers end with the other branch, in the middle of what they do: it is not ours to do any more.
-            () = leadership.renew() => return Err(Lost::Main),
+            () = leadership.renew() => return Err(Lost::Main.into()),
             ended = async { tokio::try_join!(main, migrated) } => ended?,
         };
         give_back(leadership, main).await;

@@ -28,7 +28,8 @@ The grammar is that of Go's flags:
 - A flag that is given again wins; a list, `--feature-gates`, `--vmodule`, `--node-labels` and `--tls-sni-cert-key` grow
   instead, once the default is replaced.
 - All unknown flags and all values of the wrong form are reported together; where there are none, all values that do not
-  make sense are. The exit status is 1. What stops the daemon later ends it with 255, and a lost leadership with 1.
+  make sense are. The exit status is 1, also where a file or a port cannot be used. What stops the daemon later, and the
+  cloud's configuration, end it with 255, and a lost leadership with 1.
 
 A flag without effect is accepted. Where the last column says so, a warning in the log tells it to who gives the flag;
 there is none for flags with which upstream does nothing either, and for those of a part that is not there yet.

@@ -224,6 +224,13 @@ fn no_limit_unless_asked_for() {
 }
 
 #[test]
+fn the_resync_period_may_be_negative() {
+    let flags = flags(&["--cloud-provider=x", "--min-resync-period=-1s"]);
+    assert_eq!(flags.faults(), Vec::<String>::new());
+    assert!(flags.warnings()[0].starts_with("--min-resync-period has no effect here"));
+}
+
+#[test]
 fn one_warning_for_what_has_no_effect() {
     assert_eq!(flags(&[]).warnings(), Vec::<String>::new());
     for (args, beginning) in [
@@ -241,13 +248,23 @@ fn one_warning_for_what_has_no_effect() {
         ),
         (&["--webhook-bind-address=::"], "--webhook-bind-address has no effect here"),
         (&["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"], "--tls-cipher-suites: not offered here"),
-        (&["--tls-curve-preferences=25"], "--tls-curve-preferences: not offered here: 25"),
+        (&["--tls-curve-preferences=25,29"], "--tls-curve-preferences: not offered here: 25"),
+        (
+            &["--tls-curve-preferences=4588"],
+            "--tls-curve-preferences: not offered here: 4588; 29, 23 and 24 are offered",
+        ),
         (&["--tls-min-version=VersionTLS10"], "--tls-min-version=VersionTLS10: TLS 1.2 is the oldest"),
         (
             &["--node-sync-period=5s"],
             "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.",
         ),
         (&["--feature-gates=BtreeWatchCache=true"], "setting GA feature gate BtreeWatchCache=true"),
+        (
+            &["--controllers=service,cloud-node"],
+            "--controllers: service-lb-controller is asked for and does not exist yet",
+        ),
+        (&["--controllers=*,-cloud-node,-cloud-node-lifecycle"], "--controllers: no controller runs"),
+        (&["--controllers="], "--controllers: no controller runs"),
         (&["--allocate-node-cidrs"], "--allocate-node-cidrs with --configure-cloud-routes asks for routes"),
         (
             &["--requestheader-username-headers=x"],

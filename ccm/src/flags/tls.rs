@@ -88,7 +88,13 @@ pub(super) fn warnings(suites: &[String], curves: &[i32], version: &str) -> Vec<
     let missing: Vec<String> =
         curves.iter().filter(|curve| CURVES_OF_GO.contains(curve)).map(ToString::to_string).collect();
     if !missing.is_empty() {
-        warnings.push(format!("--tls-curve-preferences: not offered here: {}", missing.join(", ")));
+        let missing = missing.join(", ");
+        let instead = if curves.iter().any(|curve| CURVES.contains(curve)) {
+            ""
+        } else {
+            "; 29, 23 and 24 are offered"
+        };
+        warnings.push(format!("--tls-curve-preferences: not offered here: {missing}{instead}"));
     }
     if ["VersionTLS10", "VersionTLS11"].contains(&version) {
         warnings.push(format!("--tls-min-version={version}: TLS 1.2 is the oldest version that is served"));

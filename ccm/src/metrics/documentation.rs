@@ -72,6 +72,8 @@ fn upstreams_metrics_byte_for_byte() {
     client.rate_limited("GET", "h", std::time::Duration::ZERO);
     client.request_size("GET", "h", 0);
     client.response_size("GET", "h").observe(0.0);
+    metrics.access.authenticated(Some("u"), std::time::Duration::ZERO);
+    metrics.access.authorized("allowed", std::time::Duration::ZERO);
     let _queue = metrics.work_queues.named("Nodes");
     let text = metrics.text();
     for line in UPSTREAM.lines() {

@@ -122,6 +122,11 @@ fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim_start)
 }
 
+/// When this process was started, in seconds since 1970.
+pub fn start_time() -> Option<f64> {
+    stat().map(|(_, start)| start)
+}
+
 /// Seconds of CPU, and the start in seconds since 1970.
 fn stat() -> Option<(f64, f64)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use kube::Client;
 use rustls::pki_types::CertificateDer;
 
-use super::{AuthenticationOptions, trust::Trust, user::User};
+use super::{AuthenticationOptions, delegation::Unanswered, trust::Trust, user::User};
 use tokens::Tokens;
 
 /// Finds out who asks, as upstream does.
@@ -32,12 +32,12 @@ impl Authenticator {
     /// is right, is refused.
     ///
     /// # Errors
-    /// What is wrong, for the log.
+    /// What is wrong, for the log; or that nobody has the time to look at the token.
     pub(super) async fn authenticate(
         &self,
         headers: &HeaderMap,
         certificates: &[CertificateDer<'static>],
-    ) -> Result<User, String> {
+    ) -> Result<User, Unanswered> {
         let mut faults = Vec::new();
         // Upstream's order.
         for opinion in [self.by_proxy(headers, certificates), self.by_certificate(certificates)] {
@@ -51,10 +51,11 @@ impl Authenticator {
             match tokens.review(token).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => faults.push("invalid bearer token".to_owned()),
-                Err(fault) => faults.push(fault),
+                Err(Unanswered::Busy) => return Err(Unanswered::Busy),
+                Err(Unanswered::Failed(why)) => faults.push(format!("token review: {why}")),
             }
         }
-        if faults.is_empty() { Ok(User::anonymous()) } else { Err(faults.join("; ")) }
+        if faults.is_empty() { Ok(User::anonymous()) } else { Err(Unanswered::Failed(faults.join("; "))) }
     }
 
     fn by_proxy(&self, headers: &HeaderMap, certificates: &[CertificateDer<'static>]) -> Opinion {

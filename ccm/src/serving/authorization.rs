@@ -6,7 +6,7 @@ mod reviews;
 use anyhow::anyhow;
 use kube::Client;
 
-use super::{AuthorizationOptions, user::User};
+use super::{AuthorizationOptions, delegation::Unanswered, user::User};
 use reviews::Reviews;
 
 use paths::PathRules;
@@ -17,6 +17,19 @@ pub(super) enum Decision {
     Allowed,
     /// With the reviewer's reason, which may be empty.
     Denied(String),
+    /// Nobody allows it, which is a refusal too.
+    NoOpinion(String),
+}
+
+impl Decision {
+    /// As in upstream's metrics.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied(_) => "denied",
+            Self::NoOpinion(_) => "no-opinion",
+        }
+    }
 }
 
 /// What is wrong with `--authorization-always-allow-paths`.
@@ -52,13 +65,18 @@ impl Authorizer {
     ///
     /// # Errors
     /// Nobody can say.
-    pub(super) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+    pub(super) async fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, Unanswered> {
         if user.is_master() || self.always_allowed.contain(path) {
             return Ok(Decision::Allowed);
         }
         match &self.reviews {
             Some(reviews) => reviews.review(user, verb, path).await,
-            None => Ok(Decision::Denied(String::new())),
+            None => Ok(Decision::NoOpinion(String::new())),
         }
     }
 }

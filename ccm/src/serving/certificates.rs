@@ -135,6 +135,8 @@ impl Certificates {
             reporter.failed(Source::ServingCertificate, &fault);
         } else if outcome.changed {
             reporter.succeeded(Source::ServingCertificate);
+        } else {
+            reporter.unchanged(Source::ServingCertificate);
         }
     }
 

@@ -1,8 +1,8 @@
 //! What the cluster publishes for servers like this one: the `ConfigMap` `extension-apiserver-authentication`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use cloudprovider::error_chain;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -10,15 +10,25 @@ use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
 };
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     AuthenticationOptions, RequestHeaderOptions,
     trust::{Authorities, CONFIG_MAP, CONFIG_MAP_NAMESPACE, FrontProxy, Origin, Trust},
 };
-use crate::reload::{ReloadReporter, Source};
+use crate::{
+    backoff::Backoff,
+    reload::{ReloadReporter, Source},
+};
 
 /// The Role that lets somebody read it.
 const ROLE: &str = "extension-apiserver-authentication-reader";
+
+/// How long the API server has to go on refusing it: as long as it may be away for a leader.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+
+/// Between two tries.
+const RETRY: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) };
 
 /// Who is to be asked for it, and where it goes.
 pub(super) struct ClusterTrust {
@@ -55,20 +65,12 @@ impl ClusterTrust {
         })
     }
 
-    /// Reads it once; what it gives goes on watching it.
+    /// Reads it, however long the API server is away, says `known`, and goes on following it for ever.
     ///
     /// # Errors
-    /// It cannot be read, and that is not tolerated.
-    pub(super) async fn read(self) -> anyhow::Result<impl Future<Output = ()> + Send + use<>> {
-        let first = match self.api.get_opt(CONFIG_MAP).await {
-            Ok(None) => Ok(()),
-            Ok(Some(config_map)) => take(&self.trust, &config_map).map(drop),
-            Err(error) => {
-                warn_if_forbidden(&error);
-                Err(anyhow!("{}", error_chain(&error)))
-            }
-        };
-        if let Err(error) = first {
+    /// The API server goes on refusing it, or what it holds cannot be used, and that is not tolerated.
+    pub(super) async fn follow(self, known: watch::Sender<bool>) -> anyhow::Result<()> {
+        if let Err(error) = self.read().await {
             // As upstream, whose watch comes later to the authorities of clients.
             if self.needs_proxy && !self.tolerates_failure {
                 return Err(error).context(
@@ -83,8 +85,41 @@ impl ClusterTrust {
                 "To require authentication configuration lookup to succeed, set --authentication-tolerate-lookup-failure=false"
             );
         }
-        Ok(watch(self.api, self.trust, self.reporter))
+        known.send_replace(true);
+        keep_up(self.api, self.trust, self.reporter).await;
+        Ok(())
     }
+
+    async fn read(&self) -> anyhow::Result<()> {
+        let (mut failures, mut refused_since) = (0, None);
+        loop {
+            let error = match self.api.get_opt(CONFIG_MAP).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(config_map)) => return take(&self.trust, &config_map).map(drop),
+                Err(error) => error,
+            };
+            let (now, text) = (Instant::now(), error_chain(&error));
+            if is_refusal(&error) {
+                let since = *refused_since.get_or_insert(now);
+                if self.tolerates_failure || now.duration_since(since) >= REFUSED_FOR {
+                    warn_if_forbidden(&error);
+                    bail!(text);
+                }
+            } else {
+                refused_since = None;
+            }
+            if failures == 0 {
+                tracing::warn!(error = text, "configmap/{CONFIG_MAP} cannot be read, trying again");
+            }
+            failures += 1;
+            tokio::time::sleep(RETRY.after(failures)).await;
+        }
+    }
+}
+
+/// Whether the API server is there and does not let us. One that has just started does not know everybody yet.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
 }
 
 /// Upstream's hint.
@@ -96,7 +131,7 @@ fn warn_if_forbidden(error: &kube::Error) {
     }
 }
 
-async fn watch(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
+async fn keep_up(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
     let config = watcher::Config::default().fields(&format!("metadata.name={CONFIG_MAP}"));
     let events = watcher(api, config).default_backoff();
     pin_mut!(events);
@@ -119,9 +154,11 @@ async fn watch(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
         };
         failing = false;
         match take(&trust, &config_map) {
-            Ok(true) => reporter.succeeded(Source::ClientCa),
-            Ok(false) => {}
-            Err(error) => reporter.failed(Source::ClientCa, &format!("configmap/{CONFIG_MAP}: {error:#}")),
+            Ok(true) => reporter.succeeded(Source::ClusterTrust),
+            Ok(false) => reporter.unchanged(Source::ClusterTrust),
+            Err(error) => {
+                reporter.failed(Source::ClusterTrust, &format!("configmap/{CONFIG_MAP}: {error:#}"));
+            }
         }
     }
 }

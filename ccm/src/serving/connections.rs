@@ -32,7 +32,7 @@ use super::{
     trust::Trust,
 };
 use idle::Idle;
-use slots::Slots;
+use slots::{Slots, Source};
 
 /// How long a client may take until it is encrypted.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,10 +52,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a connection that could not be accepted: most often there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections at the same time.
+/// Connections from other machines at the same time.
 const CONNECTIONS: usize = 512;
 
-/// Of those, from one address: whoever floods the port shuts out nobody else.
+/// Of those, from one address; and as many more from this machine.
 const FROM_ONE_ADDRESS: usize = 128;
 
 /// What clients may use.
@@ -65,9 +65,9 @@ pub(super) struct Limits {
     pub http2_streams: u32,
     /// How long a client may take until it is encrypted.
     pub handshake: Duration,
-    /// Connections at the same time.
+    /// Connections from other machines at the same time.
     pub connections: usize,
-    /// Of those, from one address.
+    /// Of those, from one address; and as many more from this machine.
     pub from_one_address: usize,
 }
 
@@ -118,18 +118,22 @@ pub(super) async fn serve(
             }
         };
         failing = false;
-        let Some(slot) = slots.take(peer.ip().to_canonical()) else {
-            tracing::debug!(%peer, "connection refused: too many are open");
-            continue;
-        };
+        let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
+        let slot = Arc::new(slots.take(Source::of(peer.ip().to_canonical(), local)));
         let (tls, handler, builder) = (tls.clone(), handler.clone(), builder.clone());
         let watcher = graceful.watcher();
-        connections.spawn(async move {
-            let _slot = slot;
+        let own_slot = slot.clone();
+        let served = async move {
             if let Some((stream, client, is_http2)) = encrypt(stream, peer, &tls, limits.handshake).await {
+                slot.used();
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let (handler, client) = (handler.clone(), client.clone());
-                    async move { Ok::<_, Infallible>(handler.handle(request, &client).await) }
+                    let (handler, client, slot) = (handler.clone(), client.clone(), slot.clone());
+                    async move {
+                        slot.used();
+                        let answer = handler.handle(request, &client).await;
+                        slot.used();
+                        Ok::<_, Infallible>(answer)
+                    }
                 });
                 let builder = (*builder).clone();
                 let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
@@ -137,6 +141,14 @@ pub(super) async fn serve(
                 let connection = builder.serve_connection(io, service).into_owned();
                 if let Err(error) = watcher.watch(connection).await {
                     tracing::debug!(%peer, error, "connection ended");
+                }
+            }
+        };
+        connections.spawn(async move {
+            tokio::select! {
+                () = served => {}
+                () = own_slot.evicted() => {
+                    tracing::debug!(%peer, "connection ended: others want to connect");
                 }
             }
         });
@@ -203,12 +215,16 @@ mod tests {
     use std::{
         io::{ErrorKind, Read as _},
         net::Ipv4Addr,
-        path::Path,
+        path::{Path, PathBuf},
     };
 
+    use rcgen::{
+        BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    };
     use rustls::{
         ClientConfig, RootCertStore,
-        pki_types::{ServerName, pem::PemObject as _},
+        pki_types::{PrivateKeyDer, ServerName, pem::PemObject as _},
+        sign::{CertifiedKey, SingleCertAndKey},
     };
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio_rustls::TlsConnector;
@@ -219,7 +235,7 @@ mod tests {
         health::HealthChecks,
         metrics::Metrics,
         reload::ReloadReporter,
-        serving::{CertificateOptions, Serving, ServingOptions, Shown},
+        serving::{AuthenticationOptions, CertificateOptions, Serving, ServingOptions, Shown},
     };
 
     /// Longer than any of this takes.
@@ -227,8 +243,14 @@ mod tests {
 
     /// A server on a port of loopback, with a certificate in this folder.
     async fn start(folder: &Path, limits: Limits) -> Serving {
+        start_with(folder, limits, None).await
+    }
+
+    /// The same with an authority of clients.
+    async fn start_with(folder: &Path, limits: Limits, client_ca_file: Option<PathBuf>) -> Serving {
         let options = ServingOptions {
             bind_address: Ipv4Addr::LOCALHOST.into(),
+            authentication: AuthenticationOptions { client_ca_file, ..AuthenticationOptions::default() },
             certificates: CertificateOptions {
                 cert_dir: Some(folder.to_owned()),
                 ..CertificateOptions::default()
@@ -249,6 +271,16 @@ mod tests {
 
     /// What a whole request is answered.
     async fn livez(folder: &Path, address: SocketAddr) -> std::io::Result<String> {
+        livez_as(folder, address, rustls::ALL_VERSIONS, None).await
+    }
+
+    /// The same with a client certificate.
+    async fn livez_as(
+        folder: &Path,
+        address: SocketAddr,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        client: Option<CertifiedKey>,
+    ) -> std::io::Result<String> {
         let mut roots = RootCertStore::empty();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
@@ -259,10 +291,13 @@ mod tests {
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match client {
+            Some(key) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
+            None => config.with_no_client_auth(),
+        };
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").expect("a name");
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
@@ -294,32 +329,53 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_connection_too_many_is_refused_and_the_others_stay() {
+    async fn who_says_nothing_makes_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        for (connections, from_one_address) in [(2, 100), (100, 2)] {
-            let limits = Limits { handshake: 10 * LIMIT, connections, from_one_address, ..Limits::new(100) };
-            let server = start(folder.path(), limits).await;
-            let connect = || TcpStream::connect(server.address());
-            let (one, other) = (connect().await.expect("one"), connect().await.expect("another"));
-            is_ended(&mut connect().await.expect("accepted by the kernel")).await;
-            let mut open = [one, other].map(|stream| stream.into_std().expect("a socket"));
-            for stream in &mut open {
-                let error = stream.read(&mut [0]).expect_err("nothing to read");
-                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-            }
-            // One place is free again, as soon as the server sees that.
-            let [_stays, ended] = open;
-            drop(ended);
-            let served = async {
-                loop {
-                    match livez(folder.path(), server.address()).await {
-                        Ok(answer) if !answer.is_empty() => break answer,
-                        _ => sleep(Duration::from_millis(20)).await,
+        let limits = Limits { handshake: 10 * LIMIT, from_one_address: 2, ..Limits::new(100) };
+        let server = start(folder.path(), limits).await;
+        let connect = || TcpStream::connect(server.address());
+        let (mut one, other) = (connect().await.expect("one"), connect().await.expect("another"));
+        let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
+        let answer = answer.expect("an answer").expect("it is served");
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        is_ended(&mut one).await;
+        let mut other = other.into_std().expect("a socket");
+        let error = other.read(&mut [0]).expect_err("nothing to read");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_client_must_have_the_key_of_its_certificate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = KeyPair::generate().expect("a key");
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = parameters.self_signed(&authority).expect("an authority").pem();
+        let issuer = Issuer::new(parameters, authority);
+        let ca = folder.path().join("ca.pem");
+        std::fs::write(&ca, pem).expect("written");
+        let server = start_with(folder.path(), Limits::new(100), Some(ca)).await;
+        let sign = |key: &KeyPair| {
+            let mut parameters = CertificateParams::default();
+            parameters.distinguished_name.push(DnType::CommonName, "jane");
+            parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            parameters.signed_by(key, &issuer).expect("signed").der().clone()
+        };
+        let kinds = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519];
+        for kind in kinds {
+            let [own, other] = [0; 2].map(|_| KeyPair::generate_for(kind).expect("a key"));
+            for (certificate, is_good) in [(sign(&own), true), (sign(&other), false)] {
+                for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+                    let key = PrivateKeyDer::try_from(own.serialize_der()).expect("a key");
+                    let key = rustls::crypto::ring::sign::any_supported_type(&key).expect("a key");
+                    let client = CertifiedKey::new(vec![certificate.clone()], key);
+                    let answer = livez_as(folder.path(), server.address(), &[version], Some(client)).await;
+                    match answer {
+                        Ok(answer) => assert!(is_good && answer.starts_with("HTTP/1.1 200"), "{answer}"),
+                        Err(error) => assert!(!is_good, "{error}"),
                     }
                 }
-            };
-            let answer = timeout(LIMIT, served).await.expect("a place");
-            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The clients for reviews: whom upstream asks, and nobody where there is nobody to ask.
+//! The clients for reviews: whom upstream asks, and nobody where there is nobody to ask. Anybody can cause a review, so
+//! they are bounded.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use cloudprovider::error_chain;
 use kube::{Client, Config, config::InClusterError};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{AuthenticationOptions, AuthorizationOptions};
@@ -22,6 +23,15 @@ pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
+
+/// Upstream's rate of reviews a second and their burst, of each client.
+const RATE: (f64, u32) = (200.0, 400);
+
+/// Reviews of one client under way at the same time: each may take a connection to the API server.
+const AT_ONCE: usize = 32;
+
+/// Reviews of one client that wait for that. Whoever comes after them is asked to come again.
+const WAITING: usize = 512;
 
 /// Makes the clients.
 #[derive(Debug)]
@@ -83,7 +93,8 @@ impl Delegation<'_> {
         }
         let is_named = kubeconfig.is_some();
         let location = Location::of_flag(flag, kubeconfig);
-        let api_server = ApiServer::new(location, ClientOptions::default(), self.metrics.clone()).await;
+        let options = ClientOptions { limit: Some(RATE), ..ClientOptions::default() };
+        let api_server = ApiServer::new(location, options, self.metrics.clone()).await;
         let api_server =
             if is_named { api_server? } else { api_server.with_context(|| format!("delegated {what}"))? };
         let client = api_server.client(&format!("delegated-{what}"));
@@ -92,35 +103,99 @@ impl Delegation<'_> {
     }
 }
 
-/// Asks until there is an answer, a refusal, or no time left.
-///
-/// # Errors
-/// The last failure, in words that name no address and no token.
-pub(super) async fn review<T, F>(mut ask: impl FnMut() -> F) -> Result<T, String>
-where
-    F: Future<Output = kube::Result<T>>,
-{
-    let deadline = Instant::now() + REVIEW_TIMEOUT;
-    let mut pause = FIRST_PAUSE;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let (problem, may_help) = match tokio::time::timeout_at(deadline, ask()).await {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => {
-                let may_help = status.code == 429 || status.code >= 500;
-                (format!("the API server answered {}: {}", status.code, status.message), may_help)
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(error = %error_chain(&error), "review failed");
-                ("the API server cannot be reached".to_owned(), true)
-            }
-            Err(_) => return Err(format!("no answer from the API server within {REVIEW_TIMEOUT:?}")),
-        };
-        if !may_help || tries == TRIES || Instant::now() + pause >= deadline {
-            return Err(problem);
+/// Why nobody can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// Too many ask.
+    Busy,
+    /// In words that name no address and no token.
+    Failed(String),
+}
+
+/// Asks for reviews, few at a time.
+#[derive(Debug)]
+pub(super) struct Reviewer {
+    under_way: Semaphore,
+    /// Those under way and those that wait for it.
+    all: Semaphore,
+}
+
+impl Reviewer {
+    pub(super) fn new() -> Self {
+        Self { under_way: Semaphore::new(AT_ONCE), all: Semaphore::new(AT_ONCE + WAITING) }
+    }
+
+    /// Asks until there is an answer, a refusal, or no time left.
+    ///
+    /// # Errors
+    /// The last failure, or that too many ask.
+    pub(super) async fn review<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Unanswered>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let deadline = Instant::now() + REVIEW_TIMEOUT;
+        let _place = self.all.try_acquire().map_err(|_| Unanswered::Busy)?;
+        let turn = tokio::time::timeout_at(deadline, self.under_way.acquire()).await;
+        // Nobody closes it.
+        let _turn = turn.ok().and_then(Result::ok).ok_or(Unanswered::Busy)?;
+        if Instant::now() >= deadline {
+            return Err(Unanswered::Busy);
         }
-        tokio::time::sleep(pause.mul_f64(fastrand::f64().mul_add(0.2, 1.0))).await;
-        pause = pause.mul_f64(FACTOR);
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (problem, may_help) = match tokio::time::timeout_at(deadline, ask()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(kube::Error::Api(status))) => {
+                    let may_help = status.code == 429 || status.code >= 500;
+                    (format!("the API server answered {}: {}", status.code, status.message), may_help)
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(error = %error_chain(&error), "review failed");
+                    ("the API server cannot be reached".to_owned(), true)
+                }
+                Err(_) => (format!("no answer from the API server within {REVIEW_TIMEOUT:?}"), false),
+            };
+            if !may_help || tries == TRIES || Instant::now() + pause >= deadline {
+                return Err(Unanswered::Failed(problem));
+            }
+            tokio::time::sleep(pause.mul_f64(fastrand::f64().mul_add(0.2, 1.0))).await;
+            pause = pause.mul_f64(FACTOR);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_under_way_and_not_many_wait() {
+        let (reviewer, asked) = (Arc::new(Reviewer::new()), Arc::new(AtomicUsize::new(0)));
+        let mut reviews = JoinSet::new();
+        for _ in 0..AT_ONCE + WAITING {
+            let (reviewer, asked) = (reviewer.clone(), asked.clone());
+            reviews.spawn(async move {
+                let ask = || {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    std::future::pending::<kube::Result<()>>()
+                };
+                reviewer.review(ask).await
+            });
+        }
+        tokio::time::sleep(REVIEW_TIMEOUT / 2).await;
+        assert_eq!(asked.load(Ordering::Relaxed), AT_ONCE);
+        let ask = || async { Ok(()) };
+        assert_eq!(reviewer.review(ask).await, Err(Unanswered::Busy));
+        let ended = reviews.join_all().await;
+        let busy = ended.iter().filter(|outcome| **outcome == Err(Unanswered::Busy)).count();
+        assert_eq!(busy, WAITING, "their time ended before their turn came");
+        assert_eq!(reviewer.review(ask).await, Ok(()));
     }
 }

@@ -50,6 +50,13 @@ pub(super) fn unauthorized() -> Answer {
     status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned(), None)
 }
 
+/// More is asked than can be looked into.
+pub(super) fn too_many_requests() -> Answer {
+    let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
 /// The caller may not. `reason` is the reviewer's, if it gave one.
 pub(super) fn forbidden(user: &User, verb: &str, path: &str, reason: &str) -> Answer {
     // `{:?}` quotes as Go's `%q` does for everything that can stand in a path.

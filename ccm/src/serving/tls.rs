@@ -4,16 +4,22 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use rustls::{
-    CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, ServerConfig, SignatureScheme,
-    SupportedProtocolVersion,
+    CertificateError, CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, PeerMisbehaved,
+    ServerConfig, SignatureScheme, SupportedProtocolVersion,
     client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key},
     pki_types::{CertificateDer, UnixTime},
     server::{
         NoServerSessionStorage, ResolvesServerCert,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
     version::{TLS12, TLS13},
+};
+
+use x509_parser::{
+    asn1_rs::{FromDer as _, Sequence},
+    nom::Parser as _,
+    prelude::X509CertificateParser,
 };
 
 use super::TlsOptions;
@@ -38,7 +44,7 @@ impl TlsSettings {
     /// Narrows what is there to what the options want. What is not there is left out; whoever reads the flags says so.
     ///
     /// # Errors
-    /// A version that nobody knows, or a choice that leaves nothing.
+    /// A version that nobody knows.
     pub(super) fn new(options: &TlsOptions, disable_http2: bool) -> anyhow::Result<Self> {
         let mut provider = ring::default_provider();
         if !options.tls_cipher_suites.is_empty() {
@@ -51,11 +57,9 @@ impl TlsSettings {
             let is_wanted = |group: NamedGroup| {
                 CURVES.iter().any(|(id, known)| *known == group && options.tls_curve_preferences.contains(id))
             };
-            provider.kx_groups.retain(|group| is_wanted(group.name()));
-            if provider.kx_groups.is_empty() {
-                bail!(
-                    "--tls-curve-preferences leaves no key exchange: of X25519 (29), P-256 (23) and P-384 (24) at least one must be given"
-                );
+            // Where none of those that are wanted is there, a port that nobody can use would help nobody.
+            if provider.kx_groups.iter().any(|group| is_wanted(group.name())) {
+                provider.kx_groups.retain(|group| is_wanted(group.name()));
             }
         }
         // Without a suite of its own a version cannot be offered.
@@ -139,7 +143,7 @@ impl ClientCertVerifier for AnyCertificate {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        verify_with_key(message, &PublicKey::of(certificate)?, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -149,12 +153,54 @@ impl ClientCertVerifier for AnyCertificate {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        let key = PublicKey::of(certificate)?.info.into();
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The public key of a certificate. rustls itself takes keys only out of certificates that it would believe, and breaks
+/// the connection where it meets another one, of X.509 version 1 for example.
+struct PublicKey {
+    /// All of `subjectPublicKeyInfo`.
+    info: Vec<u8>,
+    /// What is in its `algorithm`.
+    algorithm: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl PublicKey {
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, rustls::Error> {
+        let unreadable = || rustls::Error::InvalidCertificate(CertificateError::BadEncoding);
+        let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+        let (_, parsed) = parser.parse(certificate).map_err(|_| unreadable())?;
+        let info = parsed.public_key();
+        let (_, fields) = Sequence::from_der(info.raw).map_err(|_| unreadable())?;
+        let (_, algorithm) = Sequence::from_der(&fields.content).map_err(|_| unreadable())?;
+        Ok(Self {
+            info: info.raw.to_vec(),
+            algorithm: algorithm.content.to_vec(),
+            key: info.subject_public_key.data.to_vec(),
+        })
+    }
+}
+
+/// For TLS 1.2, which names no curve: the algorithm is the one of the key.
+fn verify_with_key(
+    message: &[u8],
+    key: &PublicKey,
+    signature: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let of_scheme = algorithms.mapping.iter().find(|(scheme, _)| *scheme == signature.scheme);
+    let (_, possible) = of_scheme.ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+    let bad = rustls::Error::InvalidCertificate(CertificateError::BadSignature);
+    let algorithm = possible.iter().find(|one| *one.public_key_alg_id() == *key.algorithm);
+    let verified = algorithm.ok_or(bad.clone())?.verify_signature(&key.key, message, signature.signature());
+    verified.map(|()| HandshakeSignatureValid::assertion()).map_err(|_| bad)
 }
 
 #[cfg(test)]
@@ -190,8 +236,8 @@ mod tests {
         })
         .expect("TLS 1.3 is left");
         assert_eq!(none_of_1_2.versions.len(), 1);
-        let error = settings(TlsOptions { tls_curve_preferences: vec![25], ..TlsOptions::default() });
-        assert!(error.expect_err("nothing").to_string().contains("leaves no key exchange"));
+        let none = settings(TlsOptions { tls_curve_preferences: vec![25, 4588], ..TlsOptions::default() });
+        assert_eq!(none.expect("as without the flag").provider.kx_groups.len(), 3);
     }
 
     #[test]

@@ -216,7 +216,7 @@ pub(super) fn follow(
             clients.now.store(Some(Arc::new(read)));
             Ok(true)
         };
-        spawn_follower(options.client_ca_file.clone(), reload, reporter, stop, tasks);
+        spawn_follower(Source::ClientCa, options.client_ca_file.clone(), reload, reporter, stop, tasks);
     }
     if let (Some(proxy), Some(path)) = (&trust.front_proxy, &options.request_header.client_ca_file) {
         let (proxy, path, headers) = (proxy.clone(), path.clone(), options.request_header.clone());
@@ -228,12 +228,14 @@ pub(super) fn follow(
             proxy.now.store(Some(Arc::new(read)));
             Ok(true)
         };
-        spawn_follower(options.request_header.client_ca_file.clone(), reload, reporter, stop, tasks);
+        let path = options.request_header.client_ca_file.clone();
+        spawn_follower(Source::RequestHeaderClientCa, path, reload, reporter, stop, tasks);
     }
 }
 
 /// `reload` says whether something is new.
 fn spawn_follower(
+    source: Source,
     path: Option<std::path::PathBuf>,
     reload: impl Fn() -> anyhow::Result<bool> + Send + Sync + 'static,
     reporter: &ReloadReporter,
@@ -247,9 +249,10 @@ fn spawn_follower(
         loop {
             let reload = reload.clone();
             match tokio::task::spawn_blocking(move || reload()).await {
-                Ok(Ok(true)) => reporter.succeeded(Source::ClientCa),
-                Ok(Ok(false)) | Err(_) => {}
-                Ok(Err(error)) => reporter.failed(Source::ClientCa, &format!("{error:#}")),
+                Ok(Ok(true)) => reporter.succeeded(source),
+                Ok(Ok(false)) => reporter.unchanged(source),
+                Ok(Err(error)) => reporter.failed(source, &format!("{error:#}")),
+                Err(_) => {}
             }
             changes.changed().await;
         }

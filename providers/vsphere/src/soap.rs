@@ -1,8 +1,6 @@
 //! SOAP, as vCenter speaks it at `/sdk`.
 
 mod envelope;
-#[cfg(test)]
-mod memory;
 mod parse;
 
 use std::{

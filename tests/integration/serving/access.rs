@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_env::ControlPlane;
 
-use super::{Server, curl::Curl, keys::Authority, options_with};
+use super::{Server, curl::Curl, keys::Authority, options, options_with};
 use crate::{
     api::{Api, Target},
     peers::Borrowed,
@@ -28,6 +28,9 @@ pub(super) fn trials() -> Vec<Trial> {
         }),
         on(Target::ApiServer, "serving::client_certificates_name_their_user", |api| {
             client_certificates(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::a_certificate_never_breaks_the_connection", |_| {
+            odd_certificates().boxed_local()
         }),
         on(Target::ApiServer, "serving::the_front_proxy_of_the_cluster_names_its_user", |api| {
             front_proxy(api).boxed_local()
@@ -208,6 +211,22 @@ async fn client_certificates(api: &Api) -> anyhow::Result<()> {
     })
     .await?;
     Curl::get(&server.url("/metrics")).certificate(&of_next).expect(200).await?;
+    Ok(())
+}
+
+async fn odd_certificates() -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let authority = Authority::new("own")?;
+    let mut options = options()?;
+    options.authentication.client_ca_file = Some(authority.write(&folder.path().join("ca.crt"))?);
+    let server = Server::start(&options).await?;
+    let odd = authority.client_of_version_1(folder.path(), "odd")?;
+    let good = authority.client(folder.path(), "good", &["system:masters"])?;
+    for version in [["--tls-max", "1.2"], ["--tlsv1.3", "--http2"]] {
+        let get = |path: &str| Curl::get(&server.url(path)).args(version);
+        get("/healthz").certificate(&odd).args(["--cert-type", "DER"]).expect(401).await?;
+        get("/metrics").certificate(&good).expect(200).await?;
+    }
     Ok(())
 }
 

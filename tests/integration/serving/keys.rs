@@ -50,6 +50,24 @@ impl Authority {
         Ok(path)
     }
 
+    /// The same as a certificate of X.509 version 1, in DER, without a signature that is good. Go and OpenSSL take such
+    /// ones.
+    pub(super) fn client_of_version_1(&self, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate()?;
+        let certificate = parameters.signed_by(&key, &self.issuer)?;
+        let of_certificate = elements(elements(certificate.der())[0].content);
+        let [body, algorithm, signature] = of_certificate[..] else { anyhow::bail!("no certificate") };
+        // Neither [0], the version, nor [3], the extensions.
+        let fields = elements(body.content).into_iter().filter(|field| field.all[0] & 0x80 == 0);
+        let body = sequence(&fields.map(|field| field.all).collect::<Vec<_>>().concat());
+        let path = folder.join(format!("{name}.crt"));
+        fs::write(&path, sequence(&[&body, algorithm.all, signature.all].concat()))?;
+        fs::write(path.with_extension("key"), key.serialize_pem())?;
+        Ok(path)
+    }
+
     /// Certificate and key of a server for these names, in PEM.
     pub(super) fn server(&self, names: &[&str]) -> anyhow::Result<(String, String)> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -57,4 +75,29 @@ impl Authority {
         parameters.distinguished_name.push(DnType::CommonName, "server");
         self.sign(&parameters)
     }
+}
+
+/// One element of DER.
+#[derive(Clone, Copy)]
+struct Element<'a> {
+    all: &'a [u8],
+    content: &'a [u8],
+}
+
+fn elements(mut der: &[u8]) -> Vec<Element<'_>> {
+    let mut elements = Vec::new();
+    while let [_, length, ..] = *der {
+        let bytes = if length < 0x80 { 0 } else { usize::from(length & 0x7f) };
+        let long = der[2..2 + bytes].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        let length = if bytes == 0 { usize::from(length) } else { long };
+        let (all, rest) = der.split_at(2 + bytes + length);
+        elements.push(Element { all, content: &all[2 + bytes..] });
+        der = rest;
+    }
+    elements
+}
+
+fn sequence(content: &[u8]) -> Vec<u8> {
+    let [.., high, low] = content.len().to_be_bytes();
+    [&[0x30, 0x82, high, low], content].concat()
 }

@@ -12,9 +12,11 @@ use test_env::FrameworkCcm;
 use super::{curl::Curl, free_port};
 use crate::{
     api::{Api, Target},
+    clients::allow,
     daemon::{DaemonProcess, binary},
+    forwarder::Forwarder,
     support::eventually,
-    trial::{Outcome, on, runtime, trial},
+    trial::on,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -26,7 +28,12 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::ApiServer, "serving::the_binarys_verbosity_is_changed_while_it_runs", |api| {
             verbosity(api).boxed_local()
         }),
-        trial("apiserver::serving::health_is_answered_before_the_api_server_is_there", without_api_server),
+        on(Target::ApiServer, "serving::a_standby_waits_for_the_api_server_for_as_long_as_it_takes", |api| {
+            without_api_server(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::a_leader_that_may_not_work_ends", |api| {
+            useless_leader(api).boxed_local()
+        }),
     ]
 }
 
@@ -150,7 +157,7 @@ async fn taken_port(api: &Api) -> anyhow::Result<()> {
         (code, daemon.log())
     })
     .await?;
-    ensure!(code.0? == Some(255), "{}", code.1);
+    ensure!(code.0? == Some(1), "{}", code.1);
     ensure!(code.1.contains("--secure-port") && code.1.contains(&port.to_string()), "{}", code.1);
     Ok(())
 }
@@ -186,57 +193,82 @@ async fn verbosity(api: &Api) -> anyhow::Result<()> {
     daemon.terminate()
 }
 
-/// A kubelet must not restart a daemon that waits for its API server.
-fn without_api_server() -> Outcome {
+/// A kubelet must not restart a daemon that waits for its API server: it stands by for as long as that takes, as upstream.
+async fn without_api_server(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
-    let [config, kubeconfig] = ["cloud.yaml", "kubeconfig"].map(|name| folder.path().join(name));
-    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
-    // Nobody listens there.
-    let server = format!("https://127.0.0.1:{}", free_port()?);
-    fs::write(
-        &kubeconfig,
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        })
-        .to_string(),
-    )?;
-    let (port, kubeconfig) = (free_port()?, kubeconfig.display());
-    let arguments = [
-        "--cloud-provider=libvirt".to_owned(),
-        format!("--cloud-config={}", config.display()),
-        format!("--kubeconfig={kubeconfig}"),
-        format!("--authentication-kubeconfig={kubeconfig}"),
-        format!("--authorization-kubeconfig={kubeconfig}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-    ];
-    let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
-    runtime(false)?.block_on(async {
+    let (port, later) = (free_port()?, free_port()?);
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    // Nobody listens there yet.
+    let away = format!("https://127.0.0.1:{later}");
+    let path = folder.path().join("kubeconfig");
+    let kubeconfig = fs::read_to_string(control_plane.kubeconfig())?;
+    fs::write(&path, kubeconfig.replace(&control_plane.url(), &away))?;
+    let mut arguments = arguments(api, &folder, port)?;
+    for argument in &mut arguments {
+        if let Some((flag, _)) = argument.split_once("kubeconfig=") {
+            *argument = format!("{flag}kubeconfig={}", path.display());
+        }
+    }
+    let get = |path: &str| Curl::get(&format!("https://127.0.0.1:{port}{path}"));
+    let is_healthy = async |daemon: &DaemonProcess| {
         for path in ["/livez", "/healthz", "/readyz"] {
-            let url = format!("https://127.0.0.1:{port}{path}");
-            eventually(SOON, path, || async {
-                Ok((Curl::get(&url).send().await?.status == 200).then_some(()))
-            })
-            .await
-            .with_context(|| daemon.log())?;
+            eventually(SOON, path, || async { Ok((get(path).send().await?.status == 200).then_some(())) })
+                .await
+                .with_context(|| daemon.log())?;
         }
         anyhow::Ok(())
-    })?;
+    };
+
+    let daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    is_healthy(&daemon).await?;
+    // Longer than a leader waits.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    is_healthy(&daemon).await?;
     let log = daemon.log();
-    ensure_that(log.contains(&server) && !log.contains("configmap"), &log)?;
-    // It does not wait for ever.
-    let code = daemon.wait(SOON)?;
-    ensure_that(code == Some(255) && daemon.log().contains("cannot reach the API server"), &daemon.log())?;
+    ensure!(log.contains(&away) && !log.contains("became leader"), "{log}");
+    let there = Forwarder::listen(later, control_plane.port()).await?;
+    eventually(SOON * 2, "the controllers start", || async {
+        let log = daemon.log();
+        Ok((log.contains("became leader") && log.contains("\"started\"")).then_some(()))
+    })
+    .await
+    .with_context(|| daemon.log())?;
+    let admin = control_plane.kubeconfig_for("root", &["system:masters"])?.with_extension("crt");
+    eventually(SOON, "it knows whom the cluster trusts", || async {
+        Ok((get("/metrics").certificate(&admin).send().await?.status == 200).then_some(()))
+    })
+    .await
+    .with_context(|| daemon.log())?;
+    daemon.terminate()?;
+    drop(there);
+
+    // Without an election it does not wait for ever.
+    arguments.push("--leader-elect=false".to_owned());
+    let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log-alone"))?;
+    is_healthy(&daemon).await?;
+    let daemon = tokio::task::spawn_blocking(move || daemon.wait(SOON).map(|code| (code, daemon.log())));
+    let (code, log) = daemon.await??;
+    ensure!(code == Some(255) && log.contains("cannot reach the API server"), "{log}");
     Ok(())
 }
 
-fn ensure_that(holds: bool, log: &str) -> anyhow::Result<()> {
-    ensure!(holds, "{log}");
+/// A leader that cannot work ends after ten seconds, and gives the Lease back.
+async fn useless_leader(api: &Api) -> anyhow::Result<()> {
+    binary()?;
+    let folder = TempDir::new()?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let rule = "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}";
+    allow(control_plane, "elects-only", rule)?;
+    let kubeconfig = control_plane.kubeconfig_for("elects-only", &[])?;
+    let mut arguments = arguments(api, &folder, free_port()?)?;
+    arguments.retain(|argument| !argument.contains("kubeconfig="));
+    arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+    arguments.push("--leader-elect-resource-name=elects-only".to_owned());
+    let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    let ended = tokio::task::spawn_blocking(move || daemon.wait(SOON).map(|code| (code, daemon.log())));
+    let (code, log) = ended.await??;
+    ensure!(code == Some(255) && log.contains("does not list nodes"), "{log}");
+    ensure!(log.contains("became leader") && log.contains("lease given back"), "{log}");
     Ok(())
 }

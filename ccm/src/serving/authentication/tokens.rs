@@ -8,7 +8,10 @@ use kube::{Api, Client, api::PostParams};
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 
-use super::{super::delegation, User};
+use super::{
+    super::delegation::{Reviewer, Unanswered},
+    User,
+};
 
 /// Answers that are kept.
 const CACHE_SIZE: u64 = 8192;
@@ -16,6 +19,7 @@ const CACHE_SIZE: u64 = 8192;
 /// Asks about tokens, and keeps the answers for a while.
 pub(super) struct Tokens {
     api: Api<TokenReview>,
+    reviewer: Reviewer,
     /// By digest of a random salt and the token: the token itself is kept nowhere. `None`: no cache is wanted.
     answers: Option<Cache<[u8; 32], Option<User>>>,
     salt: [u8; 32],
@@ -32,29 +36,27 @@ impl Tokens {
         let answers =
             (!ttl.is_zero()).then(|| Cache::builder().max_capacity(CACHE_SIZE).time_to_live(ttl).build());
         let salt = Sha256::digest(uuid::Uuid::new_v4().as_bytes()).into();
-        Self { api: Api::all(client), answers, salt }
+        Self { api: Api::all(client), reviewer: Reviewer::new(), answers, salt }
     }
 
     /// Whose token it is; `None`: nobody's. Of many who ask about one token at once, one asks the API server.
     ///
     /// # Errors
     /// Nobody can say.
-    pub(super) async fn review(&self, token: &str) -> Result<Option<User>, String> {
+    pub(super) async fn review(&self, token: &str) -> Result<Option<User>, Unanswered> {
         let Some(answers) = &self.answers else { return self.ask(token).await };
         let key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
         let answer = answers.try_get_with(key, self.ask(token)).await;
-        answer.map_err(|error: Arc<String>| error.as_ref().clone())
+        answer.map_err(|error: Arc<Unanswered>| error.as_ref().clone())
     }
 
-    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+    async fn ask(&self, token: &str) -> Result<Option<User>, Unanswered> {
         let review = TokenReview {
             spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
             ..TokenReview::default()
         };
         let parameters = PostParams::default();
-        let answer = delegation::review(|| self.api.create(&parameters, &review))
-            .await
-            .map_err(|why| format!("token review: {why}"))?;
+        let answer = self.reviewer.review(|| self.api.create(&parameters, &review)).await?;
         let status = answer.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             return Ok(None);

@@ -12,7 +12,10 @@ use kube::{Api, Client, api::PostParams};
 use moka::{Expiry, future::Cache};
 use sha2::{Digest as _, Sha256};
 
-use super::{super::delegation, AuthorizationOptions, Decision, User};
+use super::{
+    super::delegation::{Reviewer, Unanswered},
+    AuthorizationOptions, Decision, User,
+};
 
 /// Answers that are kept; upstream's.
 const CACHE_SIZE: u64 = 8192;
@@ -20,6 +23,7 @@ const CACHE_SIZE: u64 = 8192;
 /// Asks, and keeps the answers for a while.
 pub(super) struct Reviews {
     api: Api<SubjectAccessReview>,
+    reviewer: Reviewer,
     /// By digest of who wants what.
     answers: Cache<[u8; 32], Decision>,
 }
@@ -40,7 +44,7 @@ impl Expiry<[u8; 32], Decision> for Lifetime {
     fn expire_after_create(&self, _: &[u8; 32], decision: &Decision, _: Instant) -> Option<Duration> {
         Some(match decision {
             Decision::Allowed => self.allowed,
-            Decision::Denied(_) => self.denied,
+            Decision::Denied(_) | Decision::NoOpinion(_) => self.denied,
         })
     }
 }
@@ -49,22 +53,23 @@ impl Reviews {
     pub(super) fn new(client: Client, options: &AuthorizationOptions) -> Self {
         let lifetime = Lifetime { allowed: options.authorized_ttl, denied: options.unauthorized_ttl };
         let answers = Cache::builder().max_capacity(CACHE_SIZE).expire_after(lifetime).build();
-        Self { api: Api::all(client), answers }
+        Self { api: Api::all(client), reviewer: Reviewer::new(), answers }
     }
 
     /// Of many who ask the same at once, one asks the API server.
     ///
     /// # Errors
     /// Nobody can say; that is not kept.
-    pub(super) async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+    pub(super) async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Decision, Unanswered> {
         // JSON, so that no two questions are spelt the same.
-        let question = serde_json::to_vec(&(user, verb, path)).map_err(|error| error.to_string())?;
+        let question =
+            serde_json::to_vec(&(user, verb, path)).map_err(|error| Unanswered::Failed(error.to_string()))?;
         let answer =
             self.answers.try_get_with(Sha256::digest(question).into(), self.ask(user, verb, path)).await;
-        answer.map_err(|error: Arc<String>| error.as_ref().clone())
+        answer.map_err(|error: Arc<Unanswered>| error.as_ref().clone())
     }
 
-    async fn ask(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+    async fn ask(&self, user: &User, verb: &str, path: &str) -> Result<Decision, Unanswered> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(user.name.clone()),
@@ -80,17 +85,16 @@ impl Reviews {
             ..SubjectAccessReview::default()
         };
         let parameters = PostParams::default();
-        let answer = delegation::review(|| self.api.create(&parameters, &review))
-            .await
-            .map_err(|why| format!("access review: {why}"))?;
+        let answer = self.reviewer.review(|| self.api.create(&parameters, &review)).await?;
         let status = answer.status.unwrap_or_default();
         let reason = status.reason.unwrap_or_default();
         match (status.allowed, status.denied.unwrap_or_default()) {
-            (true, true) => {
-                Err("webhook subject access review returned both allow and deny response".to_owned())
-            }
+            (true, true) => Err(Unanswered::Failed(
+                "webhook subject access review returned both allow and deny response".to_owned(),
+            )),
             (true, false) => Ok(Decision::Allowed),
-            (false, _) => Ok(Decision::Denied(reason)),
+            (false, true) => Ok(Decision::Denied(reason)),
+            (false, false) => Ok(Decision::NoOpinion(reason)),
         }
     }
 }

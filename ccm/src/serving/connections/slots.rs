@@ -1,52 +1,131 @@
-//! How many connections there may be.
+//! How many connections there may be, and which one makes room for another.
+//!
+//! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
+//! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
+//! happened for longest, of whoever has most of them. Who comes and asks at once is gone before its turn comes.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Counts connections. Cloning shares it.
+use tokio_util::sync::CancellationToken;
+
+/// Where connections come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// This machine, as the kubelet of a daemon in the host's network. Its places are its own.
+    Here,
+    Address(IpAddr),
+}
+
+impl Source {
+    pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
+        if peer.is_loopback() || local == Some(peer) { Self::Here } else { Self::Address(peer) }
+    }
+}
+
+/// Keeps count of connections. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    open: Arc<Mutex<Open>>,
     connections: usize,
-    from_one_address: usize,
+    from_one_source: usize,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Rises with each thing that happens.
+    time: u64,
+    connections: HashMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    source: Source,
+    /// When something happened on it.
+    last: u64,
+    evicted: CancellationToken,
 }
 
 /// The place of one connection, free again when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Slots,
-    address: IpAddr,
+    id: u64,
+    evicted: CancellationToken,
 }
 
 impl Slots {
-    /// So many at the same time, and so many of those from one address.
-    pub(super) fn new(connections: usize, from_one_address: usize) -> Self {
-        Self { taken: Arc::default(), connections, from_one_address }
+    /// So many at the same time from other machines, and so many from one of them or from here.
+    pub(super) fn new(connections: usize, from_one_source: usize) -> Self {
+        Self { open: Arc::default(), connections, from_one_source }
     }
 
-    /// A place for a connection from this address, if there is one left.
-    pub(super) fn take(&self, address: IpAddr) -> Option<Slot> {
-        let mut counts = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let total: usize = counts.values().sum();
-        let from_there = counts.get(&address).copied().unwrap_or_default();
-        if total >= self.connections || from_there >= self.from_one_address {
-            return None;
+    /// A place for a connection from there.
+    pub(super) fn take(&self, source: Source) -> Slot {
+        let mut open = self.lock();
+        let counts = open.counts();
+        let count = |source: Source| counts.get(&source).copied().unwrap_or_default();
+        let others = open.connections.len() - count(Source::Here);
+        let has_its_share = count(source) >= self.from_one_source;
+        if has_its_share || (source != Source::Here && others >= self.connections) {
+            let may_go = |one: &Connection| {
+                if has_its_share { one.source == source } else { one.source != Source::Here }
+            };
+            let those = open.connections.iter().filter(|(_, one)| may_go(one));
+            let victim = those.min_by_key(|(_, one)| (Reverse(count(one.source)), one.last));
+            if let Some(one) = victim.map(|(&id, _)| id).and_then(|id| open.connections.remove(&id)) {
+                one.evicted.cancel();
+            }
         }
-        counts.insert(address, from_there + 1);
-        Some(Slot { slots: self.clone(), address })
+        let (id, evicted) = (open.tick(), CancellationToken::new());
+        open.connections.insert(id, Connection { source, last: id, evicted: evicted.clone() });
+        drop(open);
+        Slot { slots: self.clone(), id, evicted }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn tick(&mut self) -> u64 {
+        self.time += 1;
+        self.time
+    }
+
+    fn counts(&self) -> HashMap<Source, usize> {
+        let mut counts = HashMap::new();
+        for one in self.connections.values() {
+            *counts.entry(one.source).or_default() += 1;
+        }
+        counts
+    }
+}
+
+impl Slot {
+    /// Waits until another connection takes the place.
+    pub(super) async fn evicted(&self) {
+        self.evicted.cancelled().await;
+    }
+
+    /// Says that something happens: the client is encrypted, or a request begins or ends.
+    pub(super) fn used(&self) {
+        let mut open = self.slots.lock();
+        let now = open.tick();
+        if let Some(one) = open.connections.get_mut(&self.id) {
+            one.last = now;
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut counts = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        match counts.get_mut(&self.address) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&self.address)),
-        }
+        self.slots.lock().connections.remove(&self.id);
     }
 }
 
@@ -56,24 +135,63 @@ mod tests {
 
     use super::*;
 
-    const CONNECTIONS: usize = 512;
-    const FROM_ONE_ADDRESS: usize = 128;
+    fn there(last: u8) -> Source {
+        Source::of(IpAddr::from([192, 0, 2, last]), Some(IpAddr::from([192, 0, 2, 200])))
+    }
+
+    fn are_open<const N: usize>(slots: [&Slot; N]) -> [bool; N] {
+        slots.map(|slot| !slot.evicted.is_cancelled())
+    }
+
+    #[test]
+    fn the_node_itself_is_here() {
+        let own = IpAddr::from([10, 0, 0, 1]);
+        let six: IpAddr = "::1".parse().expect("an address");
+        let here = [own, Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 9]), six];
+        assert!(here.iter().all(|peer| Source::of(*peer, Some(own)) == Source::Here));
+        assert_eq!(Source::of(own, None), Source::Address(own));
+    }
 
     #[test]
     fn one_address_does_not_take_all() {
-        let (slots, one) = (Slots::new(CONNECTIONS, FROM_ONE_ADDRESS), IpAddr::from(Ipv4Addr::LOCALHOST));
-        let mut taken: Vec<Slot> = (0..FROM_ONE_ADDRESS).map_while(|_| slots.take(one)).collect();
-        assert_eq!(taken.len(), FROM_ONE_ADDRESS);
-        assert!(slots.take(one).is_none());
-        let other = IpAddr::from([192, 0, 2, 1]);
-        assert!(slots.take(other).is_some());
-        taken.pop();
-        let again = slots.take(one);
-        assert!(again.is_some());
-        let addresses = (0..=u8::MAX).flat_map(|last| [IpAddr::from([198, 51, 100, last]); 4]);
-        let rest: Vec<Slot> = addresses.map_while(|address| slots.take(address)).collect();
-        assert_eq!(rest.len(), CONNECTIONS - FROM_ONE_ADDRESS);
-        drop((taken, again, rest));
-        assert!(slots.taken.lock().expect("no panic").is_empty());
+        let slots = Slots::new(100, 2);
+        let (first, second, other) = (slots.take(there(1)), slots.take(there(1)), slots.take(there(2)));
+        first.used();
+        let third = slots.take(there(1));
+        assert_eq!(are_open([&first, &second, &third, &other]), [true, false, true, true]);
+        let fourth = slots.take(there(1));
+        assert_eq!(are_open([&first, &third, &fourth, &other]), [false, true, true, true]);
+    }
+
+    #[test]
+    fn who_has_most_makes_room() {
+        let slots = Slots::new(4, 3);
+        let single = slots.take(there(2));
+        let crowd = [0; 3].map(|_| slots.take(there(1)));
+        let newcomer = slots.take(there(3));
+        assert_eq!(are_open([&crowd[0], &crowd[1], &single, &newcomer]), [false, true, true, true]);
+    }
+
+    #[test]
+    fn nobody_else_takes_the_places_of_here() {
+        let slots = Slots::new(2, 2);
+        let others = [slots.take(there(1)), slots.take(there(2))];
+        let here = [slots.take(Source::Here), slots.take(Source::Here)];
+        assert_eq!(are_open([&others[0], &others[1], &here[0], &here[1]]), [true; 4]);
+        let probe = slots.take(Source::Here);
+        assert_eq!(are_open([&here[0], &here[1], &probe]), [false, true, true]);
+        let crowd = [0; 5].map(|_| slots.take(there(3)));
+        assert_eq!(
+            are_open([&others[0], &others[1], &here[1], &probe, &crowd[4]]),
+            [false, false, true, true, true]
+        );
+    }
+
+    #[test]
+    fn a_place_is_free_again() {
+        let slots = Slots::new(2, 2);
+        let taken = [slots.take(there(1)), slots.take(Source::Here)];
+        drop(taken);
+        assert!(slots.lock().connections.is_empty());
     }
 }

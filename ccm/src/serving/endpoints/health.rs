@@ -3,13 +3,16 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use http::{HeaderMap, StatusCode};
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::{
     super::responses::{self, Answer},
     metrics,
 };
-use crate::health::{Check, Concerns, HealthChecks};
+use crate::{
+    health::{Check, Concerns, HealthChecks},
+    metrics::start_time,
+};
 
 /// Passes as long as anything is answered.
 const PING: &str = "ping";
@@ -63,13 +66,25 @@ impl Health {
         let registry = Registry::new();
         // Upstream's names and texts.
         let healthcheck = IntGaugeVec::new(
-            Opts::new("kubernetes_healthcheck", "This metric records the result of a single healthcheck."),
+            Opts::new(
+                "kubernetes_healthcheck",
+                "[STABLE] This metric records the result of a single healthcheck.",
+            ),
             &["name", "type"],
         )?;
         let healthchecks_total = IntCounterVec::new(
-            Opts::new("kubernetes_healthchecks_total", "This metric records the results of all healthcheck."),
+            Opts::new(
+                "kubernetes_healthchecks_total",
+                "[STABLE] This metric records the results of all healthcheck.",
+            ),
             &["name", "type", "status"],
         )?;
+        let start = Gauge::with_opts(Opts::new(
+            "process_start_time_seconds",
+            "[ALPHA] Start time of the process since unix epoch in seconds.",
+        ))?;
+        start.set(start_time().unwrap_or_default());
+        registry.register(Box::new(start))?;
         registry.register(Box::new(healthcheck.clone()))?;
         registry.register(Box::new(healthchecks_total.clone()))?;
         Ok(Self { checks, registry, healthcheck, healthchecks_total })
@@ -245,6 +260,10 @@ mod tests {
         }
         let (_, text) = read(health.metrics(&HeaderMap::new())).await;
         for line in [
+            "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+            "# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.",
+            "# HELP process_start_time_seconds [ALPHA] Start time of the process since unix epoch in seconds.",
+            "process_start_time_seconds 1.",
             "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1",
             "kubernetes_healthcheck{name=\"shutdown\",type=\"readyz\"} 0",
             "kubernetes_healthchecks_total{name=\"shutdown\",status=\"error\",type=\"readyz\"} 2",
@@ -252,6 +271,7 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
         assert_eq!(read(health.reset_metrics()).await, (200, "metrics reset\n".to_owned()));
-        assert_eq!(read(health.metrics(&HeaderMap::new())).await.1, "");
+        let (_, text) = read(health.metrics(&HeaderMap::new())).await;
+        assert!(!text.contains("kubernetes_"), "{text}");
     }
 }

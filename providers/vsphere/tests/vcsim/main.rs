@@ -12,4 +12,3 @@
 mod lookups;
 mod sessions;
 mod support;
-mod unsupported;

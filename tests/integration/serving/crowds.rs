@@ -1,0 +1,95 @@
+//! Many who ask at once, and many who connect and ask nothing.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+use tokio::{net::TcpStream, process::Command, time::timeout};
+
+use super::{Server, curl::Curl, options, options_with};
+use crate::{
+    api::{Api, Target},
+    forwarder::Forwarder,
+    trial::on,
+};
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        on(Target::ApiServer, "serving::a_flood_of_requests_takes_few_connections", |api| {
+            flood(api).boxed_local()
+        }),
+        on(Target::ApiServer, "serving::silent_connections_keep_nobody_out", |_| silent().boxed_local()),
+    ]
+}
+
+/// Reviews of each client that are under way at once take a connection each at most; there are two clients.
+const CONNECTIONS: usize = 2 * 32;
+
+/// Each request takes a review of its own: of access to a path that nobody asked about before.
+async fn flood(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let forwarder = Forwarder::start(control_plane.port()).await?;
+    let folder = TempDir::new()?;
+    let path = folder.path().join("kubeconfig");
+    let direct = fs::read_to_string(control_plane.kubeconfig())?;
+    fs::write(&path, direct.replace(&control_plane.url(), &forwarder.url()))?;
+    let server = Server::start(&options_with(&path)?).await?;
+    let before = forwarder.open();
+
+    let (most, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+    let curl = |url: String| async move {
+        let fixed =
+            ["-sk", "--http2", "-Z", "--parallel-max", "40", "-o", "/dev/null", "-w", "%{http_code}\n"];
+        let output = Command::new("curl").args(fixed).arg(url).kill_on_drop(true).output().await?;
+        anyhow::Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let floods = (0..3).map(|flood| server.url(&format!("/flood-{flood}-[1-400]")));
+    let floods = futures::future::try_join_all(floods.map(curl));
+    let watch = async {
+        loop {
+            most.fetch_max(forwarder.open(), Ordering::Relaxed);
+            let healthy = Curl::get(&server.url("/healthz")).expect(200).await;
+            if let Err(error) = healthy {
+                return error;
+            }
+        }
+    };
+    let answers = tokio::select! {
+        answers = floods => answers?.concat(),
+        error = watch => return Err(error),
+    };
+    let count = |code: &str| answers.lines().filter(|line| *line == code).count();
+    ensure!(count("403") == 1200, "{} of 1200 were answered: {answers}", count("403"));
+    // A burst of 400, and 200 a second.
+    ensure!(start.elapsed() >= Duration::from_secs(3), "too fast: {:?}", start.elapsed());
+    let most = most.load(Ordering::Relaxed);
+    ensure!(most <= before + CONNECTIONS, "{most} connections to the API server");
+    // Afterwards all is well.
+    Curl::get(&server.url("/metrics")).token(control_plane.admin_token()).expect(200).await?;
+    Ok(())
+}
+
+async fn silent() -> anyhow::Result<()> {
+    /// More than may be open at once.
+    const MANY: usize = 300;
+    let server = Server::start(&options()?).await?;
+    let mut open = Vec::new();
+    for _ in 0..MANY {
+        open.push(TcpStream::connect(server.serving.address()).await?);
+    }
+    for path in ["/livez", "/healthz", "/readyz"] {
+        let answer = timeout(Duration::from_secs(5), Curl::get(&server.url(path)).expect(200)).await;
+        answer.with_context(|| format!("{path} waits"))??;
+    }
+    drop(open);
+    Ok(())
+}
