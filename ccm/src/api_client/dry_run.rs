@@ -1,5 +1,8 @@
 //! `--dry-run`: writes are answered here as if they had worked, and said once instead of sent.
 
+mod overlay;
+mod patch;
+
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -14,6 +17,8 @@ use prometheus::IntCounterVec;
 use serde_json::{Value, json};
 
 use super::{answer::AnswerBody, target::Target};
+use overlay::{Overlays, Written};
+use patch::refusal;
 
 /// Writes remembered at most. In a cluster that big they are said again now and then.
 const MOST_REMEMBERED: usize = 100_000;
@@ -21,9 +26,10 @@ const MOST_REMEMBERED: usize = 100_000;
 /// Longest part of a write that is logged; a list of addresses and labels is far shorter.
 const LONGEST_SHOWN: usize = 4_000;
 
-/// What was said already, and how much of it.
+/// What was said already, how much of it, and what would be there now.
 pub(super) struct DryRun {
     said: Mutex<HashSet<u64>>,
+    overlays: Overlays,
     writes: IntCounterVec,
 }
 
@@ -41,7 +47,7 @@ pub(super) fn is_write(request: &Request<Body>) -> bool {
 
 impl DryRun {
     pub(super) fn new(writes: IntCounterVec) -> Self {
-        Self { said: Mutex::default(), writes }
+        Self { said: Mutex::default(), overlays: Overlays::default(), writes }
     }
 
     /// Says what would be written, and answers with what would be there then. `read` sends a request that only reads.
@@ -72,15 +78,20 @@ impl DryRun {
         if target.resource == "events" {
             return Ok(respond(StatusCode::OK, &created(body)));
         }
-        let mut object = match self.current(&parts, &target, read).await? {
+        let object = match self.current(&parts, &target, read).await? {
             Ok(object) => object,
             Err(response) => return Ok(response),
         };
         let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if let Some(refusal) = apply(&mut object, content_type.unwrap_or_default(), &body) {
-            return Ok(respond(StatusCode::UNPROCESSABLE_ENTITY, &refusal));
-        }
-        Ok(respond(StatusCode::OK, &object))
+        let write = Written::new(target.subresource, content_type.unwrap_or_default(), body);
+        Ok(match self.overlays.write(whole(path, &target), object, write) {
+            Ok(object) => respond(StatusCode::OK, &object),
+            Err(refusal) => {
+                let code = refusal["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+                let status = code.and_then(|code| StatusCode::from_u16(code).ok());
+                respond(status.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY), &refusal)
+            }
+        })
     }
 
     /// The object as it is now, or the answer that it cannot be had. Read by a list, which the daemon's own permissions
@@ -94,11 +105,7 @@ impl DryRun {
     where
         F: Future<Output = Result<Response<AnswerBody>, kube::Error>>,
     {
-        let path = patch.uri.path();
-        let whole = match target.subresource {
-            "" => path,
-            subresource => path.strip_suffix(subresource).map_or(path, |rest| rest.trim_end_matches('/')),
-        };
+        let whole = whole(patch.uri.path(), target);
         let list = whole.strip_suffix(target.name).map_or(whole, |rest| rest.trim_end_matches('/'));
         let uri = format!("{list}?fieldSelector=metadata.name%3D{}", target.name);
         let mut get = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
@@ -114,11 +121,7 @@ impl DryRun {
         let mut list: Value = serde_json::from_slice(&content).map_err(kube::Error::SerdeError)?;
         let Some(mut object) = list["items"].as_array_mut().and_then(Vec::pop) else {
             let message = format!("{} {:?} not found", target.resource, target.name);
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "reason": "NotFound", "code": 404, "message": message,
-            });
-            return Ok(Err(respond(StatusCode::NOT_FOUND, &status)));
+            return Ok(Err(respond(StatusCode::NOT_FOUND, &refusal("NotFound", 404, &message))));
         };
         // The elements of a list do not say what they are.
         let kind = list["kind"].as_str().unwrap_or_default();
@@ -169,6 +172,14 @@ impl DryRun {
     }
 }
 
+/// The path of the object, where `path` may be that of a subresource.
+fn whole<'p>(path: &'p str, target: &Target<'_>) -> &'p str {
+    match target.subresource {
+        "" => path,
+        subresource => path.strip_suffix(subresource).map_or(path, |rest| rest.trim_end_matches('/')),
+    }
+}
+
 /// Leaves out what differs each time though nothing else does: times, versions and the names of events.
 fn without_times(mut body: Value) -> Value {
     fn strip(value: &mut Value) {
@@ -191,81 +202,6 @@ fn without_times(mut body: Value) -> Value {
         body["metadata"] = json!({});
     }
     body
-}
-
-/// Applies a patch as the API server would; what it would say where that cannot be done.
-fn apply(object: &mut Value, content_type: &str, patch: &Value) -> Option<Value> {
-    match content_type {
-        "application/merge-patch+json" => json_patch::merge(object, patch),
-        "application/json-patch+json" => {
-            let applied = serde_json::from_value::<json_patch::Patch>(patch.clone())
-                .map_err(|error| error.to_string())
-                .and_then(|patch| json_patch::patch(object, &patch).map_err(|error| error.to_string()));
-            if let Err(message) = applied {
-                return Some(json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                    "reason": "Invalid", "code": 422, "message": message,
-                }));
-            }
-        }
-        "application/strategic-merge-patch+json" => merge_strategically(object, patch),
-        _ => {}
-    }
-    None
-}
-
-/// A strategic merge patch of what a controller writes: lists with a merge key are merged by it, others replaced.
-fn merge_strategically(object: &mut Value, patch: &Value) {
-    let (Some(fields), Some(object)) = (patch.as_object(), object.as_object_mut()) else { return };
-    for (name, new) in fields.iter().filter(|(name, _)| !name.starts_with('$')) {
-        if new.is_null() {
-            object.remove(name);
-            continue;
-        }
-        let old = object.entry(name.clone()).or_insert(Value::Null);
-        match (merge_key(name, new), old.as_array_mut()) {
-            (Some(key), Some(old)) => merge_list(old, new, key),
-            (Some(key), None) => {
-                let mut merged = Vec::new();
-                merge_list(&mut merged, new, key);
-                *old = merged.into();
-            }
-            (None, _) if new.is_object() => {
-                if !old.is_object() {
-                    *old = json!({});
-                }
-                merge_strategically(old, new);
-            }
-            (None, _) => old.clone_from(new),
-        }
-    }
-}
-
-/// The field that tells the elements of a list apart, by the Go types of Nodes and Services and their metadata.
-fn merge_key(list: &str, value: &Value) -> Option<&'static str> {
-    let key = match list {
-        "conditions" | "addresses" => "type",
-        "ownerReferences" => "uid",
-        _ => return None,
-    };
-    value.is_array().then_some(key)
-}
-
-fn merge_list(list: &mut Vec<Value>, patch: &Value, key: &str) {
-    let elements = patch.as_array().map(Vec::as_slice).unwrap_or_default();
-    // Wherever it stands, it concerns the whole list.
-    if elements.iter().any(|new| new["$patch"] == "replace") {
-        *list = elements.iter().filter(|new| new["$patch"].is_null()).cloned().collect();
-        return;
-    }
-    for new in elements {
-        match list.iter_mut().find(|old| old[key] == new[key]) {
-            Some(_) if new["$patch"] == "delete" => list.retain(|old| old[key] != new[key]),
-            Some(old) => merge_strategically(old, new),
-            None if new["$patch"].is_null() => list.push(new.clone()),
-            None => {}
-        }
-    }
 }
 
 /// What the API server adds to a new object.
@@ -320,43 +256,5 @@ mod tests {
             dry_run.say(&Method::PATCH, &target, &condition(time, status));
         }
         assert_eq!(dry_run.writes.with_label_values(&["patch", "nodes/status"]).get(), 2);
-    }
-
-    const STRATEGIC: &str = "application/strategic-merge-patch+json";
-
-    #[test]
-    fn patches_are_applied() {
-        let mut object = json!({"metadata": {"uid": "1", "labels": {"a": "1"}}});
-        let merge = json!({"metadata": {"labels": {"a": null, "b": "2"}}});
-        assert!(apply(&mut object, "application/merge-patch+json", &merge).is_none());
-        assert_eq!(object["metadata"]["labels"], json!({"b": "2"}));
-        let good = json!([{"op": "test", "path": "/metadata/uid", "value": "1"}, {"op": "add", "path": "/spec", "value": {}}]);
-        assert!(apply(&mut object, "application/json-patch+json", &good).is_none());
-        assert_eq!(object["spec"], json!({}));
-        let status = json!({"status": {
-            "conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}],
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "phase": "x",
-        }});
-        assert!(apply(&mut object, STRATEGIC, &status).is_none());
-        let patch = json!({"status": {
-            "$setElementOrder/conditions": [{"type": "B"}],
-            "conditions": [{"type": "B", "status": "False"}],
-            "addresses": [
-                {"type": "InternalIP", "address": "fd00::1"},
-                {"type": "InternalIP", "address": "fd00::2"},
-                {"$patch": "replace"},
-            ],
-            "phase": null,
-        }});
-        assert!(apply(&mut object, STRATEGIC, &patch).is_none());
-        let expected = json!({
-            "conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "False"}],
-            "addresses": [{"type": "InternalIP", "address": "fd00::1"}, {"type": "InternalIP", "address": "fd00::2"}],
-        });
-        assert_eq!(object["status"], expected);
-        let stale = json!([{"op": "test", "path": "/metadata/uid", "value": "2"}]);
-        let refusal = apply(&mut object, "application/json-patch+json", &stale).expect("refused");
-        assert_eq!(refusal["code"], 422);
     }
 }
