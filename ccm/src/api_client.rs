@@ -18,6 +18,7 @@ mod dry_run;
 mod fault;
 mod follow;
 mod location;
+mod request_log;
 mod retry;
 mod sender;
 mod start;

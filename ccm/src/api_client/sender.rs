@@ -20,6 +20,7 @@ use super::{
     answer::AnswerBody,
     connection::{Connection, is_watch},
     dry_run::{self, DryRun},
+    request_log::RequestLog,
     retry::{MOST_RETRIES, wait_before_retry},
     throttle::Throttle,
 };
@@ -98,7 +99,11 @@ impl Sender {
             if let Some(token) = &token {
                 request.headers_mut().insert(header::AUTHORIZATION, token.clone());
             }
+            let log = RequestLog::of(&request);
             let outcome = self.connection.send(request, token.is_some()).await;
+            if let Some(log) = log {
+                log.answered(&outcome);
+            }
             tell(outcome.as_ref().ok().map(Response::status), retries > 0);
             let response = outcome?;
             if response.status() == StatusCode::UNAUTHORIZED

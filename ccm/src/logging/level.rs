@@ -27,6 +27,9 @@ impl LogLevel {
 /// The beginnings of our own crates' names.
 const OURS: [&str; 3] = ["ccm", "cloud_controller_manager", "cloudprovider"];
 
+/// The beginnings of the names of libraries that show too much below a warning.
+const PRINT_ADDRESSES: [&str; 2] = ["hyper", "reqwest"];
+
 /// The least severe level of a module that is shown.
 pub(super) fn least(verbosity: i32, module: &str) -> LevelFilter {
     let of_crate = module.split("::").next().unwrap_or_default();
@@ -34,11 +37,13 @@ pub(super) fn least(verbosity: i32, module: &str) -> LevelFilter {
         .iter()
         .any(|name| of_crate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')));
     match (verbosity, is_ours) {
-        // kube logs every failed request as an error, and every failed watch; what matters of that is said by us, once.
-        (..=3, false) if matches!(of_crate, "kube_client" | "kube_runtime") => LevelFilter::OFF,
-        (..=3, false) => LevelFilter::WARN,
-        (..=3, true) | (4..=5, false) => LevelFilter::INFO,
-        (4..=5, true) | (6.., false) => LevelFilter::DEBUG,
+        // kube logs every failed request as an error or warning; what matters of that is said by us, once.
+        (..=7, false) if of_crate.starts_with("kube_") => LevelFilter::OFF,
+        // They log addresses as they were given, with the passwords in them.
+        (_, false) if PRINT_ADDRESSES.iter().any(|name| of_crate.starts_with(name)) => LevelFilter::WARN,
+        (..=7, false) => LevelFilter::WARN,
+        (8.., false) | (4..=5, true) => LevelFilter::DEBUG,
+        (..=3, true) => LevelFilter::INFO,
         (6.., true) => LevelFilter::TRACE,
     }
 }
@@ -111,9 +116,14 @@ mod tests {
             (0, "kube_runtime::watcher", LevelFilter::OFF),
             (3, "hyper", LevelFilter::WARN),
             (4, "ccm", LevelFilter::DEBUG),
-            (4, "kube_client", LevelFilter::INFO),
+            (7, "kube_client", LevelFilter::OFF),
+            (8, "kube_client", LevelFilter::DEBUG),
+            (7, "tower::buffer::worker", LevelFilter::WARN),
+            (8, "tower::buffer::worker", LevelFilter::DEBUG),
             (6, "cloud_controller_manager", LevelFilter::TRACE),
-            (9, "hyper", LevelFilter::DEBUG),
+            (9, "hyper", LevelFilter::WARN),
+            (10, "hyper_util::client::legacy::pool", LevelFilter::WARN),
+            (10, "reqwest::connect", LevelFilter::WARN),
         ] {
             assert_eq!(least(verbosity, module), expected, "{verbosity} {module}");
         }
