@@ -44,6 +44,19 @@ impl Drop for Started {
     }
 }
 
+/// Whose a Node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It has no provider ID yet.
+    Nobody,
+    /// This provider's.
+    Us,
+    /// Its provider ID begins as this provider's do, and is none of them.
+    UsBroken,
+    /// Another cloud's.
+    Foreign,
+}
+
 /// A provider that cannot panic, hang or miscount, as far as the controllers are concerned. Another one may take its
 /// place at any time; a call that is under way is finished by the one that it began with. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -95,6 +108,17 @@ impl Cloud {
     /// Whether the provider can look up instances.
     pub fn has_instances(&self) -> bool {
         caught(|| self.provider().instances().is_some()).unwrap_or(false)
+    }
+
+    /// Whose the Node is, by its provider ID.
+    pub fn owner_of(&self, node: &Node) -> Owner {
+        let Some(id) = &node.identity.provider_id else { return Owner::Nobody };
+        if self.owns(node) {
+            return Owner::Us;
+        }
+        let scheme = id.split_once("://").map(|(scheme, _)| scheme.to_owned());
+        let is_ours = caught(|| scheme.as_deref() == Some(self.provider().name())).unwrap_or(false);
+        if is_ours { Owner::UsBroken } else { Owner::Foreign }
     }
 
     /// Whether the Node's provider ID belongs to this provider. A Node without one belongs to nobody.
@@ -224,6 +248,7 @@ impl Cloud {
         has_errors: impl Fn(&[T]) -> bool,
     ) -> Result<Vec<T>, Error> {
         let start = Instant::now();
+        self.metrics.inventory_age.asked(operation);
         #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
         let outcome = tokio::time::timeout(CALL_TIMEOUT, AssertUnwindSafe(call).catch_unwind()).await;
@@ -286,7 +311,7 @@ mod tests {
     impl Instances for Unruly {
         fn owns(&self, provider_id: &str) -> bool {
             assert!(provider_id != "panic", "no such thing");
-            provider_id.starts_with("unruly://")
+            provider_id.starts_with("unruly:///") && provider_id != "unruly:///"
         }
         async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
             match nodes[0].name.as_str() {
@@ -421,6 +446,40 @@ mod tests {
         assert!(cloud().owns(&node("unruly:///1")));
         assert!(!cloud().owns(&node("panic")));
         assert!(!cloud().owns(&Node::default()));
+        assert_eq!(cloud().owner_of(&node("panic")), Owner::Foreign);
+        assert_eq!(cloud().owner_of(&Node::default()), Owner::Nobody);
+    }
+
+    #[test]
+    fn a_broken_id_of_ours_is_not_foreign() {
+        for (id, owner) in [
+            ("unruly:///1", Owner::Us),
+            ("unruly:///", Owner::UsBroken),
+            ("unruly", Owner::Foreign),
+            ("unrulier:///1", Owner::Foreign),
+            ("://", Owner::Foreign),
+        ] {
+            let identity = NodeIdentity { provider_id: Some(id.into()), ..NodeIdentity::default() };
+            assert_eq!(cloud().owner_of(&Node { identity, ..Node::default() }), owner, "{id}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_that_never_answered_has_an_age() {
+        let cloud = cloud();
+        let age = || {
+            let text = cloud.metrics.text();
+            let line =
+                text.lines().find(|line| line.starts_with("cloud_controller_manager_inventory_age_seconds{"));
+            line.map(|line| line.rsplit(' ').next().unwrap_or_default().to_owned())
+        };
+        assert_eq!(age(), None, "nobody has asked");
+        for expected in ["60", "120"] {
+            cloud.lookup(&nodes(&["hang"])).await;
+            assert_eq!(age().as_deref(), Some(expected));
+        }
+        cloud.lookup(&nodes(&["a"])).await;
+        assert_eq!(age().as_deref(), Some("0"));
     }
 
     #[tokio::test(start_paused = true)]

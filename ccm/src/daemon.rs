@@ -337,6 +337,7 @@ impl Base {
             let options = NodeControllerOptions {
                 concurrent_syncs: flags.cloud_node_controller.syncs(),
                 status_update_frequency: flags.misc.node_status_update_frequency,
+                dry_run: flags.misc.dry_run,
             };
             let controller = NodeController::new(
                 self.nodes.clone(),

@@ -122,6 +122,10 @@ impl FakeCloud {
                 Some(Failure::Empty) => return InstanceLookup::Absent,
                 None => {}
             }
+            if let Some(id) = node.provider_id.as_deref().filter(|id| !self.owns(id)) {
+                let why = format!("provider ID {id:?} is not of the form fake:///<uuid>");
+                return Error::new(ErrorKind::InvalidInput, why).into();
+            }
             let by_id = node.provider_id.as_deref().map(|id| id.trim_start_matches("fake:///"));
             let Some(uuid) = by_id.or(node.system_uuid.as_deref()) else { return InstanceLookup::Absent };
             match state.machines.get(uuid) {
@@ -170,7 +174,7 @@ impl FakeCloud {
 #[async_trait]
 impl Instances for FakeCloud {
     fn owns(&self, provider_id: &str) -> bool {
-        provider_id.starts_with("fake://")
+        provider_id.starts_with("fake:///")
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {

@@ -1,20 +1,87 @@
 //! The log as the binary prints it, line by line.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
+use futures::FutureExt;
 use jiff::Timestamp;
 use libtest_mimic::Trial;
+use sandbox::kubelet;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{daemon::binary, trial::trial};
+use crate::{
+    api::{Api, Target, delete_node},
+    daemon::{DaemonProcess, binary},
+    support::*,
+    trial::{on, trial},
+};
+
+const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("logging::klogs_text_is_the_default", || Ok(text()?)),
         trial("logging::json_has_kubernetes_keys", || Ok(json()?)),
+        on(Target::ApiServer, "logging::verbosities_show_what_the_page_says", |api| {
+            verbosities(api).boxed_local()
+        }),
     ]
+}
+
+/// What an operator reads at `-v=4`, `-v=6` and the highest, where the API server's address has a password in it.
+async fn verbosities(api: &Api) -> anyhow::Result<()> {
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let folder = TempDir::new()?;
+    let config = folder.path().join("cloud.yaml");
+    fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = fs::read_to_string(control_plane.kubeconfig())?;
+    ensure!(text.contains("https://"), "the API server's address");
+    fs::write(&kubeconfig, text.replace("https://", "https://somebody:hunter2@"))?;
+    for verbosity in [4, 6, 10] {
+        // One that libvirt's test driver has, and one that it has not.
+        for name in ["test", "nobody"] {
+            kubelet::register(&api.client, &kubelet::node(name, "")).await?;
+        }
+        let arguments = [
+            "--cloud-provider=libvirt".to_owned(),
+            format!("--cloud-config={}", config.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("-v={verbosity}"),
+        ];
+        let daemon = DaemonProcess::start(&arguments, &folder.path().join(format!("log-{verbosity}")))?;
+        node_becomes(&api.client, "test", SOON, "initialized", is_initialized).await?;
+        node_becomes(&api.client, "nobody", SOON, "waits", |node| {
+            condition_status(node, "CloudProviderInitialized").as_deref() == Some("False")
+        })
+        .await?;
+        let log = daemon.log();
+        let has = |words: &[&str]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        ensure!(has(&["node=\"test\"", "asking the cloud"]), "decisions at {verbosity}: {log}");
+        ensure!(has(&["node=\"nobody\"", "InstanceNotFound", "trying again in"]), "retries: {log}");
+        ensure!(has(&["\"node not initialized\"", "why=\"cloud provider libvirt has no"]), "reasons: {log}");
+        let response = has(&[
+            "\"Response\" verb=\"PATCH\" path=\"/api/v1/nodes/test/status\"",
+            "status=\"200 OK\" milliseconds=",
+        ]);
+        ensure!(response == (verbosity >= 6), "requests at {verbosity}: {log}");
+        let libraries = ["worker.rs", "pool.rs", "connect.rs", "builder.rs", "watcher.rs"];
+        let noise = libraries.into_iter().find(|file| log.contains(&format!(" {file}:")));
+        ensure!(noise.is_none() || verbosity >= 8, "{noise:?} at {verbosity}: {log}");
+        ensure!(!log.contains("hunter2"), "a password at {verbosity}: {log}");
+        daemon.terminate()?;
+        for name in ["test", "nobody"] {
+            delete_node(&api.client, name).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The lines of a daemon whose API server is away: some that say what happens, warnings, and an error.

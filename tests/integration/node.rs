@@ -180,12 +180,34 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     kubelet::register(&api.client, &node).await?;
     // Not Ready, unknown to the cloud, without a lease: all that upstream would need.
     kubelet::register(&api.client, &kubelet::node("without-id", &uuid(2))).await?;
+    // Ours by its beginning, and nobody's by its rest.
+    let mut broken = kubelet::node("broken", &uuid(3));
+    broken.spec.get_or_insert_default().provider_id = Some(format!("fake://{}", uuid(3)));
+    kubelet::register(&api.client, &broken).await?;
     set_ready_unknown(&api.client, "n1").await?;
     set_ready_unknown(&api.client, "without-id").await?;
+    set_ready_unknown(&api.client, "broken").await?;
+    node_becomes(&api.client, "broken", SOON, "says what is wrong with its ID", |node| {
+        condition(node, "CloudProviderInitialized").is_some_and(|(status, why, message)| {
+            status == "False" && why == "InvalidNode" && message.contains("is not of the form")
+        })
+    })
+    .await?;
+    event(&api.client, "default", "broken", "InitializationFailed").await?;
+    let waiting = |reason| daemon.metrics.uninitialized_nodes.with_label_values(&[reason]).get();
+    ensure!((waiting("ForeignProviderID"), waiting("InvalidNode")) == (1, 1), "{}", daemon.metrics.text());
     node_stays(&api.client, "n1", Duration::from_secs(15)).await?;
     let node = nodes(&api.client).get("n1").await?;
     ensure!(!is_initialized(&node) && condition(&node, "CloudProviderInitialized").is_none());
-    nodes(&api.client).get("without-id").await?;
+    for name in ["without-id", "broken"] {
+        nodes(&api.client).get(name).await?;
+    }
+    // Its own cloud-controller-manager comes.
+    merge(&api.client, "n1", json!({"spec": {"taints": []}})).await?;
+    eventually(SOON, "the node waits no more", || async {
+        Ok((waiting("ForeignProviderID") == 0).then_some(()))
+    })
+    .await?;
     daemon.stop().await
 }
 

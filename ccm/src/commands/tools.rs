@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api_client::{self, Location},
-    cloud::{Cloud, Started},
+    cloud::{Cloud, Owner, Started},
     flags::Flags,
     metrics::Metrics,
     nodes::Node,
@@ -55,7 +55,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
 
 /// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.
 pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
-    node.identity.provider_id.is_some() && !cloud.owns(node)
+    cloud.owner_of(node) == Owner::Foreign
 }
 
 /// Looks Nodes up, again while the cloud may only be slow to answer.

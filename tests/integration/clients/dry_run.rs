@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -36,22 +37,29 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     cloud.put(&uuid(1), Machine::running(1));
     cloud.put(&uuid(2), Machine { power_state: PowerState::Off, ..Machine::running(2) });
-    // One to be initialised, one that is off, one that is gone.
-    let new = kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
-    for number in [2, 3] {
+    cloud.put(&uuid(4), Machine::running(4));
+    // One to be initialised, one that is off, one that is gone, one that is not as the cloud says.
+    kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
+    for number in [2, 3, 4] {
         let mut node = kubelet::node(&format!("n{number}"), &uuid(number));
         let spec = node.spec.get_or_insert_default();
         spec.taints = None;
         spec.provider_id = Some(format!("fake:///{}", uuid(number)));
         kubelet::register(&api.client, &node).await?;
-        set_ready_unknown(&api.client, &format!("n{number}")).await?;
+        if number != 4 {
+            set_ready_unknown(&api.client, &format!("n{number}")).await?;
+        }
     }
     api.requests.reset();
 
     let options = ClientOptions { dry_run: true, ..ClientOptions::default() };
     let parts = over(&api.daemon_client, options, cloud.provider())?;
-    let flags =
-        ["--node-deletion-minimum-age=0s", "--node-deletion-breaker-percent=100", "--node-monitor-period=1s"];
+    let flags = [
+        "--dry-run",
+        "--node-deletion-minimum-age=0s",
+        "--node-deletion-breaker-percent=100",
+        "--node-monitor-period=1s",
+    ];
     let daemon = InProcess::start_parts(parts, &flags)?;
     let counter = daemon.metrics.dry_run_writes.clone();
     let said = |verb: &str, resource: &str| counter.with_label_values(&[verb, resource]).get();
@@ -67,8 +75,21 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     };
     sleep(Duration::from_secs(3)).await;
     let before = sum();
+    sleep(Duration::from_secs(20)).await;
+    // The kubelet labels its Node, and somebody asks for the cloud's word anew.
+    let labels = json!({"metadata": {"labels": {"example.com/disk": "ssd"}}});
+    let new = merge(&api.client, "new", labels.clone()).await?;
+    merge(&api.client, "n4", labels).await?;
+    sleep(Duration::from_secs(5)).await;
+    cloud.put(&uuid(1), Machine::running(1));
     sleep(Duration::from_secs(10)).await;
     ensure!(sum() == before, "each is said once: {before:?}, later {:?}", sum());
+    for reason in ["WriteFailed", "InstanceNotFound"] {
+        let waiting = daemon.metrics.uninitialized_nodes.with_label_values(&[reason]).get();
+        ensure!(waiting == 0, "{waiting} nodes wait: {reason}");
+    }
+    ensure!(daemon.metrics.taint_removal_delay.get_sample_count() == 0, "no taint was removed");
+    ensure!(daemon.metrics.deleted_nodes.with_label_values(&["deleted"]).get() == 0, "none was deleted");
     ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
     let now = nodes(&api.client).get("new").await?;
     ensure!(now.metadata.resource_version == new.metadata.resource_version, "nobody wrote it");
@@ -105,8 +126,12 @@ async fn read_only(api: &Api) -> anyhow::Result<()> {
         Ok((daemon.log().contains("would write") && daemon.log().contains("nodes")).then_some(()))
     })
     .await?;
-    sleep(Duration::from_secs(2)).await;
-    ensure!(!daemon.log().contains("forbidden"), "{}", daemon.log());
+    // As long as it takes to tell of a write that does not work.
+    sleep(Duration::from_secs(8)).await;
+    let log = daemon.log();
+    for words in ["forbidden", "WriteFailed", "not initialized", "node initialized", "follows the cloud"] {
+        ensure!(!log.contains(words), "{words}: {log}");
+    }
     let refused = api.refused_to(&["system:serviceaccount:kube-system:only-reads"])?;
     ensure!(refused.is_empty(), "{refused:?}");
     let now = nodes(&api.client).get("test").await?;

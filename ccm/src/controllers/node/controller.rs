@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     backoff::Backoff,
-    cloud::Cloud,
+    cloud::{Cloud, Owner},
     conditions::WantedCondition,
     debug_state::seconds_from_now,
     events::{EventObject, EventRecorder, EventType},
@@ -48,6 +48,9 @@ const HOPELESS: Duration = Duration::from_secs(60);
 /// write in turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
+/// The reason for the metric where a Node waits for another cloud's cloud-controller-manager.
+const FOREIGN: &str = "ForeignProviderID";
+
 /// What the flags say to this controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeControllerOptions {
@@ -55,6 +58,8 @@ pub struct NodeControllerOptions {
     pub concurrent_syncs: usize,
     /// `--node-status-update-frequency`: period of the comparison of all initialised Nodes with the cloud.
     pub status_update_frequency: Duration,
+    /// `--dry-run`: writes have no effect, so a Node that was written stays as it is.
+    pub dry_run: bool,
 }
 
 /// cloud-node-controller.
@@ -111,7 +116,7 @@ impl NodeController {
         // Upstream's name of this queue.
         let queue = WorkQueue::measured(metrics.work_queues.named("Nodes"));
         Self {
-            shared: Arc::new(Shared { nodes, cloud, writer, metrics, permits }),
+            shared: Arc::new(Shared { nodes, cloud, writer, metrics, permits, dry_run: options.dry_run }),
             events: events.for_component(COMPONENT),
             options,
             queue,
@@ -206,7 +211,9 @@ impl NodeController {
         // comes or the cloud says something. A Node that changes all the time costs no look-ups.
         let in_vain = state.tried.as_ref().is_some_and(|tried| same_to_the_cloud(tried, &node));
         if node.has_taint(UNINITIALIZED_TAINT) {
-            if !(in_vain && is_waiting) {
+            // In a dry run nothing is left to be tried: what there was to write was answered.
+            if !(in_vain && (is_waiting || self.options.dry_run)) {
+                tracing::debug!(node = name, "the node is not initialized: asking the cloud");
                 self.queue.add(name);
             }
             return;
@@ -222,9 +229,18 @@ impl NodeController {
             return;
         }
         let since_repair = state.repaired.map_or(REPAIR_INTERVAL, |repaired| repaired.elapsed());
+        let is_first = state.metadata.is_none();
         match REPAIR_INTERVAL.checked_sub(since_repair) {
-            Some(wait) if !wait.is_zero() => self.queue.add_after(name, wait),
-            _ => self.queue.add(name),
+            Some(wait) if !wait.is_zero() => {
+                tracing::debug!(node = name, "the node differs again: asking the cloud in {wait:.1?}");
+                self.queue.add_after(name, wait);
+            }
+            _ => {
+                let why =
+                    if is_first { "the node is new" } else { "the node differs from what the cloud said" };
+                tracing::debug!(node = name, "{why}: asking the cloud");
+                self.queue.add(name);
+            }
         }
     }
 
@@ -233,10 +249,14 @@ impl NodeController {
         match change {
             InstanceChange::Changed(instances) => {
                 for name in self.shared.nodes.matching(&instances) {
+                    tracing::debug!(node = name, "the cloud tells of a change: asking it");
                     self.look_at(&name);
                 }
             }
-            InstanceChange::Resync => self.look_at_all(),
+            InstanceChange::Resync => {
+                tracing::debug!("the cloud may have missed changes: asking about all nodes");
+                self.look_at_all();
+            }
         }
     }
 
@@ -289,27 +309,59 @@ impl NodeController {
         self.lookups += 1;
         let shared = self.shared.clone();
         self.tasks.spawn(async move {
+            let asked_at = Instant::now();
             let answers = shared.cloud.lookup_with_zones(&nodes).await;
+            let milliseconds = u64::try_from(asked_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::trace!(nodes = nodes.len(), milliseconds, "the cloud answered");
             Done::Lookup(nodes.into_iter().zip(answers).collect())
         });
     }
 
     fn is_to_be_asked_about(&mut self, node: &Node) -> bool {
-        // A Node of another cloud is never judged: it waits for the CCM of that cloud.
-        let is_ours = node.identity.provider_id.is_none() || self.shared.cloud.owns(node);
-        let gauge = self.shared.metrics.uninitialized_nodes.clone();
-        let state = self.state_of(node);
+        let owner = self.shared.cloud.owner_of(node);
+        let is_uninitialized = node.has_taint(UNINITIALIZED_TAINT);
+        let is_ours = match owner {
+            Owner::Nobody | Owner::Us => true,
+            // The provider says what is wrong with it.
+            Owner::UsBroken => is_uninitialized,
+            Owner::Foreign => false,
+        };
         if !is_ours {
-            state.waiting_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
-            state.succeed();
+            // A Node of another cloud is never judged: it waits for the CCM of that cloud.
+            self.leave_alone(node, is_uninitialized);
             return false;
         }
+        let state = self.state_of(node);
         if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
             // What we wrote is still to be seen; the Node is asked about when it is.
             state.metadata = None;
             return false;
         }
         true
+    }
+
+    /// Takes note that a Node is another cloud's, and says once that it waits for that.
+    fn leave_alone(&mut self, node: &Node, is_uninitialized: bool) {
+        let gauge = self.shared.metrics.uninitialized_nodes.clone();
+        let state = self.state_of(node);
+        let waited_for = state.waiting_for;
+        state.succeed();
+        state.waiting_for = is_uninitialized.then_some(FOREIGN);
+        let waits_for = state.waiting_for;
+        if waited_for == waits_for {
+            return;
+        }
+        waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
+        if let Some(reason) = waits_for {
+            gauge.with_label_values(&[reason]).inc();
+            let provider_id = node.identity.provider_id.as_deref().unwrap_or_default();
+            tracing::info!(
+                node = node.name(),
+                provider_id,
+                provider = self.shared.cloud.provider().name(),
+                "node is left to another cloud: its provider ID is not of ours"
+            );
+        }
     }
 
     fn finish(&mut self, done: Done) {
@@ -366,21 +418,30 @@ impl NodeController {
         let mut report = None;
         let mut retry_in = None;
         match outcome {
-            Outcome::Outdated => retry_in = Some(BACKOFF.first),
+            Outcome::Outdated => {
+                tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");
+                retry_in = Some(BACKOFF.first);
+            }
             Outcome::Right { metadata, warnings } => {
+                // Not in each period.
+                if state.metadata.as_ref() != Some(&metadata) {
+                    tracing::debug!(node = name, "the node is as the cloud says");
+                }
                 state.succeed();
                 state.metadata = Some(metadata);
                 warn(name, state.new_warnings(warnings));
             }
-            Outcome::Repaired { version, metadata, warnings } => {
+            Outcome::Repaired { node, version, metadata, warnings } => {
                 state.succeed();
+                state.tried = self.options.dry_run.then_some(node);
                 state.metadata = Some(metadata);
                 state.written = Some(version);
                 state.repaired = Some(Instant::now());
                 warn(name, state.new_warnings(warnings));
             }
-            Outcome::Initialized { version, metadata, warnings } => {
+            Outcome::Initialized { node, version, metadata, warnings } => {
                 state.succeed();
+                state.tried = self.options.dry_run.then_some(node);
                 state.metadata = Some(metadata);
                 state.written = Some(version);
                 warn(name, state.new_warnings(warnings));
@@ -396,13 +457,24 @@ impl NodeController {
                 }
                 report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
                 state.tried = Some(node);
-                retry_in = Some(match fault.retry_after {
+                let wait = match fault.retry_after {
                     Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
                     None if fault.hopeless => HOPELESS,
                     None => BACKOFF.after(state.failures),
-                });
+                };
+                tracing::debug!(
+                    node = name,
+                    reason = fault.reason,
+                    why = fault.message,
+                    failures = state.failures,
+                    "not initialized yet: trying again in {wait:.1?}"
+                );
+                retry_in = Some(wait);
             }
             Outcome::NoAnswer { node } => {
+                if state.tried.is_none() {
+                    tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
+                }
                 // Absence is the lifecycle controller's business; the period and what is pushed come again.
                 state.succeed();
                 state.tried = Some(node);

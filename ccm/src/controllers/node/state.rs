@@ -27,7 +27,8 @@ pub(super) struct NodeState {
     pub uid: String,
     /// Failures in a row.
     pub failures: u32,
-    /// The Node that the last answer without success was about.
+    /// The Node that the last answer without success was about; in a dry run also the one that would have been
+    /// written.
     pub tried: Option<Arc<Node>>,
     /// The first failure of the row.
     failing_since: Option<Instant>,

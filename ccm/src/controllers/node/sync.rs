@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub metrics: Metrics,
     /// One for each Node that may be written at the same time.
     pub permits: Semaphore,
+    /// `--dry-run`: writes have no effect, and are told where they are answered.
+    pub dry_run: bool,
 }
 
 /// What came out for one Node.
@@ -34,34 +36,22 @@ pub(super) enum Outcome {
     /// The Node is gone, or another one by now: whatever is known of it does not count.
     Outdated,
     /// Nothing had to be written.
-    Right {
-        metadata: InstanceMetadata,
-        warnings: Vec<String>,
-    },
+    Right { metadata: InstanceMetadata, warnings: Vec<String> },
+    /// With the Node that this was decided on.
     Initialized {
-        version: WrittenVersion,
-        metadata: InstanceMetadata,
-        warnings: Vec<String>,
-    },
-    Repaired {
+        node: Arc<Node>,
         version: WrittenVersion,
         metadata: InstanceMetadata,
         warnings: Vec<String>,
     },
     /// With the Node that this was decided on.
-    NotInitialized {
-        node: Arc<Node>,
-        fault: NotInitialized,
-        status_was_written: bool,
-    },
+    Repaired { node: Arc<Node>, version: WrittenVersion, metadata: InstanceMetadata, warnings: Vec<String> },
+    /// With the Node that this was decided on.
+    NotInitialized { node: Arc<Node>, fault: NotInitialized, status_was_written: bool },
     /// An initialised Node that the cloud has no answer for.
-    NoAnswer {
-        node: Arc<Node>,
-    },
+    NoAnswer { node: Arc<Node> },
     /// An initialised Node that could not be written.
-    NotRepaired {
-        why: String,
-    },
+    NotRepaired { why: String },
 }
 
 impl Shared {
@@ -87,7 +77,7 @@ impl Shared {
         }
         if let InstanceLookup::Present(instance) = answer {
             let plan = repair(&node, &instance.metadata, Timestamp::now());
-            return self.repair(&node, plan, instance.metadata).await;
+            return self.repair(node, plan, instance.metadata).await;
         }
         if let Some(condition) = no_longer_waiting(&node)
             && let Err(error) =
@@ -118,25 +108,25 @@ impl Shared {
                 return Outcome::NotInitialized { node, fault, status_was_written };
             }
         };
-        let age = age_seconds(&node);
-        self.metrics.taint_removal_delay.observe(age);
-        self.metrics.initial_node_sync_delay.observe(age);
+        if !self.dry_run {
+            let age = age_seconds(&node);
+            self.metrics.taint_removal_delay.observe(age);
+            self.metrics.initial_node_sync_delay.observe(age);
+        }
         let metadata = match answer {
             InstanceLookup::Present(instance) => {
-                tracing::info!(
-                    node = node.name(),
-                    provider_id =
-                        node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str()),
-                    "node initialized"
-                );
+                let id = node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str());
+                if !self.dry_run {
+                    tracing::info!(node = node.name(), provider_id = id, "node initialized");
+                }
                 instance.metadata
             }
             InstanceLookup::Absent | InstanceLookup::Unknown(_) => InstanceMetadata::default(),
         };
-        Outcome::Initialized { version, metadata, warnings: plan.warnings }
+        Outcome::Initialized { node, version, metadata, warnings: plan.warnings }
     }
 
-    async fn repair(&self, node: &Node, plan: Repair, metadata: InstanceMetadata) -> Outcome {
+    async fn repair(&self, node: Arc<Node>, plan: Repair, metadata: InstanceMetadata) -> Outcome {
         if plan.patches.is_empty() {
             return Outcome::Right { metadata, warnings: plan.warnings };
         }
@@ -147,9 +137,11 @@ impl Shared {
                 Err(WriteError::Gone) => return Outcome::Outdated,
                 Err(error) => return Outcome::NotRepaired { why: error.to_string() },
             }
-            let what = if matches!(patch, NodePatch::Status(_)) { "addresses" } else { "labels" };
-            tracing::info!(node = node.name(), what, "node follows the cloud");
+            if !self.dry_run {
+                let what = if matches!(patch, NodePatch::Status(_)) { "addresses" } else { "labels" };
+                tracing::info!(node = node.name(), what, "node follows the cloud");
+            }
         }
-        Outcome::Repaired { version, metadata, warnings: plan.warnings }
+        Outcome::Repaired { node, version, metadata, warnings: plan.warnings }
     }
 }

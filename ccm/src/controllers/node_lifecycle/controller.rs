@@ -271,7 +271,13 @@ impl NodeLifecycleController {
     }
 
     fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
-        self.memory_of(node, now).note(answer, now);
+        let memory = self.memory_of(node, now);
+        let before = memory.answer();
+        memory.note(answer, now);
+        let answer = memory.answer();
+        if before != answer {
+            tracing::debug!(node = node.name(), before, answer, "the cloud has another answer");
+        }
     }
 
     /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
@@ -378,7 +384,12 @@ impl NodeLifecycleController {
         }
         let mut held_back = None;
         let mut due = None;
-        match verdict(node, memory, rules, breaker_is_open, now, Timestamp::now()) {
+        let verdict = verdict(node, memory, rules, breaker_is_open, now, Timestamp::now());
+        let words = verdict.words();
+        if std::mem::replace(&mut memory.verdict, words) != words {
+            tracing::debug!(node = node.name(), "{words}");
+        }
+        match verdict {
             Verdict::Ignore => {}
             Verdict::Wait(until) => due = Some(until),
             Verdict::HoldBack(reason, until) => (held_back, due) = (Some(reason), until),
@@ -455,7 +466,9 @@ impl NodeLifecycleController {
         if !std::mem::replace(&mut memory.announced, true) {
             let message =
                 format!("Deleting node {} because it does not exist in the cloud provider", node.name());
-            tracing::info!(node = node.name(), "{message}");
+            if !self.options.dry_run {
+                tracing::info!(node = node.name(), "{message}");
+            }
             self.events.record(EventObject::node(node), EventType::Normal, "DeletingNode", message);
         }
     }
@@ -481,7 +494,9 @@ impl NodeLifecycleController {
 
     fn deleted(&mut self, node: &Node, outcome: Result<WrittenVersion, WriteError>) {
         let result = if outcome.is_ok() { "deleted" } else { "failed" };
-        self.metrics.deleted_nodes.with_label_values(&[result]).inc();
+        if !self.options.dry_run {
+            self.metrics.deleted_nodes.with_label_values(&[result]).inc();
+        }
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         let Err(error) = outcome else {
             memory.deleted = true;

@@ -54,6 +54,18 @@ pub(super) enum Verdict {
     Ignore,
 }
 
+impl Verdict {
+    /// For the log.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Wait(_) => "the instance seems to be gone: waiting until that is certain",
+            Self::HoldBack(..) => "the instance is gone, and the node is kept",
+            Self::Delete => "the instance is gone: the node is to be deleted",
+            Self::Ignore => "nothing to delete",
+        }
+    }
+}
+
 impl HeldBack {
     /// The word for reasons and metrics.
     pub(super) fn as_str(self) -> &'static str {

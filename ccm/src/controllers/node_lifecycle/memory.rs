@@ -6,7 +6,10 @@ use cloudprovider::InstanceLookup;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{decide::HeldBack, lease::LeaseHistory};
+use super::{
+    decide::{HeldBack, Verdict},
+    lease::LeaseHistory,
+};
 use crate::{
     backoff::Backoff,
     debug_state::seconds_from_now,
@@ -31,6 +34,8 @@ pub(super) struct Memory {
     pub is_present: bool,
     /// The kubelet's lease since the cloud said that the instance is gone.
     pub lease: Option<LeaseHistory>,
+    /// What was decided last, in words.
+    pub verdict: &'static str,
     /// What is in the way of the deletion now.
     pub held_back: Option<HeldBack>,
     /// Whether `DeletingNode` was announced.
@@ -59,12 +64,22 @@ impl Memory {
             absence: None,
             is_present: false,
             lease: None,
+            verdict: Verdict::Ignore.words(),
             held_back: None,
             announced: false,
             failures: 0,
             retry_at: None,
             written: None,
             deleted: false,
+        }
+    }
+
+    /// The cloud's last answer, in a word.
+    pub(super) fn answer(&self) -> &'static str {
+        match (self.absence, self.is_present) {
+            (Some(_), _) => "absent",
+            (None, true) => "present",
+            (None, false) => "unknown",
         }
     }
 
