@@ -60,8 +60,8 @@ impl std::fmt::Debug for NoDebug {
 impl Cluster {
     pub(crate) async fn start() -> Result<Self> {
         let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
-        let config = ccm::api_client::config(Some(control_plane.kubeconfig()), "").await?;
-        let client = NoDebug(ccm::api_client::client(config)?);
+        let (client, _) = ccm::api_client::connect(Some(control_plane.kubeconfig()), "").await?;
+        let client = NoDebug(client);
         Ok(Self { control_plane, client })
     }
 

@@ -14,17 +14,23 @@
 mod account;
 mod answer;
 mod connection;
+mod credentials;
 mod dry_run;
 mod fault;
 mod follow;
 mod location;
+mod plugin;
+mod proxy;
 mod request_log;
 mod retry;
 mod sender;
 mod start;
 mod target;
 mod throttle;
+mod transport;
+mod url;
 mod user_agent;
+mod whoami;
 
 use std::sync::{Arc, Mutex};
 
@@ -37,11 +43,9 @@ use dry_run::DryRun;
 use sender::Sender;
 use throttle::Throttle;
 
-pub use connection::client;
 pub use fault::describe;
-pub use location::{Location, config};
+pub use location::{Location, config, connect};
 pub use start::wait_for_api_server;
-pub use user_agent::with_user_agent;
 
 /// Upstream's name of the client that is nobody else's.
 const MAIN: &str = "cloud-controller-manager";
@@ -118,16 +122,17 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Reads where the API server is and who we are. Connects when the first request is sent.
+    /// Reads where the API server is and who we are; a credential plugin runs once. Connects when the first request is
+    /// sent. Dropping the future ends the plugin.
     ///
     /// # Errors
-    /// As [`config`]; certificates, keys or a token that cannot be used.
+    /// As [`connect`].
     pub async fn new(location: Location, options: ClientOptions, metrics: Metrics) -> anyhow::Result<Self> {
         // First the files, then what they say: no change can be missed.
         let changes = FileChanges::new(location.load().await?.files).await;
-        let loaded = location.load().await?;
-        let connection = Connection::new(loaded.clone()).await.map_err(|error| location.blame(error))?;
-        let election = Connection::new(loaded).await.map_err(|error| location.blame(error))?;
+        let ready = location.ready().await?;
+        let connection = Connection::new(ready.clone()).await.map_err(|error| location.blame(error))?;
+        let election = Connection::new(ready).await.map_err(|error| location.blame(error))?;
         Ok(Self {
             location: Some(location),
             changes: Arc::new(Mutex::new(Some(changes))),

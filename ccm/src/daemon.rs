@@ -69,7 +69,10 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
-    let api_server = ApiServer::new(location, options, metrics.clone()).await.map_err(Misconfigured)?;
+    // A credential plugin may take its time.
+    let connecting = Box::pin(ApiServer::new(location, options, metrics.clone()));
+    let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
+    let api_server = api_server.map_err(Misconfigured)?;
     let clients = api_server.clients();
     tracing::info!(api_server = api_server.url(), cloud_provider = provider.name(), "starting");
     let parts = Parts {

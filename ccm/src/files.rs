@@ -21,8 +21,23 @@ const POLL: Duration = Duration::from_secs(2);
 /// A content counts once two looks this far apart agree on it: whoever writes in place is not read half-way.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What was in the files at one time: a digest for each that could be read.
+/// What was in the files at one time: a digest for each that was there and may be read.
 type Snapshot = BTreeMap<PathBuf, Option<[u8; 32]>>;
+
+/// What is in a file, from the outcome of reading it. What says nothing about the file leaves it as it was: too many
+/// open files, too little memory, a disk that fails.
+fn digest(content: &io::Result<Vec<u8>>, before: Option<[u8; 32]>) -> Option<[u8; 32]> {
+    match content {
+        Ok(content) => Some(Sha256::digest(content).into()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::PermissionDenied => None,
+            _ => before,
+        },
+    }
+}
 
 /// Reads files and notes what was in them. Cloning shares the notes.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +55,10 @@ impl FilesRead {
     /// As [`std::fs::read`]; that the file could not be read is noted as well.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let content = std::fs::read(path);
-        let digest = content.as_ref().ok().map(|content| Sha256::digest(content).into());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), digest);
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = notes.get(path).copied().flatten();
+        notes.insert(path.to_owned(), digest(&content, before));
+        drop(notes);
         content
     }
 
@@ -69,7 +86,7 @@ pub struct FileChanges {
 impl FileChanges {
     /// Begins with what is in `paths` now; a file that is not there yet may come.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self { seen: snapshot(paths.into_iter().collect()).await }
+        Self { seen: snapshot(paths.into_iter().map(|path| (path, None)).collect()).await }
     }
 
     /// Begins with what was in the files when they were read: what has changed since is a change.
@@ -108,17 +125,22 @@ impl FileChanges {
     }
 
     async fn look(&self) -> Snapshot {
-        snapshot(self.seen.keys().cloned().collect()).await
+        snapshot(self.seen.clone()).await
     }
 }
 
-async fn snapshot(paths: Vec<PathBuf>) -> Snapshot {
+/// Looks at the files of `before` again.
+async fn snapshot(before: Snapshot) -> Snapshot {
+    let kept = before.clone();
     let read = move || {
-        let digest = |path: &PathBuf| Some(Sha256::digest(std::fs::read(path).ok()?).into());
-        paths.into_iter().map(|path| (path.clone(), digest(&path))).collect()
+        let look = |(path, before)| {
+            let now = digest(&std::fs::read(&path), before);
+            (path, now)
+        };
+        before.into_iter().map(look).collect()
     };
     // A file system may hang.
-    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    tokio::task::spawn_blocking(read).await.unwrap_or(kept)
 }
 
 #[cfg(test)]
@@ -185,6 +207,20 @@ mod tests {
         symlink("..2", folder.path().join("..tmp")).expect("a link");
         fs::rename(folder.path().join("..tmp"), folder.path().join("..data")).expect("swapped");
         assert!(is_noticed(&mut changes).await);
+    }
+
+    #[test]
+    fn only_what_is_about_the_file_is_a_change() {
+        let before = digest(&Ok(b"1".to_vec()), None);
+        assert!(before.is_some());
+        // EMFILE, ENFILE, ENOMEM, EIO, ESTALE
+        for transient in [24, 23, 12, 5, 116] {
+            assert_eq!(digest(&Err(io::Error::from_raw_os_error(transient)), before), before, "{transient}");
+        }
+        // ENOENT, EACCES, ENOTDIR, EISDIR
+        for gone in [2, 13, 20, 21] {
+            assert_eq!(digest(&Err(io::Error::from_raw_os_error(gone)), before), None, "{gone}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

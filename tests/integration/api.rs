@@ -113,7 +113,7 @@ impl Api {
 
 /// A client for this kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
-    ccm::api_client::client(ccm::api_client::config(Some(kubeconfig), "").await?)
+    Ok(ccm::api_client::connect(Some(kubeconfig), "").await?.0)
 }
 
 /// The same, with its requests counted.

@@ -2,6 +2,8 @@
 
 mod accounts;
 mod beside_go;
+mod connections;
+mod credentials;
 mod dry_run;
 mod events;
 mod refused;
@@ -26,6 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         accounts::trials(),
         dry_run::trials(),
         beside_go::trials(),
+        connections::trials(),
+        credentials::trials(),
         events::trials(),
         refused::trials(),
         unwell::trials(),

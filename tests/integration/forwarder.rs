@@ -1,4 +1,4 @@
-//! Another address of the API server, whose connections can be cut.
+//! Another address of the API server, whose connections can be cut or swallowed.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::{
-    io::copy_bidirectional,
+    io::{copy, copy_bidirectional, sink},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
@@ -23,6 +23,7 @@ pub(crate) struct Forwarder {
 struct State {
     open: AtomicUsize,
     cut: Mutex<CancellationToken>,
+    swallowed: Mutex<CancellationToken>,
 }
 
 impl Forwarder {
@@ -61,6 +62,11 @@ impl Forwarder {
     pub(crate) fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
+
+    /// From now on the connections that are open lead nowhere, and nobody is told. New ones are as before.
+    pub(crate) fn swallow(&self) {
+        std::mem::take(&mut *self.state.swallowed.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
 }
 
 impl Drop for Forwarder {
@@ -72,9 +78,14 @@ impl Drop for Forwarder {
 
 async fn pass_on(mut stream: TcpStream, to: u16, state: Arc<State>) {
     let cut = state.cut.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let swallowed = state.swallowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     state.open.fetch_add(1, Ordering::Relaxed);
     if let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await {
-        cut.run_until_cancelled(copy_bidirectional(&mut stream, &mut server)).await;
+        let passing = copy_bidirectional(&mut stream, &mut server);
+        if let Some(None) = cut.run_until_cancelled(swallowed.run_until_cancelled(passing)).await {
+            // What is sent is read, so that TCP is content.
+            cut.run_until_cancelled(copy(&mut stream, &mut sink())).await;
+        }
     }
     state.open.fetch_sub(1, Ordering::Relaxed);
 }

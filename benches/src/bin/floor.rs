@@ -19,8 +19,7 @@ async fn main() -> anyhow::Result<()> {
     let kubeconfig = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?;
     let connections: usize = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?.parse()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let config = ccm::api_client::config(Some(Path::new(&kubeconfig)), "").await?;
-    let client = ccm::api_client::client(config)?;
+    let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
     stream::iter(nodes.items.into_iter().filter_map(|node| node.metadata.name))

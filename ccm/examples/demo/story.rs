@@ -106,7 +106,7 @@ pub(crate) async fn set_the_stage(screen: &Screen) -> anyhow::Result<Stage> {
     let daemon = Daemon::start(&cloud_config, &kubeconfig)?;
     screen.line(format_args!("   daemon  {}\n", daemon.command_line()));
 
-    let client = api_client::client(api_client::config(Some(&kubeconfig), "").await?)?;
+    let (client, _) = api_client::connect(Some(&kubeconfig), "").await?;
     let seen = nodes::watch(client.clone());
     Ok(Stage { daemon, machines, client, seen, kubelets: None, kubeconfig, server, _folder: folder })
 }

@@ -2,7 +2,8 @@
 
 use std::{
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
 use kube::client::Body;
 use prometheus::Histogram;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// The API server's answer.
@@ -17,8 +19,15 @@ pub(super) struct AnswerBody {
     body: Body,
     /// For a watch: it ends when its address is retired, as if the API server had ended it.
     retired: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// How long nothing may come.
+    silence: Option<Silence>,
     /// Who wants to know how many bytes there were.
     size: Option<Size>,
+}
+
+struct Silence {
+    longest: Duration,
+    end: Pin<Box<Sleep>>,
 }
 
 /// As upstream, it tells of answers that came to their end, and of no refusal without a body.
@@ -32,12 +41,19 @@ struct Size {
 
 impl AnswerBody {
     pub(super) fn new(body: Body) -> Self {
-        Self { body, retired: None, size: None }
+        Self { body, retired: None, silence: None, size: None }
     }
 
     /// The answer to a watch, which ends when `retired` is cancelled.
     pub(super) fn until(body: Body, retired: CancellationToken) -> Self {
         Self { retired: Some(Box::pin(retired.cancelled_owned())), ..Self::new(body) }
+    }
+
+    /// Where nothing comes for `longest`, the connection is dead: a watch ends, as if the API server had ended it, and
+    /// is taken up where it was; any other answer breaks off.
+    pub(super) fn at_most_silent(self, longest: Option<Duration>) -> Self {
+        let silence = longest.map(|longest| Silence { longest, end: Box::pin(sleep(longest)) });
+        Self { silence, ..self }
     }
 
     /// Tells `histogram` the size, once all of it came. `status` is the answer's.
@@ -61,6 +77,23 @@ impl http_body::Body for AnswerBody {
             return Poll::Ready(None);
         }
         let frame = pin!(&mut self.body).poll_frame(cx);
+        if let Some(silence) = &mut self.silence {
+            if frame.is_ready() {
+                silence.end.as_mut().reset(Instant::now() + silence.longest);
+            } else {
+                ready!(silence.end.as_mut().poll(cx));
+                let longest = silence.longest;
+                // Not asked again, and no whole answer.
+                (self.silence, self.size, self.body) = (None, None, Body::empty());
+                if self.retired.is_some() {
+                    tracing::debug!("a watch said nothing for {longest:?}: it is taken up anew");
+                    return Poll::Ready(None);
+                }
+                return Poll::Ready(Some(Err(kube::Error::Service(
+                    format!("the answer broke off: nothing came for {longest:?}").into(),
+                ))));
+            }
+        }
         // Who reads need not ask for more than there is.
         let is_end = self.body.is_end_stream();
         if let Some(size) = &mut self.size
@@ -137,6 +170,37 @@ mod tests {
         assert_eq!(counted(200, vec![Ok("abc"), Err("reset")], 3).await, (0, 0.0), "it breaks off");
         assert_eq!(counted(200, Vec::new(), 1).await, (1, 0.0));
         assert_eq!(counted(502, Vec::new(), 1).await, (0, 0.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_watch_and_breaks_off_the_rest() {
+        const LONGEST: Duration = Duration::from_secs(90);
+        let silent = async || {
+            let answer = |_: Request<Body>| async {
+                let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("x")))]);
+                let later = stream::once(async {
+                    sleep(LONGEST / 2).await;
+                    Ok(Frame::data(Bytes::from("y")))
+                });
+                Ok::<_, Infallible>(Response::new(StreamBody::new(
+                    first.chain(later.boxed()).chain(stream::pending()),
+                )))
+            };
+            let client = Client::new(tower::service_fn(answer), "default");
+            client.send(Request::new(Body::empty())).await.expect("an answer").into_body()
+        };
+        let began = Instant::now();
+        let mut watch =
+            AnswerBody::until(silent().await, CancellationToken::new()).at_most_silent(Some(LONGEST));
+        assert!(watch.frame().await.expect("a frame").is_ok());
+        assert!(watch.frame().await.expect("a frame").is_ok());
+        assert!(watch.frame().await.is_none(), "it ends");
+        assert!(began.elapsed() >= LONGEST + LONGEST / 2 && began.elapsed() < LONGEST * 2);
+        let mut answer = AnswerBody::new(silent().await).at_most_silent(Some(LONGEST));
+        assert!(answer.frame().await.expect("a frame").is_ok());
+        assert!(answer.frame().await.expect("a frame").is_ok());
+        let error = answer.frame().await.expect("an outcome").expect_err("it breaks off");
+        assert!(error.to_string().contains("nothing came for 90s"), "{error}");
     }
 
     #[test]

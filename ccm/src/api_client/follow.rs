@@ -15,7 +15,7 @@ use crate::{
 /// Pause before a version that was refused is tried again: the API server may have been away at the time.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// A certificate from a plugin is replaced this long before it ends.
+/// A plugin's credentials are replaced this long before they end, but not before four fifths of their life are over.
 const BEFORE_END: Duration = Duration::from_secs(60);
 
 impl ApiServer {
@@ -35,22 +35,24 @@ impl ApiServer {
         let source = Source::of_kubeconfig(location.flag);
         loop {
             let before = self.connection.current();
-            let end = before.valid_until();
-            self.metrics.rest_client.set_plugin_end(end);
+            let end = before.validity.and_then(|validity| validity.end);
+            self.metrics.rest_client.set_plugin_end(before.certificate_end());
+            // In a pod there is a new token once an hour.
+            let mut by_design = location.kubeconfig.is_none();
             tokio::select! {
                 () = changes.changed() => {}
                 () = sleep(TRY_AGAIN), if refused.is_some() => {}
-                () = nearly(end) => {}
+                () = nearly(end) => by_design = true,
+                () = self.refused(&before), if before.validity.is_some() => by_design = true,
             }
-            match read(location, &mut changes).await {
+            match read(location, &mut changes, &before).await {
                 Ok([main, election]) => {
-                    if end.is_some() {
+                    if before.certificate_end().is_some() {
                         self.metrics.rest_client.plugin_rotated(before.made.elapsed());
                     }
                     self.connection.replace(main.into());
                     self.election.replace(election.into());
-                    // In a pod this is a new token once an hour.
-                    if refused.take().is_some() || location.kubeconfig.is_some() {
+                    if refused.take().is_some() || !by_design {
                         reporter.succeeded(source);
                     } else {
                         reporter.renewed(source);
@@ -66,24 +68,38 @@ impl ApiServer {
             }
         }
     }
+
+    /// Waits until the API server refused the credentials of `endpoint`, which are not brand-new.
+    async fn refused(&self, endpoint: &Endpoint) {
+        sleep(TRY_AGAIN.saturating_sub(endpoint.made.elapsed())).await;
+        let election = self.election.current();
+        tokio::select! {
+            () = endpoint.refused() => {}
+            () = election.refused() => {}
+        }
+    }
 }
 
 /// Reads what is there now, and proves that it works. From now on `changes` looks at the files that it names.
-async fn read(location: &Location, changes: &mut FileChanges) -> anyhow::Result<[Endpoint; 2]> {
+async fn read(
+    location: &Location,
+    changes: &mut FileChanges,
+    before: &Endpoint,
+) -> anyhow::Result<[Endpoint; 2]> {
     let files = location.load().await?.files;
     if !files.iter().eq(changes.paths()) {
         *changes = FileChanges::new(files).await;
     }
     // Once more, since no change before this is noticed later.
-    let config = location.load().await?.config;
-    let main = Endpoint::new(config.clone()).await?;
-    main.probe().await?;
-    Ok([main, Endpoint::new(config).await?])
+    let ready = location.ready().await?;
+    let main = Endpoint::new(ready.clone()).await?;
+    main.probe(before).await?;
+    Ok([main, Endpoint::new(ready).await?])
 }
 
 async fn nearly(end: Option<Timestamp>) {
     let Some(end) = end else { return std::future::pending().await };
     let left = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
     // Not at once, however short it is: a plugin that gives what has ended must not be run in circles.
-    sleep(left.saturating_sub(BEFORE_END).max(TRY_AGAIN)).await;
+    sleep(left.saturating_sub(BEFORE_END.min(left / 5)).max(TRY_AGAIN)).await;
 }

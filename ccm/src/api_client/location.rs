@@ -5,9 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use cloudprovider::error_chain;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{
+    Client,
+    config::{Config, KubeConfigOptions, Kubeconfig},
+};
+
+use super::{
+    credentials,
+    plugin::{Plugin, Validity},
+    proxy::{self, Proxy},
+    transport, url,
+};
 
 /// A kubeconfig and `--master`; without both of them the cluster that runs this pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +33,36 @@ pub struct Location {
 /// What was read, and from where.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
-    pub config: Config,
+    /// Without a plugin and without names of tokens' and CA's files: they are read.
+    config: Config,
+    proxy: Option<Proxy>,
+    plugin: Option<Plugin>,
     /// All files that had a part in it.
     pub files: BTreeSet<PathBuf>,
+}
+
+/// What clients are made from: nothing of it is read or run again.
+#[derive(Clone, Debug)]
+pub(super) struct Ready {
+    pub config: Config,
+    pub proxy: Option<Proxy>,
+    /// Of what a plugin printed, if one did.
+    pub validity: Option<Validity>,
+}
+
+impl Loaded {
+    /// Runs the credential plugin, if there is one.
+    ///
+    /// # Errors
+    /// As [`Plugin::run`].
+    pub(super) async fn ready(self) -> anyhow::Result<Ready> {
+        let Self { mut config, proxy, plugin, .. } = self;
+        let validity = match plugin {
+            Some(plugin) => Some(Box::pin(plugin.run(&mut config.auth_info)).await?),
+            None => None,
+        };
+        Ok(Ready { config, proxy, validity })
+    }
 }
 
 impl Location {
@@ -39,32 +76,69 @@ impl Location {
         Self { flag, kubeconfig, master: String::new() }
     }
 
-    /// Reads it. The files of `config` that a client reads itself are named and not read yet.
+    /// Reads it. A plugin does not run yet.
+    ///
+    /// # Errors
+    /// What cannot be read, understood or used, with the flag or file at fault.
     pub(super) async fn load(&self) -> anyhow::Result<Loaded> {
         let mut files = BTreeSet::new();
-        let mut config = match self.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+        let mut proxy_url = None;
+        let (mut config, server) = match self.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty())
+        {
             Some(path) => {
                 files.insert(path.clone());
-                read_kubeconfig(path, &mut files).await.map_err(|error| self.blame(error))?
+                let read =
+                    Box::pin(read_kubeconfig(path, &mut files)).await.map_err(|error| self.blame(error))?;
+                proxy_url = read.proxy_url;
+                (read.config, read.server)
             }
-            None if self.master.is_empty() => Config::incluster().map_err(|error| {
-                anyhow!(
-                    "neither --kubeconfig nor --master is given, and this is no pod: {}",
-                    error_chain(&error)
-                )
-            })?,
-            None => Config::new(self.master_url()?),
+            None if self.master.is_empty() => {
+                let config = Config::incluster().map_err(|error| {
+                    anyhow!(
+                        "neither --kubeconfig nor --master is given, and this is no pod: {}",
+                        error_chain(&error)
+                    )
+                })?;
+                let server = config.cluster_url.to_string();
+                (config, server)
+            }
+            None => (Config::new(http::Uri::default()), String::new()),
         };
-        if !self.master.is_empty() {
-            config.cluster_url = self.master_url()?;
-        }
-        if config.cluster_url.host().is_none() || config.cluster_url.scheme().is_none() {
-            let source = if self.master.is_empty() { "the kubeconfig's server" } else { "--master" };
-            bail!("{source} is not the URL of an API server; expected https://host:port");
-        }
-        files.extend(config.root_cert_file.clone());
+        let (source, server) = if self.master.is_empty() {
+            ("the cluster's server", server)
+        } else {
+            ("--master", self.master.clone())
+        };
+        let blame = |error| if self.master.is_empty() { self.blame(error) } else { error };
+        files.extend(config.root_cert_file.take());
         files.extend(config.auth_info.token_file.as_ref().map(PathBuf::from));
-        Ok(Loaded { config, files })
+        credentials::settle(&mut config.auth_info).map_err(|error| self.blame(error))?;
+        let auth = &mut config.auth_info;
+        let is_tls = config.root_cert.is_some()
+            || config.accept_invalid_certs
+            || auth.client_certificate.is_some()
+            || auth.client_certificate_data.is_some();
+        let (url, user) = url::server(&server, is_tls).context(source).map_err(blame)?;
+        if let Some(user) = user
+            && auth.token.is_none()
+            && auth.username.is_none()
+            && auth.exec.is_none()
+        {
+            (auth.username, auth.password) = (Some(user.user), Some(user.password));
+        }
+        let plugin = Plugin::take(auth).map_err(|error| self.blame(error))?;
+        let proxy = proxy::choose(&url, proxy_url.as_deref(), |name| std::env::var(name).ok())
+            .map_err(|error| if proxy_url.is_some() { self.blame(error) } else { error })?;
+        (config.cluster_url, config.proxy_url) = (url, None);
+        Ok(Loaded { config, proxy, plugin, files })
+    }
+
+    /// Reads it and runs the plugin, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::load`] and [`Plugin::run`].
+    pub(super) async fn ready(&self) -> anyhow::Result<Ready> {
+        Box::pin(self.load().await?.ready()).await.map_err(|error| self.blame(error))
     }
 
     /// Names the kubeconfig, if there is one, as the one at fault.
@@ -76,24 +150,39 @@ impl Location {
             _ => error,
         }
     }
-
-    fn master_url(&self) -> anyhow::Result<http::Uri> {
-        // Not shown: a password may stand in it.
-        self.master.parse().context("--master is not a URL; expected https://host:port")
-    }
 }
 
-/// Finds the API server as upstream does: `--kubeconfig`, with `--master` in place of its server; else the
-/// configuration of the cluster that runs this pod.
+/// A client of the API server, found as upstream does: `--kubeconfig`, with `--master` in place of its server; else the
+/// configuration of the cluster that runs this pod. Also its address, without what may be secret in it.
+///
+/// It keeps the credentials that it begins with: whatever runs for long is an [`ApiServer`](super::ApiServer)'s client.
 ///
 /// # Errors
-/// A file that cannot be read or understood, with its path and without its content.
-pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
+/// A file that cannot be read or understood, with its path and without its content; credentials that cannot be used.
+pub async fn connect(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<(Client, String)> {
     let location = Location::new(kubeconfig.map(Path::to_owned), master);
-    Ok(location.load().await?.config)
+    let ready = location.ready().await?;
+    let client =
+        transport::client(&ready.config, ready.proxy.as_ref()).map_err(|error| location.blame(error))?;
+    Ok((client, url::shown(&ready.config.cluster_url)))
 }
 
-async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<Config> {
+/// What [`connect`] reads, for a client of kube's own making.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
+    Ok(Location::new(kubeconfig.map(Path::to_owned), master).ready().await?.config)
+}
+
+/// A kubeconfig and what of it kube must not interpret.
+struct Read {
+    config: Config,
+    server: String,
+    proxy_url: Option<String>,
+}
+
+async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<Read> {
     let text = std::fs::read_to_string(path).context("the file cannot be read")?;
     // With snippets the error would quote the lines around the fault, tokens and keys among them.
     let options = serde_saphyr::options! { with_snippet: false };
@@ -101,9 +190,27 @@ async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::
         .map_err(|error| anyhow!("the file is not a kubeconfig: {error}"))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     resolve_paths(&mut kubeconfig, folder, files);
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let (server, proxy_url) = take_urls(&mut kubeconfig);
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|error| anyhow!("the file cannot be used: {}", error_chain(&error)))
+        .map_err(|error| anyhow!("the file cannot be used: {}", error_chain(&error)))?;
+    // What a plugin is told of the cluster is what the file says.
+    if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        (cluster.server, cluster.proxy_url) = (Some(server.clone()), proxy_url.clone());
+    }
+    Ok(Read { config, server, proxy_url })
+}
+
+/// The current cluster's `server` and `proxy-url`. kube reads both otherwise than client-go, and without a proxy it
+/// asks the environment, with rules of its own: it is given something harmless.
+fn take_urls(kubeconfig: &mut Kubeconfig) -> (String, Option<String>) {
+    let current = kubeconfig.current_context.as_deref().unwrap_or_default();
+    let context = kubeconfig.contexts.iter().find(|context| context.name == current);
+    let name = context.and_then(|context| Some(context.context.as_ref()?.cluster.clone()));
+    let cluster = kubeconfig.clusters.iter_mut().find(|cluster| Some(&cluster.name) == name.as_ref());
+    let Some(cluster) = cluster.and_then(|named| named.cluster.as_mut()) else { return Default::default() };
+    let server = cluster.server.replace("https://unused".to_owned()).unwrap_or_default();
+    (server, cluster.proxy_url.replace("http://unused".to_owned()))
 }
 
 /// Relative paths in a kubeconfig are relative to its folder. Takes note of all files.
@@ -122,11 +229,19 @@ fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path, files: &mut BTreeSe
         resolve(&mut user.client_certificate);
         resolve(&mut user.client_key);
         resolve(&mut user.token_file);
+        // A program without a slash is looked for in $PATH.
+        if let Some(command) = user.exec.as_mut().and_then(|exec| exec.command.as_mut())
+            && command.contains('/')
+        {
+            *command = folder.join(&*command).to_string_lossy().into_owned();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
 
     fn file(content: &str) -> tempfile::NamedTempFile {
@@ -147,8 +262,8 @@ mod tests {
             format!("{missing:#}").contains("--kubeconfig /nonexistent/kubeconfig: the file cannot be read")
         );
         let error = format!("{:#}", config(None, "https://u:hunter2@not a url").await.expect_err("no URL"));
-        assert!(error.contains("--master is not a URL") && !error.contains("hunter2"), "{error}");
-        assert!(config(None, "localhost").await.is_err());
+        assert!(error.starts_with("--master: not the URL of an API server"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
     }
 
     #[tokio::test]
@@ -174,6 +289,62 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_password_in_the_url_becomes_basic_authentication() {
+        let read = config(None, "https://u:hunter%402@b:2").await.expect("good");
+        assert_eq!(read.cluster_url.to_string(), "https://b:2/");
+        let auth = read.auth_info;
+        assert_eq!(auth.username.as_deref(), Some("u"));
+        assert_eq!(auth.password.expect("a password").expose_secret(), "hunter@2");
+        // client-go: without certificates there is no TLS.
+        assert_eq!(config(None, "b:2").await.expect("good").cluster_url.to_string(), "http://b:2/");
+    }
+
+    fn kubeconfig(cluster: &str, user: &str) -> tempfile::NamedTempFile {
+        file(&format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n",
+        ))
+    }
+
+    #[tokio::test]
+    async fn a_token_that_no_header_can_hold_is_a_fault() {
+        let kubeconfig = kubeconfig("server: 'https://a'", "token: \"hunter2\\nabc\"");
+        let error = format!("{:#}", connect(Some(kubeconfig.path()), "").await.err().expect("a fault"));
+        assert!(error.contains("the user's token in the kubeconfig: it holds more than a token"), "{error}");
+        assert!(error.starts_with("--kubeconfig /") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_plugin_hears_of_its_cluster() {
+        let script = file("echo \"status: {token: '$KUBERNETES_EXEC_INFO'}\"");
+        let exec = format!(
+            "exec: {{apiVersion: v1, command: sh, args: [{}], provideClusterInfo: true}}",
+            script.path().display()
+        );
+        let kubeconfig = kubeconfig("server: 'https://a'", &exec);
+        let told = config(Some(kubeconfig.path()), "").await.expect("good").auth_info.token.expect("a token");
+        let told: serde_json::Value = serde_json::from_str(told.expose_secret()).expect("JSON");
+        assert_eq!(told["kind"], "ExecCredential");
+        let spec = &told["spec"];
+        assert_eq!((&spec["cluster"]["server"], &spec["interactive"]), (&"https://a".into(), &false.into()));
+        assert!(spec["cluster"].get("proxy-url").is_none(), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_used_and_its_password_not_told() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        for proxy in ["http://u:hunter2@p:1", "https://p", "socks5://u:hunter2@p"] {
+            let cluster = format!("server: 'https://a', proxy-url: '{proxy}'");
+            let kubeconfig = kubeconfig(&cluster, "token: t");
+            connect(Some(kubeconfig.path()), "").await.expect(proxy);
+        }
+        let kubeconfig = kubeconfig("server: 'https://a', proxy-url: 'ftp://u:hunter2@p'", "token: t");
+        let error = format!("{:#}", connect(Some(kubeconfig.path()), "").await.err().expect("a fault"));
+        assert!(error.contains("the cluster's proxy-url: not the URL of a proxy"), "{error}");
+        assert!(error.starts_with("--kubeconfig /") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
     async fn the_files_that_a_kubeconfig_names_are_followed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("kubeconfig");
@@ -186,6 +357,7 @@ mod tests {
         )
         .expect("written");
         let location = Location::new(Some(path.clone()), "");
+        std::fs::write(folder.path().join("token"), "t").expect("written");
         let files = location.load().await.expect("good").files;
         let expected = [path, folder.path().join("token"), "/x/cert".into(), folder.path().join("key")];
         assert_eq!(files, expected.into());

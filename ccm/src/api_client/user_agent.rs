@@ -1,7 +1,6 @@
 //! `User-Agent` as upstream forms it, so that audit logs and API priority rules go on working.
 
-use http::{HeaderValue, header::USER_AGENT};
-use kube::Config;
+use http::HeaderValue;
 
 /// `<binary>/<version> (<os>/<architecture>) kubernetes/<commit>/<suffix>`.
 pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
@@ -18,14 +17,6 @@ pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
     );
     // A binary may be called anything.
     HeaderValue::from_str(&agent).unwrap_or(HeaderValue::from_static("cloud-controller-manager"))
-}
-
-/// The same configuration for a client that audit logs show as `part` of this program.
-#[must_use]
-pub fn with_user_agent(config: &Config, part: &str) -> Config {
-    let mut config = config.clone();
-    config.headers.push((USER_AGENT, with_suffix(part)));
-    config
 }
 
 #[cfg(test)]

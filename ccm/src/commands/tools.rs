@@ -7,7 +7,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api_client::{self, Location},
+    api_client,
     cloud::{Cloud, Owner, Started},
     flags::Flags,
     metrics::Metrics,
@@ -78,16 +78,8 @@ pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceL
 /// # Errors
 /// What is wrong with the flags or the files that they name.
 pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
-    let (kubeconfig, master) = (flags.misc.kubeconfig.clone(), flags.misc.master.clone());
-    let config =
-        api_client::config(kubeconfig.as_deref(), &master).await.map_err(|error| format!("{error:#}"))?;
-    // Neither path nor password: both may be secret.
-    let url = &config.cluster_url;
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let shown = format!("{}://{}{port}", url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
-    let location = Location::new(kubeconfig, master);
-    let client = api_client::client(config).map_err(|error| format!("{:#}", location.blame(error)))?;
-    Ok((client, shown))
+    let misc = &flags.misc;
+    api_client::connect(misc.kubeconfig.as_deref(), &misc.master).await.map_err(|error| format!("{error:#}"))
 }
 
 /// Lines of cells, each column as wide as it has to be; the last one is never padded.

@@ -1,0 +1,146 @@
+//! Connections to the API server: directly or through a proxy, with TLS or without.
+//!
+//! HTTP/1.1, so that a request that is given up takes its connection with it, and the next one gets another: with
+//! HTTP/2 all of them would hang on one that is half open until it is found out, renewals of the lease too. Connections
+//! that die without a word are found by TCP where nothing acknowledges, and by the silence of a watch elsewhere.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use anyhow::anyhow;
+use http::{Uri, header::AUTHORIZATION};
+use hyper::rt::{Read, Write};
+use hyper_util::{
+    client::legacy::{
+        Client as HyperClient,
+        connect::{
+            Connection, HttpConnector,
+            proxy::{SocksV5, Tunnel},
+        },
+    },
+    rt::TokioExecutor,
+};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder, ConfigExt as _},
+    config::Config,
+};
+use secrecy::ExposeSecret as _;
+use tower::{BoxError, Layer as _, Service};
+
+use super::{credentials, fault::describe, proxy::Proxy, url::UserInfo};
+
+/// How long a connection may take, its TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Silence after which TCP asks whether the other side is still there, and the pause between such questions.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How many such questions may stay without an answer.
+const KEEPALIVE_TRIES: u32 = 3;
+
+/// How long what was sent may stay without an acknowledgement.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+
+/// A connection that nobody used for this long is not used again: less than a watch may be silent, so that whoever
+/// finds out that connections are dead is not given another dead one.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A client of an API server, with nothing around it but the credentials.
+///
+/// # Errors
+/// Certificates, keys or headers that cannot be used.
+pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<Client> {
+    let mut config = config.clone();
+    if let Some(header) = credentials::header(&config.auth_info)? {
+        config.headers.push((AUTHORIZATION, header));
+    }
+    let config = &config;
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let Some(Proxy { url, user }) = proxy else { return over(tcp, config).map_err(fault) };
+    match (url.scheme_str(), user) {
+        (Some("socks5"), None) => over(SocksV5::new(url.clone(), tcp), config),
+        (Some("socks5"), Some(UserInfo { user, password })) => {
+            let password = password.expose_secret().to_owned();
+            over(SocksV5::new(url.clone(), tcp).with_auth(user.clone(), password), config)
+        }
+        (Some("https"), _) => {
+            // The proxy is checked as the API server is, as in Go, but has a name of its own.
+            let mut config_of_proxy = config.clone();
+            config_of_proxy.tls_server_name = None;
+            config_of_proxy
+                .rustls_https_connector_with_connector(tcp)
+                .and_then(|tls| over(tunnel(url, user.as_ref(), tls), config))
+        }
+        _ => over(tunnel(url, user.as_ref(), tcp), config),
+    }
+    .map_err(fault)
+}
+
+fn fault(error: kube::Error) -> anyhow::Error {
+    anyhow!("no client for the API server: {}", describe(&error))
+}
+
+fn tunnel<C>(url: &Uri, user: Option<&UserInfo>, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(url.clone(), connector);
+    match user.and_then(|UserInfo { user, password }| credentials::basic(user, password).ok()) {
+        Some(header) => tunnel.with_auth(header),
+        None => tunnel,
+    }
+}
+
+/// The same as [`client`] over a way to the API server.
+fn over<C>(connector: C, config: &Config) -> kube::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    let connector = Timely(config.rustls_https_connector_with_connector(connector)?);
+    let http: HyperClient<_, Body> =
+        HyperClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(connector);
+    let service = config.base_uri_layer().layer(config.extra_headers_layer()?.layer(http));
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Connects in time or not at all.
+#[derive(Clone)]
+struct Timely<C>(C);
+
+impl<C> Service<Uri> for Timely<C>
+where
+    C: Service<Uri>,
+    C::Response: Send + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<C::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        let connecting = self.0.call(url);
+        Box::pin(async move {
+            match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+                Ok(connected) => connected.map_err(Into::into),
+                Err(_) => Err(format!("no connection within {CONNECT_TIMEOUT:?}").into()),
+            }
+        })
+    }
+}
