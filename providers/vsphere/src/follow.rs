@@ -40,8 +40,8 @@ use crate::{
 /// Where datacenters are.
 const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
 
-/// Objects in a page of the listing.
-const PAGE: u32 = 2000;
+/// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
+pub(crate) const PAGE: u32 = 1250;
 
 /// How long vCenter may keep a wait for changes. Each also keeps the session alive, which ends after half an hour without a
 /// call.
@@ -215,7 +215,7 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything. Takes two calls for each 2,000 objects or fewer; where datacenters are listed, two more and one
+    /// Lists everything. Takes two calls for each 1,250 objects or fewer; where datacenters are listed, two more and one
     /// for each of them.
     async fn list(
         &mut self,

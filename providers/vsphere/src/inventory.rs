@@ -56,7 +56,8 @@ pub(crate) struct Changes {
 /// The machines of a vCenter and what is above them.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    machines: HashMap<MoRef, Machine>,
+    // boxed: a table keeps room for more than it has
+    machines: HashMap<MoRef, Box<Machine>>,
     /// Everything that is no machine, with its name, unescaped.
     entities: HashMap<MoRef, Box<str>>,
     /// What each of those is in.
@@ -111,7 +112,7 @@ impl Inventory {
             None => changes.instances.extend(refs(&vm)),
         }
         self.index(&vm);
-        self.machines.insert(reference.clone(), Machine { vm, metadata });
+        self.machines.insert(reference.clone(), Box::new(Machine { vm, metadata }));
     }
 
     fn apply_to_entity(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {

@@ -1,12 +1,13 @@
 //! References to objects of vCenter's inventory.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// A managed object reference: the type of an object and its name in one vCenter, such as `VirtualMachine:vm-42`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MoRef {
     kind: Cow<'static, str>,
-    id: Box<str>,
+    /// Shared by all copies: an inventory has several of each.
+    id: Arc<str>,
 }
 
 /// The types that this provider meets, so that a reference to one of them costs no copy of its name.

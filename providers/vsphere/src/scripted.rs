@@ -112,7 +112,7 @@ pub(crate) fn text(name: &str, text: &str) -> Element {
 
 /// Something with children.
 pub(crate) fn node(name: &str, children: Vec<Element>) -> Element {
-    Element { name: name.into(), children, ..Element::default() }
+    Element { name: name.into(), children: children.into(), ..Element::default() }
 }
 
 fn default_answer(method: &str) -> Element {

@@ -1,6 +1,8 @@
 //! SOAP, as vCenter speaks it at `/sdk`.
 
 mod envelope;
+#[cfg(test)]
+mod memory;
 mod parse;
 
 use std::{

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::moref::MoRef;
 
-/// What is kept of a virtual machine: about 1 kB each, of which the guest's NICs are the most.
+/// What is kept of a virtual machine: about 1 kB each, and as much again for what finds it.
 ///
 /// vCenter leaves a property out where it does not know it, so nearly all is optional: without `config` on an
 /// inaccessible one, without `guest` where VMware Tools never ran or the machine is powered off.

@@ -2,6 +2,8 @@
 //!
 //! Names count without their prefixes: a real vCenter binds `xsi`, the simulator another prefix for the same namespace.
 
+use std::{collections::HashSet, sync::Arc};
+
 use quick_xml::{
     NsReader,
     events::{BytesStart, Event},
@@ -49,7 +51,7 @@ pub(super) fn read(method: &'static str, status: u16, body: &[u8]) -> Result<Ele
     Ok(if results.len() == 1 {
         results.swap_remove(0)
     } else {
-        Element { children: results, ..Element::default() }
+        Element { children: results.into(), ..Element::default() }
     })
 }
 
@@ -60,10 +62,12 @@ fn take(element: Element, name: &str) -> Option<Element> {
 fn fault(method: &'static str, fault: &Element) -> CallError {
     let detail = fault.child("detail").and_then(|detail| detail.children.first());
     let kind = match detail {
-        Some(detail) => detail.kind.clone().unwrap_or_else(|| {
-            // old servers name the element for the type
-            detail.name.strip_suffix("Fault").unwrap_or(&detail.name).into()
-        }),
+        // old servers name the element for the type
+        Some(detail) => detail
+            .kind
+            .as_deref()
+            .unwrap_or_else(|| detail.name.strip_suffix("Fault").unwrap_or(&detail.name))
+            .into(),
         None => fault.text_of("faultcode").unwrap_or("an unnamed fault").into(),
     };
     let words = fault.text_of("faultstring").unwrap_or_default().trim();
@@ -74,7 +78,8 @@ fn fault(method: &'static str, fault: &Element) -> CallError {
 /// The answer as a tree.
 fn tree(text: &str) -> Result<Element, String> {
     let mut reader = NsReader::from_str(text);
-    let mut open: Vec<(Element, String)> = Vec::new();
+    let mut names = Names::default();
+    let mut open: Vec<Open> = Vec::new();
     loop {
         let event = reader.read_event().map_err(|error| format!("the answer is not XML: {error}"))?;
         match event {
@@ -82,41 +87,42 @@ fn tree(text: &str) -> Result<Element, String> {
                 if open.len() >= DEEPEST {
                     return Err("the answer is nested too deeply".to_owned());
                 }
-                open.push((element(&reader, &start)?, String::new()));
+                let element = element(&reader, &start, &mut names)?;
+                open.push(Open { element, children: Vec::new(), text: String::new() });
             }
             Event::Empty(start) => {
-                let element = element(&reader, &start)?;
+                let element = element(&reader, &start, &mut names)?;
                 match open.last_mut() {
-                    Some((parent, _)) => parent.children.push(element),
+                    Some(parent) => parent.children.push(element),
                     None => return Ok(element),
                 }
             }
             Event::End(_) => {
-                let Some((mut element, text)) = open.pop() else {
+                let Some(Open { mut element, children, text }) = open.pop() else {
                     return Err("the answer is not XML".to_owned());
                 };
                 // what stands between children is layout
-                if element.children.is_empty() {
+                if children.is_empty() {
                     element.text = text.into();
                 }
-                element.children.shrink_to_fit();
+                element.children = children.into();
                 match open.last_mut() {
-                    Some((parent, _)) => parent.children.push(element),
+                    Some(parent) => parent.children.push(element),
                     None => return Ok(element),
                 }
             }
             Event::Text(words) => {
-                if let Some((_, text)) = open.last_mut() {
+                if let Some(Open { text, .. }) = open.last_mut() {
                     text.push_str(&words.xml10_content());
                 }
             }
             Event::CData(words) => {
-                if let Some((_, text)) = open.last_mut() {
+                if let Some(Open { text, .. }) = open.last_mut() {
                     text.push_str(&words.xml10_content());
                 }
             }
             Event::GeneralRef(reference) => {
-                let Some((_, text)) = open.last_mut() else { continue };
+                let Some(Open { text, .. }) = open.last_mut() else { continue };
                 let character = reference.resolve_char_ref().map_err(|error| error.to_string())?;
                 match character {
                     Some(character) => text.push(character),
@@ -133,8 +139,30 @@ fn tree(text: &str) -> Result<Element, String> {
     }
 }
 
-fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, String> {
-    let mut element = Element { name: start.local_name().as_ref().into(), ..Element::default() };
+/// Names and types of elements: each once, however often it comes.
+#[derive(Default)]
+struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+}
+
+/// An element whose end has not come yet.
+struct Open {
+    element: Element,
+    children: Vec<Element>,
+    text: String,
+}
+
+fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>, names: &mut Names) -> Result<Element, String> {
+    let mut element = Element { name: names.shared(start.local_name().as_ref()), ..Element::default() };
     for attribute in start.attributes() {
         let attribute = attribute.map_err(|error| format!("the answer is not XML: {error}"))?;
         let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
@@ -147,9 +175,9 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, 
         match namespace {
             ResolveResult::Bound(namespace) if namespace == SCHEMA_INSTANCE => {
                 let local = value.rsplit_once(':').map_or(value.as_str(), |(_, local)| local);
-                element.kind = Some(local.into());
+                element.kind = Some(names.shared(local));
             }
-            ResolveResult::Unbound => element.ref_kind = Some(value.into()),
+            ResolveResult::Unbound => element.ref_kind = Some(names.shared(&value)),
             _ => {}
         }
     }

@@ -1,21 +1,25 @@
 //! What vCenter answers: a tree of named values.
 
+use std::sync::Arc;
+
 use crate::moref::MoRef;
 
 /// A value of an answer with its name, its type and what is below. Nothing is known of types here: who reads it takes what
 /// it knows by name, and leaves the rest.
+///
+/// A page of a listing has some 100 of these for each machine, so names and types, which are few, are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
     /// The name without its prefix.
-    pub(crate) name: Box<str>,
+    pub(crate) name: Arc<str>,
     /// The type (`xsi:type`) without its prefix, where the answer tells it.
-    pub(crate) kind: Option<Box<str>>,
+    pub(crate) kind: Option<Arc<str>>,
     /// The type of the object that this is a reference to.
-    pub(crate) ref_kind: Option<Box<str>>,
+    pub(crate) ref_kind: Option<Arc<str>>,
     /// The text, empty where there are children only.
     pub(crate) text: Box<str>,
     /// What is below, in order.
-    pub(crate) children: Vec<Self>,
+    pub(crate) children: Box<[Self]>,
 }
 
 impl Element {

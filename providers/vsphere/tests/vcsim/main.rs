@@ -12,3 +12,4 @@
 mod lookups;
 mod sessions;
 mod support;
+mod unsupported;
