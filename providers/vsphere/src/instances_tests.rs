@@ -289,6 +289,18 @@ fn only_the_datacenters_of_the_configuration_count() {
 }
 
 #[test]
+fn a_machine_below_what_cannot_be_read_counts() {
+    let vc = live(vcenter("vc", "a", &["DC0"]));
+    put(&vc, "Datacenter", "datacenter-2", &[("name", text("val", "DC0"))]);
+    machine(&vc, "vm-1", UUID, "a");
+    let wanted = node("a", Some(&format!("vsphere://{UUID}")), None);
+    present(ask(&[&vc], &rules(), &wanted));
+    let folder = reference("val", &MoRef::new("Folder", "group-v9"));
+    put(&vc, "VirtualMachine", "vm-1", &[("parent", folder)]);
+    present(ask(&[&vc], &rules(), &wanted));
+}
+
+#[test]
 fn machines_that_vcenter_cannot_reach_are_there() {
     let vc = live(vcenter("vc", "a", &[]));
     machine(&vc, "vm-1", UUID, "a");

@@ -21,7 +21,7 @@ use crate::{
     zones::Parents,
 };
 
-pub(crate) use properties::{ENTITY_PATHS, machine_paths};
+pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
 
 /// The types that are read beside machines: what a machine can be below of.
 pub(crate) const ENTITY_KINDS: [&str; 5] =
@@ -220,6 +220,11 @@ impl Inventory {
     /// Everything that is no machine.
     pub(crate) fn entities(&self) -> impl ExactSizeIterator<Item = &MoRef> {
         self.entities.keys()
+    }
+
+    /// The name of something that is no machine.
+    pub(crate) fn name_of(&self, entity: &MoRef) -> Option<&str> {
+        self.entities.get(entity).map(|name| &**name)
     }
 
     /// What each of those is in.

@@ -1,5 +1,7 @@
 //! One vCenter of the configuration: what is known of it, and whether that can be relied on.
 
+mod absence;
+
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
@@ -18,17 +20,8 @@ use crate::{
     http::Endpoint,
     inventory::{Changes, Inventory},
     moref::MoRef,
-    provider_id::byte_orders,
-    session::{CALL_DEADLINE, CredentialSource, Refused, ServiceContent, Session},
-    vim::{
-        CallError,
-        element::Element,
-        objects::{
-            FindAllByUuid, ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions,
-            RetrievePropertiesEx, SelectionSpec, TraversalSpec,
-        },
-        property_collector::read_listing,
-    },
+    session::{CredentialSource, Refused, Session},
+    vim::CallError,
     vm::VirtualMachine,
     zones::Tags,
 };
@@ -167,69 +160,9 @@ impl VCenter {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks vCenter for each UUID, in both byte orders, whether it has a machine with it. Its answer is believed for a while.
-    ///
-    /// # Errors
-    /// Why that cannot be said, also where there is one that the inventory does not show.
-    pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
-        {
-            let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
-            probes.retain(|_, at| at.elapsed() < PROBE_LASTS);
-            if probes.contains_key(&uuid) {
-                return Ok(());
-            }
-        }
-        let session = self.session().clone();
-        let content = session.as_ref().and_then(|session| session.content());
-        let (Some(session), Some(content)) = (session, content) else {
-            return Err(self.error(ErrorKind::Unavailable, "not connected"));
-        };
-        let Some(index) = &content.search_index else { return Ok(()) };
-        for order in byte_orders(uuid) {
-            let call = FindAllByUuid {
-                datacenter: None,
-                uuid: order.hyphenated().to_string(),
-                vm_search: true,
-                instance_uuid: Some(false),
-            };
-            let found =
-                session.call(&call.of(index), CALL_DEADLINE).await.map_err(|error| self.error_of(&error))?;
-            if let Some(machine) = found.moref().or_else(|| found.all("returnval").find_map(Element::moref))
-                && self.would_count(&session, &content, &machine).await?
-            {
-                let words = format!("it has {machine} with that UUID, which the inventory does not show");
-                return Err(self.error(ErrorKind::Unavailable, &words));
-            }
-        }
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner).insert(uuid, Instant::now());
-        Ok(())
-    }
-
-    /// Whether a machine is in a datacenter that counts, by vCenter's word where the inventory does not show it. Templates
-    /// never do.
-    async fn would_count(
-        &self,
-        session: &Session,
-        content: &ServiceContent,
-        machine: &MoRef,
-    ) -> Result<bool, Error> {
-        let datacenters = {
-            let state = self.state();
-            if let Some(vm) = state.inventory.machine(machine) {
-                return Ok(self.counts(&state, vm));
-            }
-            self.datacenters(&state)
-        };
-        if self.settings.datacenters.is_empty() {
-            return Ok(true);
-        }
-        let call = way_up(machine).of(&content.property_collector);
-        let answer = session.call(&call, CALL_DEADLINE).await.map_err(|error| self.error_of(&error))?;
-        let page = read_listing(call.method, &answer).map_err(|error| self.error_of(&error))?;
-        let place =
-            page.objects.iter().map(|found| &found.object).find(|object| object.kind() == "Datacenter");
-        // one that shows no datacenter may be anywhere
-        Ok(place.is_none_or(|datacenter| datacenters.contains(datacenter)))
+    /// When vCenter denied having a machine, by UUID.
+    fn probes(&self) -> MutexGuard<'_, HashMap<Uuid, Instant>> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The datacenters that the configuration lists, as far as there are such.
@@ -245,7 +178,8 @@ impl VCenter {
         if self.settings.datacenters.is_empty() {
             return true;
         }
-        let Some(datacenter) = state.inventory.datacenter_of(vm) else { return false };
+        // A view of a datacenter that counts showed it. What is between the two may not be readable.
+        let Some(datacenter) = state.inventory.datacenter_of(vm) else { return true };
         self.settings
             .datacenters
             .iter()
@@ -322,31 +256,5 @@ impl VCenter {
         objects.sort_unstable();
         objects.dedup();
         objects
-    }
-}
-
-/// Reads a machine and everything above it, up to the root.
-fn way_up(machine: &MoRef) -> RetrievePropertiesEx {
-    let step = |name, kind, path| TraversalSpec {
-        name: Some(name),
-        kind,
-        path,
-        skip: Some(false),
-        select_set: ["up", "out"].map(|name| SelectionSpec { name: Some(name) }).into(),
-    };
-    RetrievePropertiesEx {
-        spec_set: vec![PropertyFilterSpec {
-            prop_set: vec![PropertySpec { kind: "ManagedEntity", all: None, path_set: vec!["name"] }],
-            object_set: vec![ObjectSpec {
-                obj: machine.clone(),
-                skip: Some(false),
-                select_set: vec![
-                    step("up", "ManagedEntity", "parent"),
-                    step("out", "VirtualMachine", "parentVApp"),
-                ],
-            }],
-            report_missing_objects_in_results: None,
-        }],
-        options: RetrieveOptions { max_objects: None },
     }
 }

@@ -197,7 +197,7 @@ fn guest_nic(nic: &Element) -> GuestNic {
 }
 
 /// A name as people typed it: vCenter escapes three characters in names.
-pub(super) fn unescaped(name: &str) -> Box<str> {
+pub(crate) fn unescaped(name: &str) -> Box<str> {
     if !name.contains('%') {
         return name.into();
     }

@@ -215,12 +215,16 @@ async fn only_the_datacenters_that_are_listed_are_read() {
     let complete = |answer: &InstanceLookup| present(answer).is_some_and(|one| one.incomplete.is_none());
     let is_absent = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Absent);
     running.eventually(&known(0), "its zone is found", complete).await;
-    // the simulator finds machines by UUID in any datacenter
-    running.eventually(&known(4), "of the other datacenter", is_absent).await;
+    // a machine elsewhere becomes no Node, and a Node that has it is not gone
+    let elsewhere = |answer: &InstanceLookup| {
+        unknown(answer).is_some_and(|error| error.to_string().contains("in datacenter \"DC1\""))
+    };
+    running.eventually(&known(4), "of the other datacenter", elsewhere).await;
     vcsim.act(&machine(0), "move", "DC1_C0_H0").expect("moved");
-    running.eventually(&known(0), "moved away", is_absent).await;
+    running.eventually(&known(0), "moved away", elsewhere).await;
     vcsim.act(&machine(0), "move", "DC0_C0_H0").expect("moved");
     running.eventually(&known(0), "moved back", complete).await;
+    running.eventually(&known(999), "absent", is_absent).await;
     running.stop().await;
     assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
 }

@@ -1,0 +1,191 @@
+//! Whether vCenter, asked for a machine itself, denies having it: a Node is deleted on that word.
+//!
+//! Datacenters of the configuration limit which machines become Nodes, and not which Nodes are gone: a machine that was moved
+//! to another datacenter runs on.
+
+use cloudprovider::{Error, ErrorKind};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{PROBE_LASTS, VCenter};
+use crate::{
+    inventory::unescaped,
+    moref::MoRef,
+    provider_id::byte_orders,
+    session::{CALL_DEADLINE, ServiceContent, Session},
+    vim::{
+        CallError,
+        element::Element,
+        objects::{
+            FindAllByUuid, ObjectSpec, PropertyFilterSpec, PropertySpec, RetrieveOptions,
+            RetrievePropertiesEx, SelectionSpec, TraversalSpec,
+        },
+        property_collector::read_listing,
+    },
+};
+
+/// Whether a machine is a template: without its configuration, the summary says so too.
+const TEMPLATE_PATHS: [&str; 2] = ["config.template", "summary.config.template"];
+
+/// The session in which a vCenter is asked.
+struct Asked {
+    session: std::sync::Arc<Session>,
+    content: std::sync::Arc<ServiceContent>,
+}
+
+impl Asked {
+    /// What `call` reads of objects, by object and property.
+    async fn read(
+        &self,
+        call: RetrievePropertiesEx,
+    ) -> Result<Vec<(MoRef, Vec<(String, Element)>)>, CallError> {
+        let call = call.of(&self.content.property_collector);
+        let answer = self.session.call(&call, CALL_DEADLINE).await?;
+        let page = read_listing(call.method, &answer)?;
+        let objects = page.objects.into_iter().map(|found| {
+            let properties = found.properties.into_iter();
+            let properties = properties.filter_map(|(name, value)| Some((name.to_owned(), value?.clone())));
+            (found.object, properties.collect())
+        });
+        Ok(objects.collect())
+    }
+}
+
+impl VCenter {
+    /// Asks vCenter for the UUID, as a BIOS UUID in both byte orders and as an instance UUID, whether it has a machine with
+    /// it, in whatever datacenter. Its denial is believed for a while.
+    ///
+    /// # Errors
+    /// Why it cannot be said that there is none. Any machine that is no template is such a reason.
+    pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
+        if self.was_denied(uuid) {
+            return Ok(());
+        }
+        let session = self.session().clone();
+        let content = session.as_ref().and_then(|session| session.content());
+        let (Some(session), Some(content)) = (session, content) else {
+            return Err(self.error(ErrorKind::Unavailable, "not connected"));
+        };
+        let asked = Asked { session, content };
+        let Some(index) = &asked.content.search_index else {
+            return Err(self.error(ErrorKind::Unsupported, "it cannot be asked for a UUID"));
+        };
+        let bios = byte_orders(uuid).map(|order| (order, false));
+        for (uuid, is_instance_uuid) in bios.into_iter().chain([(uuid, true)]) {
+            let call = FindAllByUuid {
+                datacenter: None,
+                uuid: uuid.hyphenated().to_string(),
+                vm_search: true,
+                instance_uuid: Some(is_instance_uuid),
+            };
+            let found = asked.session.call(&call.of(index), CALL_DEADLINE).await;
+            let found = found.map_err(|error| self.error_of(&error))?;
+            for machine in found.moref().into_iter().chain(found.all("returnval").filter_map(Element::moref))
+            {
+                if !self.is_template(&asked, &machine).await? {
+                    return Err(self.contradiction(&asked, &machine).await);
+                }
+            }
+        }
+        self.keep_denial(uuid);
+        Ok(())
+    }
+
+    fn was_denied(&self, uuid: Uuid) -> bool {
+        let mut probes = self.probes();
+        probes.retain(|_, at| at.elapsed() < PROBE_LASTS);
+        probes.contains_key(&uuid)
+    }
+
+    fn keep_denial(&self, uuid: Uuid) {
+        self.probes().insert(uuid, Instant::now());
+    }
+
+    /// Whether a machine that vCenter named is a template, or was removed since.
+    async fn is_template(&self, asked: &Asked, machine: &MoRef) -> Result<bool, Error> {
+        if let Some(vm) = self.state().inventory.machine(machine) {
+            return Ok(vm.is_template);
+        }
+        match asked.read(properties_of(machine, &TEMPLATE_PATHS)).await {
+            Ok(found) => {
+                Ok(found.iter().flat_map(|(_, properties)| properties).any(|(_, value)| value.is_true()))
+            }
+            Err(error) if error.is_fault("ManagedObjectNotFound") => Ok(true),
+            Err(error) => Err(self.error_of(&error)),
+        }
+    }
+
+    /// Says where the machine is that vCenter named.
+    async fn contradiction(&self, asked: &Asked, machine: &MoRef) -> Error {
+        let place = match self.known_place(machine) {
+            Some(place) => Some(place),
+            // where it cannot be told, the machine is there all the same
+            None => asked.read(way_up(machine)).await.ok().and_then(place_of),
+        };
+        let elsewhere = place.filter(|(datacenter, _)| {
+            let state = self.state();
+            !self.settings.datacenters.is_empty() && !self.datacenters(&state).contains(datacenter)
+        });
+        let words = match elsewhere {
+            Some((_, name)) => format!(
+                "it has {machine} with that UUID in datacenter {name:?}, which the configuration does not list"
+            ),
+            None => format!("it has {machine} with that UUID, which the inventory does not show"),
+        };
+        self.error(ErrorKind::Unavailable, &words)
+    }
+
+    /// The datacenter of a machine, with its name, as far as the inventory shows them.
+    fn known_place(&self, machine: &MoRef) -> Option<(MoRef, Box<str>)> {
+        let state = self.state();
+        let datacenter = state.inventory.datacenter_of(state.inventory.machine(machine)?)?;
+        let name = state.inventory.name_of(&datacenter).unwrap_or(datacenter.id()).into();
+        Some((datacenter, name))
+    }
+}
+
+/// The datacenter among these objects, with its name.
+fn place_of(objects: Vec<(MoRef, Vec<(String, Element)>)>) -> Option<(MoRef, Box<str>)> {
+    let (datacenter, properties) = objects.into_iter().find(|(object, _)| object.kind() == "Datacenter")?;
+    let name = properties.into_iter().find(|(name, _)| name == "name");
+    let name = name.map_or_else(|| datacenter.id().into(), |(_, name)| unescaped(&name.text));
+    Some((datacenter, name))
+}
+
+/// Reads properties of one machine.
+fn properties_of(machine: &MoRef, paths: &[&'static str]) -> RetrievePropertiesEx {
+    let object = ObjectSpec { obj: machine.clone(), skip: Some(false), select_set: Vec::new() };
+    retrieve(PropertySpec { kind: "VirtualMachine", all: None, path_set: paths.into() }, object)
+}
+
+/// Reads the names of a machine and of everything above it, up to the root.
+fn way_up(machine: &MoRef) -> RetrievePropertiesEx {
+    let step = |name, kind, path| TraversalSpec {
+        name: Some(name),
+        kind,
+        path,
+        skip: Some(false),
+        select_set: ["up", "out"].map(|name| SelectionSpec { name: Some(name) }).into(),
+    };
+    let object = ObjectSpec {
+        obj: machine.clone(),
+        skip: Some(false),
+        select_set: vec![step("up", "ManagedEntity", "parent"), step("out", "VirtualMachine", "parentVApp")],
+    };
+    retrieve(PropertySpec { kind: "ManagedEntity", all: None, path_set: vec!["name"] }, object)
+}
+
+fn retrieve(properties: PropertySpec, object: ObjectSpec) -> RetrievePropertiesEx {
+    RetrievePropertiesEx {
+        spec_set: vec![PropertyFilterSpec {
+            prop_set: vec![properties],
+            object_set: vec![object],
+            report_missing_objects_in_results: None,
+        }],
+        options: RetrieveOptions { max_objects: None },
+    }
+}
+
+#[cfg(test)]
+#[path = "absence_tests.rs"]
+mod tests;
