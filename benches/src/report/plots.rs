@@ -68,6 +68,7 @@ pub(super) fn times(variants: &Variants<'_>, path: &Path) -> Result<()> {
         chart
             .configure_mesh()
             .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
             .y_labels(bars.len())
             .y_label_formatter(&name)
             .x_desc("seconds, logarithmic; less is better")
@@ -101,6 +102,7 @@ pub(super) fn scaling(variants: &Variants<'_>, path: &Path) -> Result<()> {
                 .build_cartesian_2d(0.0..most, 0.0..highest)?;
             chart
                 .configure_mesh()
+                .light_line_style(TRANSPARENT)
                 .x_desc("Nodes")
                 .y_desc(title)
                 .x_label_formatter(&|x| format!("{x:.0}"))
