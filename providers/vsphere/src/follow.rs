@@ -43,9 +43,12 @@ const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
 /// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 1250;
 
+/// Pages that turn out too large are halved, down to this.
+const LEAST_PAGE: u32 = 10;
+
 /// How long vCenter may keep a wait for changes. Each also keeps the session alive, which ends after half an hour without a
-/// call.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// call. Proxies like to cut an answer that takes a minute.
+const LONGEST_WAIT: Duration = Duration::from_secs(45);
 
 /// How much longer than that is waited for its answer.
 const WAIT_MARGIN: Duration = Duration::from_secs(20);
@@ -70,7 +73,7 @@ const GOOD: Duration = Duration::from_secs(30);
 
 /// Follows a vCenter until it is stopped, and logs out.
 pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
-    let mut follower = Follower { vcenter: &vcenter, with_optional: true, failures: 0 };
+    let mut follower = Follower { vcenter: &vcenter, with_optional: true, page: PAGE, failures: 0 };
     let mut connection: Option<Connection> = None;
     let mut pause = Duration::ZERO;
     loop {
@@ -120,6 +123,8 @@ struct Watched {
     views: Vec<MoRef>,
     /// The datacenters that the configuration lists, as far as there are such; `None` where it lists none.
     datacenters: Option<BTreeSet<MoRef>>,
+    /// Of the property collector: up to here its changes were read.
+    version: String,
 }
 
 /// A client of a vCenter with its session.
@@ -174,6 +179,8 @@ struct Follower<'a> {
     vcenter: &'a Arc<VCenter>,
     /// Cleared when vCenter does not know the paths that are not everybody's.
     with_optional: bool,
+    /// Objects in a page, at most.
+    page: u32,
     /// Connections in a row that failed.
     failures: u32,
 }
@@ -198,13 +205,13 @@ impl Follower<'_> {
                 Changes::default()
             });
         }
-        let watched = match self.list(connection, &content).await {
+        let mut watched = match self.list(connection, &content).await {
             Ok(watched) => watched,
             Err(error) => return error,
         };
         let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
-        let watching = self.watch(connection, &content, &watched);
+        let watching = self.watch(connection, &content, &mut watched);
         let error = tokio::select! {
             error = watching => error,
             error = read_tags(self.vcenter, &tags) => error,
@@ -215,39 +222,44 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything. Takes two calls for each 1,250 objects or fewer; where datacenters are listed, two more and one
-    /// for each of them.
+    /// Lists everything: the first changes that the property collector tells are all that there is. Takes three calls, and
+    /// one more for each further page; where datacenters are listed, two more and one for each of them.
     async fn list(
         &mut self,
         connection: &Connection,
         content: &ServiceContent,
     ) -> Result<Watched, CallError> {
-        let mut listed = HashSet::new();
-        let mut changes = Changes::default();
         let root = &content.root_folder;
         let all: Vec<_> = std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect();
-        let mut watched = Watched { views: Vec::new(), datacenters: None };
+        let mut watched = Watched { views: Vec::new(), datacenters: None, version: String::new() };
+        let mut changes = Changes::default();
         if self.vcenter.settings.datacenters.is_empty() {
             watched.views.push(self.view(connection, content, root, all).await?);
         } else {
             let places = self.view(connection, content, root, PLACE_KINDS.into()).await?;
+            self.read_places(connection, content, &places, &mut changes).await?;
             watched.views.push(places);
-            self.read(connection, content, &watched.views, &mut listed, &mut changes).await?;
             let datacenters = self.vcenter.datacenters(&self.vcenter.state());
             for datacenter in &datacenters {
                 watched.views.push(self.view(connection, content, datacenter, all.clone()).await?);
             }
             watched.datacenters = Some(datacenters);
         }
-        let unread = &watched.views[usize::from(watched.datacenters.is_some())..];
-        if !unread.is_empty() {
-            self.read(connection, content, unread, &mut listed, &mut changes).await?;
+        self.create_filter(connection, content, &watched.views).await?;
+        let mut listed = HashSet::new();
+        while self.wait(connection, content, &mut watched, Duration::ZERO, &mut listed, &mut changes).await? {
         }
         self.vcenter.update(|state| {
             let gone = state.inventory.retain(&listed);
             state.is_listed = true;
+            state.is_live = true;
             state.trouble = None;
             changes.instances.extend(gone.instances);
+            tracing::info!(
+                vcenter = self.vcenter.name(),
+                machines = state.inventory.machines().len(),
+                "following changes"
+            );
             changes
         });
         Ok(watched)
@@ -265,32 +277,24 @@ impl Follower<'_> {
         reference(&answer, "CreateContainerView")
     }
 
-    /// Reads what views show.
-    async fn read(
-        &mut self,
+    /// Reads the folders and datacenters that a view shows.
+    async fn read_places(
+        &self,
         connection: &Connection,
         content: &ServiceContent,
-        views: &[MoRef],
-        listed: &mut HashSet<MoRef>,
+        view: &MoRef,
         changes: &mut Changes,
     ) -> Result<(), CallError> {
-        let mut call = self.retrieve(content, views);
+        let mut call = RetrievePropertiesEx {
+            spec_set: vec![spec(std::slice::from_ref(view), entities())],
+            options: RetrieveOptions { max_objects: Some(self.page) },
+        }
+        .of(&content.property_collector);
         loop {
             let method = call.method;
-            let answer = match self.call(connection, &call).await {
-                Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
-                    tracing::info!(
-                        vcenter = self.vcenter.name(),
-                        "vCenter cannot read single keys of extraConfig"
-                    );
-                    self.with_optional = false;
-                    call = self.retrieve(content, views);
-                    continue;
-                }
-                answer => answer?,
-            };
+            let answer = self.call(connection, &call).await?;
             let page = read_listing(method, &answer)?;
-            self.take(&page, listed, changes);
+            self.take(&page, &mut HashSet::new(), changes);
             match page.token {
                 Some(token) => {
                     call = ContinueRetrievePropertiesEx { token }.of(&content.property_collector);
@@ -300,12 +304,27 @@ impl Follower<'_> {
         }
     }
 
-    fn retrieve(&self, content: &ServiceContent, views: &[MoRef]) -> Call {
-        RetrievePropertiesEx {
-            spec_set: vec![spec(views, self.with_optional)],
-            options: RetrieveOptions { max_objects: Some(PAGE) },
+    /// Has the property collector follow what views show.
+    async fn create_filter(
+        &mut self,
+        connection: &Connection,
+        content: &ServiceContent,
+        views: &[MoRef],
+    ) -> Result<(), CallError> {
+        loop {
+            let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
+            let filter = CreateFilter { spec: spec(views, properties), partial_updates: false };
+            match self.call(connection, &filter.of(&content.property_collector)).await {
+                Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
+                    tracing::info!(
+                        vcenter = self.vcenter.name(),
+                        "vCenter cannot read single keys of extraConfig"
+                    );
+                    self.with_optional = false;
+                }
+                answer => return answer.map(drop),
+            }
         }
-        .of(&content.property_collector)
     }
 
     /// Takes a page into the inventory, without telling anybody yet.
@@ -326,61 +345,55 @@ impl Follower<'_> {
     }
 
     /// Waits for changes, for ever.
-    async fn watch(&self, connection: &Connection, content: &ServiceContent, watched: &Watched) -> CallError {
-        match self.try_watch(connection, content, watched).await {
-            Ok(never) => match never {},
-            Err(error) => error,
-        }
-    }
-
-    async fn try_watch(
+    async fn watch(
         &self,
         connection: &Connection,
         content: &ServiceContent,
-        watched: &Watched,
-    ) -> Result<std::convert::Infallible, CallError> {
-        let collector = &content.property_collector;
-        let filter = CreateFilter { spec: spec(&watched.views, self.with_optional), partial_updates: false };
-        self.call(connection, &filter.of(collector)).await?;
-        let mut version = String::new();
-        let mut first_pass = Some(HashSet::new());
+        watched: &mut Watched,
+    ) -> CallError {
         loop {
-            let wait = WaitForUpdatesEx {
-                version: version.clone(),
-                options: WaitOptions {
-                    max_wait_seconds: u32::try_from(LONGEST_WAIT.as_secs()).ok(),
-                    max_object_updates: None,
-                },
-            };
-            let deadline = LONGEST_WAIT + WAIT_MARGIN;
-            let answer = self.call_within(connection, &wait.of(collector), deadline).await?;
-            let page = read_updates("WaitForUpdatesEx", &answer)?;
-            if let Some(new) = &page.version {
-                version.clone_from(new);
-            }
-            let mut ignored = HashSet::new();
             let mut changes = Changes::default();
-            self.take(&page, first_pass.as_mut().unwrap_or(&mut ignored), &mut changes);
-            self.vcenter.update(|state| {
-                if let Some(seen) = first_pass.take_if(|_| !page.is_truncated) {
-                    let gone = state.inventory.retain(&seen);
-                    changes.instances.extend(gone.instances);
-                    state.is_live = true;
-                    tracing::info!(
-                        vcenter = self.vcenter.name(),
-                        machines = state.inventory.machines().len(),
-                        "following changes"
-                    );
-                }
-                changes
-            });
-            if let Some(datacenters) = &watched.datacenters
-                && page.objects.iter().any(|update| PLACE_KINDS.contains(&update.object.kind()))
-                && self.vcenter.datacenters(&self.vcenter.state()) != *datacenters
-            {
-                return Err(CallError::Outdated { method: "WaitForUpdatesEx" });
+            let waited = self
+                .wait(connection, content, watched, LONGEST_WAIT, &mut HashSet::new(), &mut changes)
+                .await;
+            if let Err(error) = waited {
+                return error;
             }
+            self.vcenter.update(|_| changes);
         }
+    }
+
+    /// Waits once for changes, so long at most, and takes them into the inventory. Says whether there are more at hand.
+    async fn wait(
+        &self,
+        connection: &Connection,
+        content: &ServiceContent,
+        watched: &mut Watched,
+        longest: Duration,
+        seen: &mut HashSet<MoRef>,
+        changes: &mut Changes,
+    ) -> Result<bool, CallError> {
+        let wait = WaitForUpdatesEx {
+            version: watched.version.clone(),
+            options: WaitOptions {
+                max_wait_seconds: u32::try_from(longest.as_secs()).ok(),
+                max_object_updates: Some(self.page),
+            },
+        };
+        let deadline = CALL_DEADLINE.max(longest + WAIT_MARGIN);
+        let answer = self.call_within(connection, &wait.of(&content.property_collector), deadline).await?;
+        let page = read_updates("WaitForUpdatesEx", &answer)?;
+        if let Some(new) = &page.version {
+            watched.version.clone_from(new);
+        }
+        self.take(&page, seen, changes);
+        if let Some(datacenters) = &watched.datacenters
+            && page.objects.iter().any(|update| PLACE_KINDS.contains(&update.object.kind()))
+            && self.vcenter.datacenters(&self.vcenter.state()) != *datacenters
+        {
+            return Err(CallError::Outdated { method: "WaitForUpdatesEx" });
+        }
+        Ok(page.is_truncated)
     }
 
     async fn call(&self, connection: &Connection, call: &Call) -> Result<Element, CallError> {
@@ -421,6 +434,9 @@ impl Follower<'_> {
             jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
         };
         self.failures = self.failures.saturating_add(1);
+        if matches!(error, CallError::TooLarge { .. }) {
+            self.page = (self.page / 2).max(LEAST_PAGE);
+        }
         let mut is_news = false;
         self.vcenter.update(|state| {
             state.is_live = false;
@@ -484,10 +500,18 @@ async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
     }
 }
 
-/// Everything that is read of what views show.
-fn spec(views: &[MoRef], with_optional: bool) -> PropertyFilterSpec {
-    let entities = ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() });
-    let machines = PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) };
+/// What is read of everything that is not a machine.
+fn entities() -> Vec<PropertySpec> {
+    ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() }).into()
+}
+
+/// What is read of machines.
+fn machines(with_optional: bool) -> PropertySpec {
+    PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) }
+}
+
+/// These properties of all that views show.
+fn spec(views: &[MoRef], prop_set: Vec<PropertySpec>) -> PropertyFilterSpec {
     let object = |view: &MoRef| ObjectSpec {
         obj: view.clone(),
         skip: Some(true),
@@ -500,7 +524,7 @@ fn spec(views: &[MoRef], with_optional: bool) -> PropertyFilterSpec {
         }],
     };
     PropertyFilterSpec {
-        prop_set: std::iter::once(machines).chain(entities).collect(),
+        prop_set,
         object_set: views.iter().map(object).collect(),
         report_missing_objects_in_results: None,
     }

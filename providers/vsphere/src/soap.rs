@@ -77,10 +77,7 @@ impl Transport for SoapTransport {
             .map_err(|error| match error {
                 HttpError::Timeout => CallError::Timeout { method, after: deadline },
                 HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
-                HttpError::TooLarge => CallError::Malformed {
-                    method,
-                    reason: format!("the answer has more than {} MiB", LARGEST_ANSWER >> 20).into(),
-                },
+                HttpError::TooLarge => CallError::TooLarge { method, limit_mib: LARGEST_ANSWER >> 20 },
             })?;
         let result = parse::read(method, answer.status, &answer.body);
         if result.is_ok() {

@@ -102,7 +102,15 @@ pub(crate) enum CallError {
         /// The causes.
         reason: Box<str>,
     },
-    /// The answer cannot be understood, or is larger than any should be.
+    /// The answer is larger than any may be.
+    #[error("{method}: the answer has more than {limit_mib} MiB")]
+    TooLarge {
+        /// The method called.
+        method: &'static str,
+        /// How large answers may be.
+        limit_mib: usize,
+    },
+    /// The answer cannot be understood.
     #[error("{method}: {reason}")]
     Malformed {
         /// The method called.
@@ -164,6 +172,7 @@ impl CallError {
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Status { .. }
             | Self::Unreachable { .. }
+            | Self::TooLarge { .. }
             | Self::Malformed { .. }
             | Self::Outdated { .. } => ErrorKind::Unavailable,
         }
