@@ -16,7 +16,7 @@ use tokio::{
     sync::{broadcast, mpsc, watch},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     NAME,
@@ -42,6 +42,8 @@ pub struct LibvirtProvider {
     hypervisors: Vec<Arc<Hypervisor>>,
     /// What the actors are made from, until the start.
     receivers: Mutex<Option<Vec<mpsc::UnboundedReceiver<Command>>>>,
+    /// One for each hypervisor.
+    actors: TaskTracker,
     status_changes: watch::Sender<u64>,
     instance_changes: broadcast::Sender<InstanceChange>,
     started: OnceLock<Instant>,
@@ -72,6 +74,7 @@ impl LibvirtProvider {
             config,
             hypervisors,
             receivers: Mutex::new(Some(receivers)),
+            actors: TaskTracker::new(),
             status_changes,
             instance_changes,
             started: OnceLock::new(),
@@ -195,7 +198,8 @@ impl CloudProvider for LibvirtProvider {
         };
         let _ = self.started.set(Instant::now());
         for (hypervisor, commands) in self.hypervisors.iter().zip(receivers) {
-            tokio::spawn(connection::run(Arc::clone(hypervisor), commands, context.stop.clone()));
+            let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
+            self.actors.spawn(actor);
         }
         let stopped = self.stopped.clone();
         tokio::spawn(async move {
@@ -206,6 +210,9 @@ impl CloudProvider for LibvirtProvider {
     }
 
     async fn ended(&self) {
+        // first the actors: one that has just begun may be about to start a thread
+        self.actors.close();
+        self.actors.wait().await;
         lane::all_ended().await;
     }
 
