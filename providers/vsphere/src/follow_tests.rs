@@ -54,7 +54,7 @@ fn rig(datacenters: &[&str]) -> Rig {
 
 impl Rig {
     fn follower(&self) -> Follower<'_> {
-        Follower { vcenter: &self.vcenter, with_optional: true, failures: 0 }
+        Follower { vcenter: &self.vcenter, with_optional: true, page: PAGE, failures: 0 }
     }
 
     fn answers(&self, method: &'static str, answers: impl IntoIterator<Item = Element>) {
@@ -130,9 +130,11 @@ fn updates(
 #[tokio::test(start_paused = true)]
 async fn pages_are_read_to_their_end_and_what_they_lack_is_gone() {
     let mut rig = rig(&[]);
-    rig.answers("RetrievePropertiesEx", [listing(&[vm("vm-1"), vm("vm-2")], Some("T1"))]);
-    let more = [listing(&[vm("vm-3")], Some("T2")), listing(&[], None)];
-    rig.answers("ContinueRetrievePropertiesEx", more);
+    // as after an earlier connection
+    rig.vcenter.update(|state| {
+        let before = updates("9", "enter", &[vm("vm-3")], false);
+        state.inventory.apply(&read_updates("WaitForUpdatesEx", &before).expect("updates").objects)
+    });
     rig.answers(
         "WaitForUpdatesEx",
         [
@@ -147,9 +149,8 @@ async fn pages_are_read_to_their_end_and_what_they_lack_is_gone() {
     let mut follower = rig.follower();
     let error = follower.follow(&rig.connection).await;
     assert!(error.is_fault("InvalidCollectorVersion"), "{error}");
-    assert_eq!(rig.sent("ContinueRetrievePropertiesEx", "token"), ["T1", "T2"]);
     assert_eq!(rig.sent("WaitForUpdatesEx", "version"), ["", "1", "2", "2", "3"]);
-    assert_eq!(rig.machines(), ["vm-1", "vm-2", "vm-4"], "vm-3 vanished between listing and watch");
+    assert_eq!(rig.machines(), ["vm-1", "vm-2", "vm-4"], "vm-3 vanished meanwhile");
     assert!(rig.vcenter.state().is_live);
     assert_eq!(follower.note(error), Duration::ZERO, "the connection is good");
     assert!(!rig.vcenter.state().is_live);
@@ -179,7 +180,6 @@ async fn a_watch_that_is_lost_is_built_anew_without_a_storm() {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_in_the_midst_of_a_listing_is_no_empty_vcenter() {
     let rig = rig(&[]);
-    rig.answers("RetrievePropertiesEx", [listing(&[vm("vm-1")], None)]);
     rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
     rig.transport.fault("WaitForUpdatesEx", "NotAuthenticated");
     let mut follower = rig.follower();
@@ -189,8 +189,10 @@ async fn a_session_that_ends_in_the_midst_of_a_listing_is_no_empty_vcenter() {
     let mut fault = node("fault", Vec::new());
     fault.kind = Some("NotAuthenticated".into());
     let missing = node("missingSet", vec![text("path", "name"), node("fault", vec![fault])]);
-    let object = node("objects", vec![reference("obj", &MoRef::new("VirtualMachine", "vm-1")), missing]);
-    rig.answers("RetrievePropertiesEx", [node("returnval", vec![object])]);
+    let kind = text("kind", "enter");
+    let object = vec![kind, reference("obj", &MoRef::new("VirtualMachine", "vm-1")), missing];
+    let set = node("filterSet", vec![node("objectSet", object)]);
+    rig.answers("WaitForUpdatesEx", [node("returnval", vec![text("version", "1"), set])]);
     let error = follower.follow(&rig.connection).await;
     assert!(error.is_session_lost(), "{error}");
     assert_eq!(rig.machines(), ["vm-1"]);
@@ -208,7 +210,9 @@ async fn each_datacenter_that_is_listed_has_a_view() {
         ]
     };
     let below = [vm("vm-1"), object("Folder", "group-v4", "vm", Some(("Datacenter", "datacenter-2")))];
-    rig.answers("RetrievePropertiesEx", [listing(&places("DC0"), None), listing(&below, None)]);
+    let (first, rest) = (places("DC0"), Some("T1"));
+    rig.answers("RetrievePropertiesEx", [listing(&first[..1], rest)]);
+    rig.answers("ContinueRetrievePropertiesEx", [listing(&first[1..], None)]);
     let all: Vec<_> = places("DC0").into_iter().chain(below).collect();
     rig.answers("WaitForUpdatesEx", [updates("1", "enter", &all, false)]);
     rig.answers("WaitForUpdatesEx", [updates("2", "modify", &[vm("vm-1")], false)]);
@@ -249,13 +253,29 @@ async fn what_fails_for_a_moment_is_tried_again_and_a_lost_answer_of_a_wait_is_n
 #[tokio::test(start_paused = true)]
 async fn an_old_vcenter_that_cannot_read_single_keys_is_asked_without_them() {
     let rig = rig(&[]);
-    rig.transport.fault("RetrievePropertiesEx", "InvalidProperty");
+    rig.transport.fault("CreateFilter", "InvalidProperty");
     rig.transport.fault("WaitForUpdatesEx", "RequestCanceled");
     let error = rig.follower().follow(&rig.connection).await;
     assert!(error.is_watch_lost(), "{error}");
-    let specs = rig.sent("RetrievePropertiesEx", "specSet");
+    let specs = rig.sent("CreateFilter", "spec");
     assert!(specs[0].contains("guestinfo.metadata") && !specs[1].contains("guestinfo.metadata"), "{specs:?}");
-    assert!(!rig.sent("CreateFilter", "spec")[0].contains("guestinfo.metadata"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_are_too_large_are_halved() {
+    let rig = rig(&[]);
+    let mut follower = rig.follower();
+    for _ in 0..20 {
+        let too_large = CallError::TooLarge { method: "WaitForUpdatesEx", limit_mib: 64 };
+        rig.transport.answer("WaitForUpdatesEx", Err(too_large.clone()));
+        let error = follower.follow(&rig.connection).await;
+        assert_eq!(error, too_large);
+        follower.note(error);
+    }
+    let options = rig.sent("WaitForUpdatesEx", "options");
+    assert!(options[0].contains(r#"("maxObjectUpdates", "1250")"#), "{}", options[0]);
+    assert!(options[1].contains(r#"("maxObjectUpdates", "625")"#), "{}", options[1]);
+    assert!(options[19].contains(r#"("maxObjectUpdates", "10")"#), "{}", options[19]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,16 +292,16 @@ async fn a_wrong_password_is_tried_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_vcenter_is_asked_once_a_minute() {
+async fn an_idle_vcenter_is_asked_about_once_a_minute() {
     let rig = rig(&[]);
     rig.answers("WaitForUpdatesEx", [updates("1", "enter", &[vm("vm-1")], false)]);
     let mut follower = rig.follower();
     let ten_minutes = Duration::from_secs(600);
     assert!(tokio::time::timeout(ten_minutes, follower.follow(&rig.connection)).await.is_err(), "for ever");
     let calls = rig.transport.calls();
-    assert_eq!(calls[..4], ["Login", "CreateContainerView", "RetrievePropertiesEx", "CreateFilter"]);
-    assert!(calls[4..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
-    assert!((10..=12).contains(&calls[4..].len()), "{calls:?}");
+    assert_eq!(calls[..3], ["Login", "CreateContainerView", "CreateFilter"]);
+    assert!(calls[3..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
+    assert!((13..=16).contains(&calls[3..].len()), "{calls:?}");
 }
 
 #[test]

@@ -61,7 +61,7 @@ async fn thousand(api: &Api) -> anyhow::Result<()> {
         counts.iter().filter(|(method, _)| *method != LONG_POLL).map(|(_, count)| count).sum();
     println!("{round_trips} round trips and the long poll");
     ensure!(round_trips <= 10, "{counts:?}");
-    // a page for each 100 of the machines and of what is above them, and the one that waits
+    // vcsim puts 100 objects into an update set: those of the listing, and the one that waits
     ensure!(counts[LONG_POLL] <= u64::try_from(NODES / 100)? + 2, "{counts:?}");
 
     // Settled: but for the long poll, the vCenter is left alone, and nothing is written.
