@@ -52,6 +52,9 @@ pub(crate) enum Answer {
     Starting(Error),
     /// No inventory has it, and each of them would. These UUIDs are left to be asked for.
     Nowhere(Vec<Uuid>),
+    /// No inventory has this UUID, and each of them would; a machine with another one has the node's name. What that comes
+    /// to unless vCenter, asked for the UUID, has a machine with it.
+    Misnamed(Uuid, Error),
 }
 
 /// All vCenters at one moment.
@@ -77,7 +80,10 @@ impl<'a> View<'a> {
         match self.find(node) {
             Ok(Some(found)) => match found.site.vcenter.trouble(&found.site.state) {
                 Some(trouble) => self.starting_or_settled(trouble),
-                None => Answer::Settled(self.instance(found, node)),
+                None => match contradicted(node, found) {
+                    Some((uuid, error)) => Answer::Misnamed(uuid, error),
+                    None => Answer::Settled(self.instance(found, node)),
+                },
             },
             Ok(None) => self.nowhere(node),
             Err(error) => self.starting_or_settled(error),
@@ -225,6 +231,21 @@ fn power_state(vm: &VirtualMachine) -> PowerState {
 
 fn missing_address(found: Candidate<'_>, why: &NoAddress) -> Error {
     Error::in_progress(ADDRESS_RETRY, format!("{} has no address yet: {why}", found.describe()))
+}
+
+/// The UUID that a new node's firmware shows, where the machine that has its name has another one: two machines then, of
+/// which one merely is called like the other.
+fn contradicted(node: &NodeIdentity, found: Candidate<'_>) -> Option<(Uuid, Error)> {
+    if node.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
+        return None;
+    }
+    let uuid = node.system_uuid.as_deref().and_then(identifying_uuid)?;
+    let other = found.vm.bios_uuid.filter(|other| !byte_orders(uuid).contains(other))?;
+    let words = format!(
+        "no virtual machine has the node's UUID {uuid}; {} has its name and the UUID {other}, so it is another one",
+        found.describe()
+    );
+    Some((uuid, Error::new(ErrorKind::Conflict, words)))
 }
 
 /// What a node's machine is known by, where that is a UUID.

@@ -154,7 +154,6 @@ fn a_new_node_is_found_by_its_firmware_and_then_by_its_name() {
         ("x", Some(SWAPPED)),
         ("node-a", None),
         ("node-a", Some("00000000-0000-0000-0000-000000000000")),
-        ("node-a", Some(OTHER)),
     ] {
         let found = present(ask(&[&vc], &rules(), &node(name, None, uuid)));
         assert_eq!(found.provider_id.as_str(), format!("vsphere://{UUID}"), "{name} {uuid:?}");
@@ -171,6 +170,30 @@ fn a_new_node_is_found_by_its_firmware_and_then_by_its_name() {
         ask(&[&vc, &away], &rules(), &node("x", None, Some(UUID))),
         Answer::Settled(InstanceLookup::Present(_))
     ));
+}
+
+#[test]
+fn a_name_is_not_enough_where_the_uuids_differ() {
+    let vc = live(vcenter("vc", "a", &[]));
+    machine(&vc, "vm-1", UUID, "node-a");
+    let Answer::Misnamed(uuid, error) = ask(&[&vc], &rules(), &node("node-a", None, Some(OTHER))) else {
+        panic!("taken over")
+    };
+    assert_eq!(uuid, OTHER.parse::<Uuid>().expect("a UUID"));
+    let words = error.to_string();
+    assert!(words.contains(OTHER) && words.contains(UUID) && words.contains("vm-1"), "{words}");
+    // an initialised Node is known by its provider ID alone
+    let wanted = node("node-a", Some(&format!("vsphere://{UUID}")), Some(OTHER));
+    present(ask(&[&vc], &rules(), &wanted));
+    // a guest that says nothing is no proof either
+    put(
+        &vc,
+        "VirtualMachine",
+        "vm-2",
+        &[("name", text("val", "node-b")), ("config.uuid", text("val", SWAPPED))],
+    );
+    let answer = ask(&[&vc], &rules(), &node("node-b", None, Some(OTHER)));
+    assert!(matches!(answer, Answer::Misnamed(..)), "{answer:?}");
 }
 
 #[test]

@@ -159,8 +159,8 @@ impl VSphereProvider {
         look_once_listed(look, waits, self.status_changes.subscribe(), deadline).await
     }
 
-    /// Absent only where every vCenter, asked for the very UUIDs, says so too.
-    async fn settle_nowhere(&self, uuids: &[Uuid]) -> InstanceLookup {
+    /// `otherwise` only where every vCenter, asked for the very UUIDs, denies having them.
+    async fn settle(&self, uuids: &[Uuid], otherwise: InstanceLookup) -> InstanceLookup {
         for uuid in uuids {
             let asked = join_all(self.vcenters.iter().map(|followed| followed.vcenter.confirm_absent(*uuid)));
             if let Some(error) = asked.await.into_iter().find_map(Result::err) {
@@ -168,7 +168,7 @@ impl VSphereProvider {
                 return Error::new(error.kind(), words).into();
             }
         }
-        InstanceLookup::Absent
+        otherwise
     }
 }
 
@@ -256,7 +256,8 @@ impl Instances for VSphereProvider {
                 match answer {
                     Answer::Settled(lookup) => lookup,
                     Answer::Starting(error) => error.into(),
-                    Answer::Nowhere(uuids) => self.settle_nowhere(&uuids).await,
+                    Answer::Nowhere(uuids) => self.settle(&uuids, InstanceLookup::Absent).await,
+                    Answer::Misnamed(uuid, error) => self.settle(&[uuid], error.into()).await,
                 }
             })
             .buffered(PROBES)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudprovider::{ErrorKind, InstanceLookup, PowerState};
+use cloudprovider::{ErrorKind, InstanceLookup, NodeIdentity, PowerState};
 use serde_json::json;
 use test_env::{Vcsim, VcsimOptions};
 
@@ -122,6 +122,28 @@ async fn copies_silent_guests_and_both_families() {
     let metadata = &present(&answer).expect("present").metadata;
     let found: Vec<_> = metadata.addresses.iter().map(|a| a.address.as_str()).collect();
     assert_eq!(found, ["node-3", "10.20.0.4", "10.20.0.4", "fd00::4", "fd00::4"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_with_the_nodes_name_and_another_uuid_is_another_one() {
+    let Some(vcsim) = simulator(&VcsimOptions { datacenters: 2, ..VcsimOptions::default() }) else { return };
+    let listed = config(&[&vcsim]).replace("    server:", "    datacenters: [DC0]\n    server:");
+    let running = Running::start(&listed).await;
+    let named = |number| NodeIdentity { name: "node-0".to_owned(), ..node(number) };
+    let names_both = |answer: &InstanceLookup| {
+        unknown(answer).is_some_and(|error| {
+            let words = error.to_string();
+            words.contains(&uuid(999)) && words.contains(&uuid(0)) && words.contains(&machine(0))
+        })
+    };
+    running.eventually(&named(999), "another machine", names_both).await;
+    // its own machine is elsewhere
+    let elsewhere = |answer: &InstanceLookup| {
+        unknown(answer).is_some_and(|error| error.to_string().contains("in datacenter \"DC1\""))
+    };
+    running.eventually(&named(4), "its own machine is elsewhere", elsewhere).await;
+    assert!(present(&running.look_up(&named(0)).await).is_some());
     running.stop().await;
 }
 
