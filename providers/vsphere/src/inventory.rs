@@ -1,5 +1,6 @@
 //! What one vCenter holds, in memory: machines with what identifies them, and what is above them.
 
+mod departed;
 mod properties;
 
 use std::{
@@ -21,6 +22,7 @@ use crate::{
     zones::Parents,
 };
 
+use departed::Departed;
 pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
 
 /// The types that are read beside machines: what a machine can be below of.
@@ -66,6 +68,7 @@ pub(crate) struct Inventory {
     by_instance_uuid: Index<Uuid>,
     by_guest_host_name: Index<Box<str>>,
     by_name: Index<Box<str>>,
+    departed: Departed,
 }
 
 impl Inventory {
@@ -91,7 +94,10 @@ impl Inventory {
             self.unindex(&machine.vm);
         }
         if update.kind == UpdateKind::Leave {
-            changes.instances.extend(before.iter().flat_map(|machine| refs(&machine.vm)));
+            if let Some(machine) = before {
+                changes.instances.extend(refs(&machine.vm));
+                self.departed.add(&machine.vm);
+            }
             return;
         }
         let (mut vm, mut metadata) = match &before {
@@ -110,6 +116,9 @@ impl Inventory {
                 }
             }
             None => changes.instances.extend(refs(&vm)),
+        }
+        if before.is_none() {
+            self.departed.remove(reference);
         }
         self.index(&vm);
         self.machines.insert(reference.clone(), Box::new(Machine { vm, metadata }));
@@ -215,6 +224,16 @@ impl Inventory {
     /// All machines, templates too.
     pub(crate) fn machines(&self) -> impl ExactSizeIterator<Item = &VirtualMachine> {
         self.machines.values().map(|machine| &machine.vm)
+    }
+
+    /// The machines with this UUID, in whatever sense, that were shown once and are shown no more.
+    pub(crate) fn departed_with(&self, uuid: Uuid) -> Vec<MoRef> {
+        self.departed.with(uuid)
+    }
+
+    /// Takes it that this machine was removed.
+    pub(crate) fn forget_departed(&mut self, machine: &MoRef) {
+        self.departed.remove(machine);
     }
 
     /// Everything that is no machine.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{PROBE_LASTS, VCenter};
 use crate::{
-    inventory::unescaped,
+    inventory::{Changes, unescaped},
     moref::MoRef,
     provider_id::byte_orders,
     session::{CALL_DEADLINE, ServiceContent, Session},
@@ -53,12 +53,14 @@ impl Asked {
 
 impl VCenter {
     /// Asks vCenter for the UUID, as a BIOS UUID in both byte orders and as an instance UUID, whether it has a machine with
-    /// it, in whatever datacenter. Its denial is believed for a while.
+    /// it, in whatever datacenter; and for the machine itself that had it once, since a search does not find what may not be
+    /// read. Its denial is believed for a while.
     ///
     /// # Errors
     /// Why it cannot be said that there is none. Any machine that is no template is such a reason.
     pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
-        if self.was_denied(uuid) {
+        let departed = self.state().inventory.departed_with(uuid);
+        if departed.is_empty() && self.was_denied(uuid) {
             return Ok(());
         }
         let session = self.session().clone();
@@ -87,8 +89,36 @@ impl VCenter {
                 }
             }
         }
+        for machine in departed {
+            self.confirm_removed(&asked, &machine).await?;
+        }
         self.keep_denial(uuid);
         Ok(())
+    }
+
+    /// Asks for a machine that the inventory shows no more. Only vCenter's word that there is no such object means that it
+    /// was removed.
+    async fn confirm_removed(&self, asked: &Asked, machine: &MoRef) -> Result<(), Error> {
+        let hidden = || {
+            let words = format!(
+                "it has shown {machine} with that UUID before, and the user may not read it any more; \
+                 the machine may be running"
+            );
+            self.error(ErrorKind::PermissionDenied, &words)
+        };
+        match asked.read(properties_of(machine, &["runtime.powerState"])).await {
+            Err(error) if error.is_fault("ManagedObjectNotFound") => {
+                self.update(|state| {
+                    state.inventory.forget_departed(machine);
+                    Changes::default()
+                });
+                Ok(())
+            }
+            Err(error) if error.is_fault("NoPermission") => Err(hidden()),
+            Err(error) => Err(self.error_of(&error)),
+            Ok(found) if found.iter().all(|(_, properties)| properties.is_empty()) => Err(hidden()),
+            Ok(_) => Err(self.contradiction(asked, machine).await),
+        }
     }
 
     fn was_denied(&self, uuid: Uuid) -> bool {

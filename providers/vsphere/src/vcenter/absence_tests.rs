@@ -1,6 +1,6 @@
 //! A vCenter that is asked for machines that its inventory does not show.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio::sync::{broadcast, watch};
 
@@ -197,4 +197,49 @@ async fn what_cannot_be_asked_is_not_absent() {
     }
     *rig.vcenter.session() = None;
     assert!(rig.contradiction().await.contains("not connected"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_may_not_be_read_any_more_is_there() {
+    let rig = rig(&[]).await;
+    rig.ask().await.expect("absent, and believed");
+    rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID)), up("Folder", "group-v3")]);
+    rig.tell(UpdateKind::Leave, "VirtualMachine", "vm-1", &[]);
+    // a search finds nothing of it
+    rig.transport.fault("RetrievePropertiesEx", "NoPermission");
+    let error = rig.ask().await.expect_err("hidden");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains("vm-1"), "{error}");
+    rig.answers("RetrievePropertiesEx", [forbidden(), Element::default()]);
+    for _ in 0..2 {
+        assert_eq!(rig.ask().await.expect_err("hidden").kind(), ErrorKind::PermissionDenied);
+    }
+    rig.transport.fault("RetrievePropertiesEx", "HostCommunication");
+    rig.contradiction().await;
+    let value = listing(&[(machine(), &[("runtime.powerState", "poweredOn")])]);
+    rig.answers("RetrievePropertiesEx", [value]);
+    assert!(rig.contradiction().await.contains("vm-1 with that UUID, which the inventory does not show"));
+
+    // only vCenter's word that there is no such object counts, and is believed
+    rig.transport.fault("RetrievePropertiesEx", "ManagedObjectNotFound");
+    rig.ask().await.expect("removed");
+    let reads = rig.transport.count("RetrievePropertiesEx");
+    tokio::time::advance(PROBE_LASTS).await;
+    rig.ask().await.expect("removed");
+    assert_eq!(rig.transport.count("RetrievePropertiesEx"), reads);
+}
+
+#[tokio::test]
+async fn what_a_new_listing_lacks_may_only_be_hidden() {
+    let rig = rig(&[]).await;
+    rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID)), up("Folder", "group-v3")]);
+    rig.vcenter.update(|state| state.inventory.retain(&HashSet::new()));
+    rig.answers("RetrievePropertiesEx", [forbidden()]);
+    assert_eq!(rig.ask().await.expect_err("hidden").kind(), ErrorKind::PermissionDenied);
+    // it is shown again, and then with another UUID
+    rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID))]);
+    let other = "5a3c0de0-0000-4000-8000-000000000001";
+    rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", other))]);
+    rig.ask().await.expect("absent");
+    assert_eq!(rig.transport.count("RetrievePropertiesEx"), 1);
 }
