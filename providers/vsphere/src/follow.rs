@@ -145,7 +145,7 @@ impl Connection {
         let session = Arc::new(Session::new(
             Arc::clone(&transport),
             Arc::clone(&settings.credentials),
-            Arc::clone(&vcenter.refused),
+            Arc::clone(&vcenter.accounts),
             settings.asks_who_it_is,
         ));
         *vcenter.session() = Some(Arc::clone(&session));
@@ -159,7 +159,7 @@ impl Connection {
             Arc::new(TagClient::new(
                 self.http.clone(),
                 Arc::clone(&vcenter.settings.credentials),
-                Arc::clone(&vcenter.refused),
+                Arc::clone(&vcenter.accounts),
                 &content.api_version,
             ))
         });
@@ -433,7 +433,10 @@ impl Follower<'_> {
             let is_away = matches!(error, CallError::Unreachable { .. });
             jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
         };
-        self.failures = self.failures.saturating_add(1);
+        // a login that is not even tried says nothing of the vCenter
+        if !error.is_refused() {
+            self.failures = self.failures.saturating_add(1);
+        }
         if matches!(error, CallError::TooLarge { .. }) {
             self.page = (self.page / 2).max(LEAST_PAGE);
         }
@@ -468,14 +471,18 @@ async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
         match client.attached(&vcenter.taggable()).await {
             Ok(tags) => {
                 failures = 0;
-                let mut is_news = false;
+                let (mut is_news, mut had_trouble) = (false, false);
                 vcenter.update(|state| {
+                    had_trouble = state.tag_trouble.is_some();
                     is_news = !state.has_tags || state.tags != tags;
                     state.tags = tags;
                     state.has_tags = true;
                     state.tag_trouble = None;
                     Changes::default()
                 });
+                if had_trouble {
+                    tracing::info!(vcenter = vcenter.name(), "reading tags again");
+                }
                 if is_news {
                     vcenter.push_all();
                 }
@@ -486,18 +493,27 @@ async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
                 }
             }
             Err(error) => {
-                tracing::warn!(vcenter = vcenter.name(), %error, "cannot read tags");
                 let is_refused = error.is_refused();
-                vcenter.update(|state| {
-                    state.tag_trouble = Some(error);
-                    Changes::default()
-                });
+                if note_tag_trouble(vcenter, &error) {
+                    tracing::warn!(vcenter = vcenter.name(), %error, "cannot read tags");
+                }
                 let pause = Duration::from_millis(500) * 2u32.saturating_pow(failures.min(10));
                 failures = failures.saturating_add(1);
                 sleep(if is_refused { CREDENTIALS_PAUSE } else { jittered(pause.min(LONGEST_PAUSE)) }).await;
             }
         }
     }
+}
+
+/// Keeps why tags cannot be read. Whether that is another reason than the last time.
+fn note_tag_trouble(vcenter: &VCenter, error: &CallError) -> bool {
+    let mut is_news = false;
+    vcenter.update(|state| {
+        is_news = state.tag_trouble.as_ref() != Some(error);
+        state.tag_trouble = Some(error.clone());
+        Changes::default()
+    });
+    is_news
 }
 
 /// What is read of everything that is not a machine.

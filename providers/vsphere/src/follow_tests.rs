@@ -44,7 +44,7 @@ fn rig(datacenters: &[&str]) -> Rig {
     let session = Session::new(
         Arc::clone(&dynamic),
         Arc::clone(&vcenter.settings.credentials),
-        Arc::clone(&vcenter.refused),
+        Arc::clone(&vcenter.accounts),
         false,
     );
     let connection =
@@ -289,6 +289,37 @@ async fn a_wrong_password_is_tried_once() {
         assert_eq!(follower.note(error), CREDENTIALS_PAUSE);
     }
     assert_eq!(rig.transport.calls(), ["Login"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_password_that_vcenter_refuses_for_a_while_is_taken_in_the_end() {
+    let rig = rig(&[]);
+    let mut follower = rig.follower();
+    for _ in 0..2 {
+        rig.transport.fault("Login", "InvalidLogin");
+    }
+    let began = Instant::now();
+    loop {
+        let outcome = tokio::time::timeout(Duration::from_secs(1), follower.follow(&rig.connection)).await;
+        let Ok(error) = outcome else { break };
+        assert!(error.is_refused(), "{error}");
+        let pause = follower.note(error);
+        assert_eq!(pause, CREDENTIALS_PAUSE);
+        sleep(pause).await;
+    }
+    assert_eq!(rig.transport.count("Login"), 3);
+    let took = began.elapsed().as_secs() / 60;
+    assert_eq!(took, 30, "ten minutes, and twenty");
+    assert_eq!(follower.failures, 0, "what was not tried is no failure of the vCenter");
+}
+
+#[test]
+fn trouble_with_tags_is_news_once() {
+    let rig = rig(&[]);
+    let refused = CallError::Refused { user: "ccm".into() };
+    assert!(note_tag_trouble(&rig.vcenter, &refused) && !note_tag_trouble(&rig.vcenter, &refused));
+    let other = CallError::Status { method: "get tag", status: 503 };
+    assert!(note_tag_trouble(&rig.vcenter, &other) && note_tag_trouble(&rig.vcenter, &refused));
 }
 
 #[tokio::test(start_paused = true)]

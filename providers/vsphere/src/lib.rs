@@ -12,7 +12,7 @@
 //!   datacenters of the configuration, and denies having the very UUID when asked for it. One unreachable vCenter makes it
 //!   `Unknown`.
 //! - A Node is matched by its provider ID; without one by its system UUID in either byte order, then its name.
-//! - Credentials that a vCenter refuses are not tried again until they change.
+//! - Credentials that a vCenter refuses are tried again when they change, and else rarely: accounts are not locked.
 //!
 //! The provider ID is `vsphere://<BIOS UUID>`, see [`format_provider_id`].
 //!
@@ -29,6 +29,7 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
+mod accounts;
 mod addresses;
 mod config;
 mod credentials;

@@ -1,7 +1,7 @@
 //! The provider.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     NAME,
+    accounts::Accounts,
     addresses::Family,
     config::{Config, Environment},
     follow,
@@ -103,7 +104,10 @@ impl VSphereProvider {
         };
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
         let asks_who_it_is = config.vcenters.len() > 1;
+        // an account does not care by which entry of the configuration it is locked
+        let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
         let vcenters = config.vcenters.into_iter().map(|one| {
+            let server = accounts.entry(one.endpoint.authority().to_lowercase()).or_default();
             let credentials = Arc::new(CredentialStore::new(one.server.clone(), one.credentials));
             let source = Arc::clone(&credentials);
             let settings = Settings {
@@ -114,7 +118,8 @@ impl VSphereProvider {
                 asks_who_it_is,
                 tag_refresh,
             };
-            let vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
+            let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
+            vcenter.accounts = Arc::clone(server);
             Followed { vcenter: Arc::new(vcenter), families: one.families, credentials }
         });
         Self {

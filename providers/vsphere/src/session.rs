@@ -1,7 +1,7 @@
 //! The session of one vCenter and user.
 //!
 //! There is one. When vCenter says that it is gone, whoever notices opens a new one, once, however many noticed. When
-//! vCenter refuses the credentials, they are not tried again: a few refusals lock an account.
+//! vCenter refuses the credentials, they are tried again rarely ([`crate::accounts`]): a few refusals lock an account.
 
 use std::{
     fmt,
@@ -15,6 +15,7 @@ use std::{
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
+    accounts::Accounts,
     moref::MoRef,
     vim::{
         Call, CallError, Transport, Value,
@@ -36,12 +37,6 @@ pub(crate) struct Credentials {
     pub(crate) user: String,
     /// The password.
     pub(crate) password: SecretString,
-}
-
-impl PartialEq for Credentials {
-    fn eq(&self, other: &Self) -> bool {
-        self.user == other.user && self.password.expose_secret() == other.password.expose_secret()
-    }
 }
 
 impl fmt::Debug for Credentials {
@@ -86,8 +81,8 @@ pub(crate) type CredentialSource = Arc<dyn Fn() -> Result<Credentials, String> +
 pub(crate) struct Session {
     transport: Arc<dyn Transport>,
     credentials: CredentialSource,
-    /// Those that vCenter refused.
-    refused: Arc<Refused>,
+    /// What the server said of logins before.
+    accounts: Arc<Accounts>,
     /// Whether vCenter is asked for its version and its name among others.
     asks: bool,
     content: Mutex<Option<Arc<ServiceContent>>>,
@@ -97,34 +92,18 @@ pub(crate) struct Session {
     failed_logouts: AtomicU64,
 }
 
-/// The credentials that vCenter refused, remembered longer than a connection.
-#[derive(Debug, Default)]
-pub(crate) struct Refused(Mutex<Option<Credentials>>);
-
-impl Refused {
-    /// Whether these were refused.
-    pub(crate) fn holds(&self, credentials: &Credentials) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(credentials)
-    }
-
-    /// Remembers these.
-    pub(crate) fn set(&self, credentials: Credentials) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(credentials);
-    }
-}
-
 impl Session {
     /// A session that is opened when it is first needed. With `asks` vCenter is asked first who it is.
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
         credentials: CredentialSource,
-        refused: Arc<Refused>,
+        accounts: Arc<Accounts>,
         asks: bool,
     ) -> Self {
         Self {
             transport,
             credentials,
-            refused,
+            accounts,
             asks,
             content: Mutex::new(None),
             generation: AtomicU64::new(0),
@@ -142,7 +121,7 @@ impl Session {
     /// first time, one more where vCenter is asked who it is, and two for each session that ended.
     ///
     /// # Errors
-    /// [`CallError::Refused`] where vCenter refuses the credentials, and without any call where it did so before.
+    /// [`CallError::Refused`] where vCenter refuses the credentials, and without any call where it did so lately.
     pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
         let _one_at_a_time = self.opening.lock().await;
         if let Some(content) = self.content()
@@ -151,15 +130,16 @@ impl Session {
             return Ok(content);
         }
         let credentials = (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        if self.refused.holds(&credentials) {
-            return Err(CallError::Refused { user: credentials.user.into() });
-        }
+        let account = self.accounts.of(&credentials.user);
+        account.logins().await.check(&credentials)?;
         let mut content = match self.content() {
             Some(content) => content,
             None if self.asks => self.ask().await?,
             None => self.keep(ServiceContent::of_vcenters()),
         };
         self.end(&content).await?;
+        let mut logins = account.logins().await;
+        logins.check(&credentials)?;
         let mut outcome = self.log_in(&credentials, &content).await;
         if let Err(error) = &outcome
             && ["ManagedObjectNotFound", "InvalidRequest", "InvalidType"]
@@ -170,13 +150,9 @@ impl Session {
             outcome = self.log_in(&credentials, &content).await;
         }
         if let Err(error) = outcome {
-            if error.is_fault("InvalidLogin") {
-                let user = credentials.user.clone().into();
-                self.refused.set(credentials);
-                return Err(CallError::Refused { user });
-            }
-            return Err(error);
+            return Err(if error.is_fault("InvalidLogin") { logins.refuse(&credentials) } else { error });
         }
+        logins.accept(&credentials);
         self.generation.fetch_add(1, Ordering::AcqRel);
         Ok(content)
     }

@@ -108,3 +108,24 @@ async fn a_vcenter_is_asked_who_it_is_where_there_are_several() {
     session.open(0).await.expect("open");
     assert_eq!(vcenter.calls(), ["RetrieveServiceContent", "Login"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn entries_with_the_same_server_try_a_wrong_password_once_together() {
+    let vcenter = Arc::new(Scripted::default());
+    for _ in 0..6 {
+        vcenter.fault("Login", "InvalidLogin");
+    }
+    let accounts: Arc<Accounts> = Arc::default();
+    let sessions: Vec<_> = (0..6)
+        .map(|_| {
+            let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+            Session::new(transport, Arc::new(|| Ok(credentials("wrong"))), Arc::clone(&accounts), false)
+        })
+        .collect();
+    let opened = futures::future::join_all(sessions.iter().map(|session| session.open(0))).await;
+    assert!(opened.iter().all(|outcome| outcome.as_ref().is_err_and(CallError::is_refused)), "{opened:?}");
+    assert_eq!(vcenter.count("Login"), 1);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    futures::future::join_all(sessions.iter().map(|session| session.open(0))).await;
+    assert_eq!(vcenter.count("Login"), 2, "once more, by one of them");
+}

@@ -18,15 +18,19 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
+    accounts::Accounts,
     http::{Body, HttpClient, HttpError},
     moref::MoRef,
-    session::{CredentialSource, Refused},
+    session::CredentialSource,
     vim::CallError,
     zones::{Tag, Tags},
 };
 
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a logout may take: nobody waits for it gladly.
+const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// An answer larger than this is refused.
 const LARGEST_ANSWER: usize = 32 << 20;
@@ -105,7 +109,7 @@ struct Opened {
 pub(crate) struct TagClient {
     http: HttpClient,
     credentials: CredentialSource,
-    refused: Arc<Refused>,
+    accounts: Arc<Accounts>,
     first: Dialect,
     session: tokio::sync::Mutex<Option<Opened>>,
     names: Mutex<Names>,
@@ -153,7 +157,7 @@ impl TagClient {
     pub(crate) fn new(
         http: HttpClient,
         credentials: CredentialSource,
-        refused: Arc<Refused>,
+        accounts: Arc<Accounts>,
         api_version: &str,
     ) -> Self {
         let major = api_version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
@@ -161,7 +165,7 @@ impl TagClient {
         Self {
             http,
             credentials,
-            refused,
+            accounts,
             first,
             session: tokio::sync::Mutex::default(),
             names: Mutex::default(),
@@ -298,11 +302,18 @@ impl TagClient {
         {
             return Ok(opened.clone());
         }
-        let known = session.take().map(|opened| opened.dialect);
+        let known = match session.take() {
+            Some(opened) => {
+                // it may be alive, where vCenter only answers so
+                self.end(&opened).await;
+                Some(opened.dialect)
+            }
+            None => None,
+        };
         let credentials = (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        if self.refused.holds(&credentials) {
-            return Err(CallError::Refused { user: credentials.user.into() });
-        }
+        let account = self.accounts.of(&credentials.user);
+        let mut logins = account.logins().await;
+        logins.check_for_rest(&credentials)?;
         let headers = [
             ("Authorization", basic(&credentials.user, credentials.password.expose_secret())),
             ("vmware-use-header-authn", "true".to_owned()),
@@ -315,6 +326,7 @@ impl TagClient {
             match status {
                 200..=299 => {
                     let id: String = dialect.read(METHOD, &body)?;
+                    logins.accept_for_rest(&credentials);
                     let opened = Opened { dialect, id: id.into() };
                     *session = Some(opened.clone());
                     return Ok(opened);
@@ -323,10 +335,7 @@ impl TagClient {
                     is_second = true;
                     dialect = dialect.other();
                 }
-                401 => {
-                    self.refused.set(credentials.clone());
-                    return Err(CallError::Refused { user: credentials.user.into() });
-                }
+                401 => return Err(logins.refuse_for_rest(&credentials)),
                 status => return Err(CallError::Status { method: METHOD, status }),
             }
         }
@@ -334,11 +343,17 @@ impl TagClient {
 
     /// Ends the session.
     pub(crate) async fn close(&self) {
-        let Some(opened) = self.session.lock().await.take() else { return };
+        if let Some(opened) = self.session.lock().await.take() {
+            self.end(&opened).await;
+        }
+    }
+
+    /// Ends a session, if vCenter lets itself be told.
+    async fn end(&self, opened: &Opened) {
         let headers = [("vmware-api-session-id", opened.id.to_string())];
         let path = opened.dialect.session_path();
         let ended = self.send("delete session", Method::DELETE, path, &headers, None);
-        if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(5), ended).await {
+        if let Ok(Err(error)) = tokio::time::timeout(LOGOUT_DEADLINE, ended).await {
             tracing::debug!(%error, "cannot end the session");
         }
     }
@@ -383,26 +398,5 @@ impl fmt::Debug for TagClient {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn basic_authentication() {
-        // the examples of RFC 7617
-        assert_eq!(basic("Aladdin", "open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-        assert_eq!(basic("test", "123\u{a3}"), "Basic dGVzdDoxMjPCow==");
-        assert_eq!(basic("a", ""), "Basic YTo=");
-    }
-
-    #[test]
-    fn both_dialects_are_read() {
-        let list: Option<Vec<String>> = Dialect::Legacy.read("m", br#"{"value":["a"]}"#).expect("good");
-        assert_eq!(list.as_deref(), Some(&["a".to_owned()][..]));
-        let list: Option<Vec<String>> = Dialect::Legacy.read("m", br#"{"value":null}"#).expect("good");
-        assert_eq!(list, None);
-        let id: String = Dialect::Modern.read("m", br#""id""#).expect("good");
-        assert_eq!(id, "id");
-        let error = Dialect::Modern.read::<Vec<u8>>("m", br#""secret-session""#).expect_err("another form");
-        assert!(!error.to_string().contains("secret"), "{error}");
-    }
-}
+#[path = "tags_tests.rs"]
+mod tests;

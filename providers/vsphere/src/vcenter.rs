@@ -17,10 +17,11 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
+    accounts::Accounts,
     http::Endpoint,
     inventory::{Changes, Inventory},
     moref::MoRef,
-    session::{CredentialSource, Refused, Session},
+    session::{CredentialSource, Session},
     vim::CallError,
     vm::VirtualMachine,
     zones::Tags,
@@ -66,7 +67,8 @@ impl fmt::Debug for Settings {
 #[derive(Debug)]
 pub(crate) struct VCenter {
     pub(crate) settings: Settings,
-    pub(crate) refused: Arc<Refused>,
+    /// Shared by all that are the same server.
+    pub(crate) accounts: Arc<Accounts>,
     state: RwLock<State>,
     session: Mutex<Option<Arc<Session>>>,
     probes: Mutex<HashMap<Uuid, Instant>>,
@@ -108,7 +110,7 @@ impl VCenter {
     ) -> Self {
         Self {
             settings,
-            refused: Arc::default(),
+            accounts: Arc::default(),
             state: RwLock::default(),
             session: Mutex::default(),
             probes: Mutex::default(),

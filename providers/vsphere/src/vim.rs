@@ -124,8 +124,11 @@ pub(crate) enum CallError {
         /// The method called.
         method: &'static str,
     },
-    /// vCenter refused these credentials before. They are not tried again, so that the account is not locked.
-    #[error("vCenter refused the credentials of user {user:?}; they are not tried again until they change")]
+    /// vCenter refused these credentials. They are tried again rarely, so that the account is not locked.
+    #[error(
+        "vCenter refused the credentials of user {user:?}; they are tried again when they change, and \
+             else rarely, so that the account is not locked"
+    )]
     Refused {
         /// The user.
         user: Box<str>,

@@ -85,6 +85,20 @@ async fn refused_credentials_are_tried_once() {
     running.stop().await;
 }
 
+/// An account is locked by five refusals in three minutes, whoever asks.
+#[tokio::test]
+async fn entries_with_one_server_try_a_wrong_password_once() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let text = config(&[&vcsim; 6]).replace(&format!("{:?}", vcsim.password()), "hunter2");
+    let running = Running::start(&with_zones(&text)).await;
+    let refused = |error: &cloudprovider::Error| error.to_string().contains("refused the credentials");
+    running.eventually(&node(0), "refused", |answer| unknown(answer).is_some_and(refused)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let counts = vcsim.counts().expect("counts");
+    assert_eq!(counts["soap:Login"], 1, "{counts:?}");
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_large_inventory_takes_few_calls() {
     const MACHINES: usize = 1_200;
