@@ -143,11 +143,10 @@ fn candidates<'a>(
     rules: &AddressRules,
     provided: &[IpAddr],
 ) -> Result<Vec<Candidate<'a>>, NoAddress> {
-    if vm.guest_nics.is_empty() {
+    if !vm.has_guest_nics {
         return Err(no_nics(vm));
     }
-    // -1 is an interface of the guest's own: a bridge, a tunnel, a pod's
-    let nics: Vec<_> = vm.guest_nics.iter().filter(|nic| nic.device_config_id != -1).collect();
+    let nics = &vm.guest_nics;
     if let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name)
         && !nics.iter().any(|nic| is_same(&nic.network, internal) || is_same(&nic.network, external))
     {

@@ -9,11 +9,10 @@ use crate::{
     vm::{GuestAddress, GuestNic},
 };
 
-fn nic(network: &str, device: i32, ips: &[&str]) -> GuestNic {
+fn nic(network: &str, ips: &[&str]) -> GuestNic {
     let address = |ip: &&str| GuestAddress::new(ip.parse().expect("an IP address"));
     GuestNic {
         network: network.into(),
-        device_config_id: device,
         connected: true,
         addresses: ips.iter().map(address).collect(),
         ..GuestNic::default()
@@ -25,6 +24,7 @@ fn vm(nics: Vec<GuestNic>) -> VirtualMachine {
         power: VmPower::On,
         tools: Tools::Running,
         guest_host_name: Some("node-1".into()),
+        has_guest_nics: !nics.is_empty(),
         guest_nics: nics.into(),
         ..VirtualMachine::new(MoRef::new("VirtualMachine", "vm-1"), "node-1")
     }
@@ -77,7 +77,7 @@ fn refused(vm: &VirtualMachine, rules: &AddressRules, families: &[Family]) -> St
 
 #[test]
 fn without_rules_the_first_of_each_family_is_both() {
-    let vm = vm(vec![nic("a", 4000, &["10.0.0.1", "10.0.0.2", "fd00::1"]), nic("b", 4001, &["10.1.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1", "10.0.0.2", "fd00::1"]), nic("b", &["10.1.0.1"])]);
     let none = AddressRules::default();
     assert_eq!(selected(&vm, &none, V4), ["I 10.0.0.1", "E 10.0.0.1"]);
     assert_eq!(selected(&vm, &none, V6), ["I fd00::1", "E fd00::1"]);
@@ -88,7 +88,7 @@ fn without_rules_the_first_of_each_family_is_both() {
 
 #[test]
 fn networks_match_in_their_own_order_and_before_names() {
-    let vm = vm(vec![nic("a", 4000, &["10.0.0.1", "192.168.0.1"]), nic("b", 4001, &["172.16.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1", "192.168.0.1"]), nic("b", &["172.16.0.1"])]);
     for (internal, external, expected) in [
         (side(&["192.168.0.0/16", "10.0.0.0/8"], "", &[]), side(&[], "", &[]), vec!["I 192.168.0.1"]),
         (side(&["10.0.0.0/8"], "b", &[]), side(&[], "B", &[]), vec!["I 10.0.0.1", "E 172.16.0.1"]),
@@ -105,7 +105,7 @@ fn networks_match_in_their_own_order_and_before_names() {
 
 #[test]
 fn excluded_networks_win_over_everything() {
-    let vm = vm(vec![nic("a", 4000, &["10.0.0.1", "192.168.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1", "192.168.0.1"])]);
     for (internal, external, expected) in [
         (side(&["10.0.0.0/8"], "", &["10.0.0.1/32"]), side(&["10.0.0.0/8"], "", &[]), vec!["E 10.0.0.1"]),
         (side(&[], "", &["10.0.0.0/8"]), side(&[], "", &[]), vec!["I 192.168.0.1", "E 10.0.0.1"]),
@@ -119,9 +119,11 @@ fn excluded_networks_win_over_everything() {
 }
 
 #[test]
-fn interfaces_of_the_guest_itself_do_not_count() {
-    let vm = vm(vec![nic("", -1, &["10.244.0.1"]), nic("a", 0, &["10.0.0.1"]), nic("a", -2, &["10.0.0.2"])]);
-    assert_eq!(selected(&vm, &AddressRules::default(), V4), ["I 10.0.0.1", "E 10.0.0.1"]);
+fn interfaces_of_the_guest_itself_are_not_missing_tools() {
+    let vm = VirtualMachine { has_guest_nics: true, tools: Tools::NotRunning, ..vm(Vec::new()) };
+    assert_eq!(refused(&vm, &AddressRules::default(), V4), NoAddress::OnlyLocal.to_string());
+    let text = refused(&vm, &rules(side(&[], "in", &[]), side(&[], "out", &[])), V4);
+    assert!(text.ends_with("they are on none"), "{text}");
 }
 
 #[test]
@@ -137,11 +139,11 @@ fn addresses_that_nobody_reaches_do_not_count() {
         "ff02::1",
         "255.255.255.255",
     ];
-    let only = vm(vec![nic("a", 4000, &useless)]);
+    let only = vm(vec![nic("a", &useless)]);
     assert_eq!(refused(&only, &AddressRules::default(), V4), NoAddress::OnlyLocal.to_string());
     let mut all = useless.to_vec();
     all.extend(["::ffff:10.0.0.9", "fd00::9"]);
-    let mixed = vm(vec![nic("a", 4000, &all)]);
+    let mixed = vm(vec![nic("a", &all)]);
     assert_eq!(
         selected(&mixed, &AddressRules::default(), BOTH),
         ["I 10.0.0.9", "E 10.0.0.9", "I fd00::9", "E fd00::9"]
@@ -150,7 +152,7 @@ fn addresses_that_nobody_reaches_do_not_count() {
 
 #[test]
 fn both_names_without_either_network_are_an_error_that_tells_the_networks() {
-    let vm = vm(vec![nic("a", 4000, &["10.0.0.1"]), nic("", -1, &["10.244.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1"])]);
     let text = refused(&vm, &rules(side(&[], "in", &[]), side(&[], "out", &[])), V4);
     assert_eq!(text, "none of its interfaces is on the network \"in\" or \"out\"; they are on \"a\"");
     let one = rules(side(&[], "in", &[]), side(&[], "A", &[]));
@@ -159,14 +161,14 @@ fn both_names_without_either_network_are_an_error_that_tells_the_networks() {
 
 #[test]
 fn a_family_that_is_wanted_and_missing_is_an_error() {
-    let vm = vm(vec![nic("a", 4000, &["10.0.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1"])]);
     let text = refused(&vm, &AddressRules::default(), BOTH);
     assert_eq!(text, "it has no ipv6 address that the rules under nodes allow; it has 10.0.0.1");
 }
 
 #[test]
 fn what_the_guest_was_configured_with_comes_first() {
-    let mut vm = vm(vec![nic("a", 4000, &["10.0.0.100", "10.0.0.2", "10.0.0.1", "fd00::100", "fd00::1"])]);
+    let mut vm = vm(vec![nic("a", &["10.0.0.100", "10.0.0.2", "10.0.0.1", "fd00::100", "fd00::1"])]);
     vm.static_addresses =
         ["10.0.0.1", "10.9.9.9", "10.0.0.2", "fd00::1"].map(|ip| ip.parse().expect("valid")).into();
     assert_eq!(
@@ -177,7 +179,7 @@ fn what_the_guest_was_configured_with_comes_first() {
 
 #[test]
 fn unusable_addresses_come_last() {
-    let mut vm = vm(vec![nic("a", 4000, &["fd00::1", "fd00::2", "fd00::3"])]);
+    let mut vm = vm(vec![nic("a", &["fd00::1", "fd00::2", "fd00::3"])]);
     vm.guest_nics[0].addresses[0].state = AddressState::Unusable;
     vm.guest_nics[0].addresses[1].state = AddressState::Deprecated;
     assert_eq!(selected(&vm, &AddressRules::default(), V6), ["I fd00::3", "E fd00::3"]);
@@ -187,11 +189,8 @@ fn unusable_addresses_come_last() {
 
 #[test]
 fn the_kubelets_own_choice_wins_among_what_matches() {
-    let mut vm = vm(vec![nic(
-        "a",
-        4000,
-        &["10.0.0.1", "10.0.0.2", "192.168.0.1", "192.168.0.2", "fd00::1", "fd00::2"],
-    )]);
+    let mut vm =
+        vm(vec![nic("a", &["10.0.0.1", "10.0.0.2", "192.168.0.1", "192.168.0.2", "fd00::1", "fd00::2"])]);
     vm.static_addresses = ["10.0.0.1".parse().expect("valid")].into();
     let none = AddressRules::default();
     assert_eq!(selected_for(&vm, &none, V4, &["10.0.0.2"]), ["I 10.0.0.2", "E 10.0.0.2"]);
@@ -208,8 +207,7 @@ fn the_kubelets_own_choice_wins_among_what_matches() {
 
 #[test]
 fn several_of_a_family_where_the_operator_asks_for_them() {
-    let vm =
-        vm(vec![nic("a", 4000, &["10.0.0.1", "10.0.0.2", "192.168.0.1"]), nic("b", 4001, &["172.16.0.1"])]);
+    let vm = vm(vec![nic("a", &["10.0.0.1", "10.0.0.2", "192.168.0.1"]), nic("b", &["172.16.0.1"])]);
     let all = |internal, external| AddressRules { all: true, ..rules(internal, external) };
     assert_eq!(
         selected(&vm, &all(side(&["192.168.0.0/16", "10.0.0.0/8"], "", &[]), side(&[], "b", &[])), V4),
@@ -238,7 +236,7 @@ fn a_machine_without_guest_data_says_why() {
 
 #[test]
 fn a_guest_without_a_name_gets_no_host_name() {
-    let mut vm = vm(vec![nic("a", 4000, &["10.0.0.1"])]);
+    let mut vm = vm(vec![nic("a", &["10.0.0.1"])]);
     vm.guest_host_name = None;
     let addresses = select(&vm, &AddressRules::default(), V4, &[]).expect("addresses");
     assert_eq!(addresses, [NodeAddress::internal_ip("10.0.0.1"), NodeAddress::external_ip("10.0.0.1")]);

@@ -134,7 +134,7 @@ impl<'a> View<'a> {
             // a guest that says nothing: its machine cannot become a Node yet, and can be named
             let silent = self.candidates(|state| {
                 let called = state.inventory.with_name(&node.name);
-                called.filter(|vm| vm.guest_host_name.is_none() && vm.guest_nics.is_empty()).collect()
+                called.filter(|vm| vm.guest_host_name.is_none() && !vm.has_guest_nics).collect()
             });
             found = choose(silent, "has the node's name, and a guest that tells none")?;
         }

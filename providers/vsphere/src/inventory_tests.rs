@@ -130,7 +130,7 @@ fn guests_interfaces() {
             text("ipAddress", "not an address"),
             text("macAddress", "00:50:56:00:00:01"),
             text("connected", "true"),
-            text("deviceConfigId", "-1"),
+            text("deviceConfigId", "4000"),
             node(
                 "ipConfig",
                 vec![node(
@@ -152,9 +152,38 @@ fn guests_interfaces() {
     ]);
     let machine = inventory.machine(&vm("vm-1")).expect("there");
     let [nic] = &machine.guest_nics[..] else { panic!("{:?}", machine.guest_nics) };
-    assert_eq!((&*nic.network, nic.device_config_id, nic.connected), ("VM Network", -1, true));
+    assert_eq!((&*nic.network, nic.connected), ("VM Network", true));
     assert_eq!((nic.addresses.len(), nic.addresses[0].prefix_length), (2, Some(24)));
     assert_eq!(machine.tools, Tools::NotInstalled);
+}
+
+#[test]
+fn interfaces_of_the_guest_itself_are_not_kept_and_change_nothing() {
+    let nic = |device: &str, ip: &str| {
+        let mut children = vec![text("network", "n"), text("ipAddress", ip)];
+        children.extend(Some(device).filter(|id| !id.is_empty()).map(|id| text("deviceConfigId", id)));
+        node("GuestNicInfo", children)
+    };
+    let nets = |nics: Vec<Element>| [("guest.net", node("val", nics))];
+    let mut inventory = with_machine(&nets(vec![nic("4000", "10.0.0.1"), nic("-1", "10.244.0.1")]));
+    let ips = |inventory: &Inventory| {
+        let machine = inventory.machine(&vm("vm-1")).expect("there");
+        let addresses = machine.guest_nics.iter().flat_map(|nic| &nic.addresses);
+        let ips: Vec<_> = addresses.map(|address| address.ip.to_string()).collect();
+        (ips, machine.has_guest_nics)
+    };
+    assert_eq!(ips(&inventory), (vec!["10.0.0.1".to_owned()], true));
+    // a pod starts
+    let pods = vec![nic("-1", "10.244.0.1"), nic("4000", "10.0.0.1"), nic("-1", "10.244.0.2")];
+    assert!(put(&mut inventory, vm("vm-1"), &nets(pods)).instances.is_empty());
+    // other numbers, and none, are those of devices
+    let odd = vec![nic("-2", "10.0.0.2"), nic("0", "10.0.0.3"), nic("", "10.0.0.4")];
+    assert!(!put(&mut inventory, vm("vm-1"), &nets(odd)).instances.is_empty());
+    assert_eq!(ips(&inventory).0, ["10.0.0.2", "10.0.0.3", "10.0.0.4"]);
+    put(&mut inventory, vm("vm-1"), &nets(vec![nic("-1", "10.244.0.1")]));
+    assert_eq!(ips(&inventory), (Vec::new(), true));
+    put(&mut inventory, vm("vm-1"), &nets(Vec::new()));
+    assert_eq!(ips(&inventory), (Vec::new(), false));
 }
 
 #[test]

@@ -38,9 +38,10 @@ pub(crate) struct VirtualMachine {
     pub(crate) guest_id: Option<Box<str>>,
     /// `guest.hostName`, in the guest's own letter case.
     pub(crate) guest_host_name: Option<Box<str>>,
-    /// `guest.ipAddress`: the one address that vCenter shows.
-    pub(crate) guest_ip_address: Option<IpAddr>,
-    /// `guest.net`, in vCenter's order.
+    /// Whether `guest.net` has any interface at all.
+    pub(crate) has_guest_nics: bool,
+    /// `guest.net`, in vCenter's order, without interfaces that are the guest's own, such as `docker0` and those of pods:
+    /// no rule uses them, there may be very many, and they come and go.
     pub(crate) guest_nics: Box<[GuestNic]>,
     /// The addresses that `guestinfo.metadata` configures, in its order: see
     /// `guestinfo::static_addresses`. The text itself is not kept.
@@ -55,16 +56,13 @@ pub(crate) struct VirtualMachine {
     pub(crate) resource_pool: Option<MoRef>,
 }
 
-/// One element of `guest.net`: an interface as VMware Tools report it.
+/// One element of `guest.net`: an interface as VMware Tools report it, of a virtual device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GuestNic {
-    /// `network`: the name of the port group or network that it is on. Empty for interfaces inside of the guest.
+    /// `network`: the name of the port group or network that it is on.
     pub(crate) network: Box<str>,
     /// `macAddress`.
     pub(crate) mac: Box<str>,
-    /// `deviceConfigId`: the key of the virtual device, -1 for interfaces that are the guest's own, such as
-    /// `docker0` and those of pods.
-    pub(crate) device_config_id: i32,
     /// `connected`.
     pub(crate) connected: bool,
     /// `ipAddress`, in its order, each with what `ipConfig` says of it.
@@ -233,7 +231,7 @@ impl VirtualMachine {
             memory_mib: None,
             guest_id: None,
             guest_host_name: None,
-            guest_ip_address: None,
+            has_guest_nics: false,
             guest_nics: Box::default(),
             static_addresses: Box::default(),
             host: None,

@@ -15,7 +15,7 @@ pub(crate) const ENTITY_PATHS: [&str; 2] = ["name", "parent"];
 
 /// What every vCenter has. Narrow paths: `config` as a whole is a hundred times as much. What `config` lacks while vCenter
 /// cannot read the machine stands in `summary` too.
-const MACHINE_PATHS: [&str; 23] = [
+const MACHINE_PATHS: [&str; 22] = [
     "name",
     "parent",
     "parentVApp",
@@ -35,7 +35,6 @@ const MACHINE_PATHS: [&str; 23] = [
     "summary.config.memorySizeMB",
     "summary.config.guestId",
     "guest.hostName",
-    "guest.ipAddress",
     "guest.net",
     "guest.toolsRunningStatus",
     "guest.toolsVersionStatus2",
@@ -102,12 +101,10 @@ pub(super) fn apply(vm: &mut VirtualMachine, metadata: &mut Metadata, properties
     if let Some((_, value)) = find("guest.hostName") {
         vm.guest_host_name = value.map(|value| value.text.clone());
     }
-    if let Some((_, value)) = find("guest.ipAddress") {
-        vm.guest_ip_address = value.and_then(Element::parse);
-    }
     if let Some((_, value)) = find("guest.net") {
-        let nics = value.iter().flat_map(|value| value.all("GuestNicInfo"));
-        vm.guest_nics = nics.map(guest_nic).collect();
+        let mut nics = value.iter().flat_map(|value| value.all("GuestNicInfo")).peekable();
+        vm.has_guest_nics = nics.peek().is_some();
+        vm.guest_nics = nics.filter(|nic| is_of_device(nic)).map(guest_nic).collect();
     }
     apply_tools(vm, find("guest.toolsRunningStatus"), find("guest.toolsVersionStatus2"));
     apply_metadata(vm, metadata, find(METADATA), find(METADATA_ENCODING));
@@ -170,6 +167,11 @@ fn static_addresses(metadata: &Metadata) -> Box<[IpAddr]> {
     }
 }
 
+/// Whether an interface is one of the machine's devices. Those of the guest's own, a bridge, a tunnel or a pod's, have -1.
+fn is_of_device(nic: &Element) -> bool {
+    nic.child("deviceConfigId").and_then(Element::parse::<i32>) != Some(-1)
+}
+
 fn guest_nic(nic: &Element) -> GuestNic {
     let text = |name: &str| nic.text_of(name).unwrap_or_default().into();
     let config = nic.child("ipConfig");
@@ -190,7 +192,6 @@ fn guest_nic(nic: &Element) -> GuestNic {
     GuestNic {
         network: text("network"),
         mac: text("macAddress"),
-        device_config_id: nic.child("deviceConfigId").and_then(Element::parse).unwrap_or_default(),
         connected: nic.child("connected").is_some_and(Element::is_true),
         addresses: nic.all("ipAddress").filter_map(address).collect(),
     }

@@ -108,7 +108,6 @@ fn machine(text: &mut String, number: usize) -> std::fmt::Result {
             "config.hardware.numCPU" | "summary.config.numCpu" => word("int", "8"),
             "config.hardware.memoryMB" | "summary.config.memorySizeMB" => word("int", "32768"),
             "guest.hostName" => word("string", &format!("production-cluster-worker-{number}.example.org")),
-            "guest.ipAddress" => word("string", &address(number, 0)),
             "guest.net" => nics(number),
             "guest.toolsRunningStatus" => word("string", "guestToolsRunning"),
             "guest.toolsVersionStatus2" => word("string", "guestToolsUnmanaged"),
