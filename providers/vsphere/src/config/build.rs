@@ -57,14 +57,12 @@ impl Builder<'_> {
     fn vcenters(&mut self) -> Vec<VCenterConfig> {
         let mut names = self.settings.names(Section::VCenter);
         let global = self.settings.text(Section::Global, "", "server").map(str::to_owned);
-        if let Some(server) = &global {
-            // the same server under a name of its own is this one; twice it would have every machine twice
-            let is_known = names.iter().any(|name| {
-                name == server || self.settings.text(Section::VCenter, name, "server") == Some(server)
-            });
-            if !is_known {
-                names.push(server.clone());
-            }
+        // As in CPI, also where an entry of another name has the same server: that one may list other datacenters. Their
+        // machines are told apart by vCenter.
+        if let Some(server) = &global
+            && !names.contains(server)
+        {
+            names.push(server.clone());
         }
         if names.is_empty() {
             let message = match self.settings.format {
@@ -143,13 +141,15 @@ impl Builder<'_> {
         })
     }
 
-    /// A list without its empty items, and where it stands.
+    /// A list without its empty items, and where it stands. CPI joins the items of YAML with commas and splits them again, so
+    /// that an item may hold several.
     fn inherited_list(&self, name: &str, key: &'static str) -> (Vec<String>, String) {
         for (section, name) in [(Section::VCenter, name), (Section::Global, "")] {
             if let Some(setting) = self.settings.get(section, name, key)
                 && let Value::List(items) = &setting.value
             {
-                let items: Vec<_> = items.iter().filter(|item| !item.is_empty()).cloned().collect();
+                let items = items.iter().flat_map(|item| item.split(',')).map(str::trim);
+                let items: Vec<_> = items.filter(|item| !item.is_empty()).map(str::to_owned).collect();
                 if !items.is_empty() {
                     return (items, setting.origin.clone());
                 }

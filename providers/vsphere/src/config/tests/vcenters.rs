@@ -20,11 +20,42 @@ fn one_vcenter_in_global_is_enough() {
 }
 
 #[test]
-fn a_server_in_global_that_has_an_entry_of_its_own_is_not_taken_twice() {
+fn a_server_in_global_is_a_vcenter_unless_an_entry_is_called_so() {
     let global = "global: {server: vc1, user: u, password: p}\nvcenter:\n";
-    assert_eq!(parse(&format!("{global}  vc1: {{port: 8443}}")).vcenters[0].endpoint.authority(), "vc1:8443");
-    assert_eq!(parse(&format!("{global}  a: {{server: vc1}}")).vcenters.len(), 1);
+    let own = parse(&format!("{global}  vc1: {{port: 8443}}"));
+    assert_eq!((own.vcenters.len(), own.vcenters[0].endpoint.authority().as_str()), (1, "vc1:8443"));
     assert_eq!(parse(&format!("{global}  a: {{server: vc2}}")).vcenters.len(), 2);
+    // the entry of another name lists a datacenter; global means all of them, or others
+    for (text, datacenters) in [
+        (format!("{global}  a: {{server: vc1, datacenters: [DC1]}}"), [&["DC1"][..], &[]]),
+        (
+            "[Global]\nserver = vc1\nuser = u\npassword = p\n[VirtualCenter \"a\"]\nserver = vc1\n\
+             datacenters = DC1\n"
+                .to_owned(),
+            [&["DC1"], &[]],
+        ),
+        (
+            "global: {server: vc1, user: u, password: p, datacenters: [DC0]}\n\
+             vcenter: {a: {server: vc1, datacenters: [DC1]}}"
+                .to_owned(),
+            [&["DC1"], &["DC0"]],
+        ),
+    ] {
+        let found = parse(&text).vcenters;
+        let names: Vec<_> = found.iter().map(|one| (one.reference.as_str(), one.server.as_str())).collect();
+        assert_eq!(names, [("a", "vc1"), ("vc1", "vc1")], "{text}");
+        assert_eq!([&found[0].datacenters[..], &found[1].datacenters[..]], datacenters, "{text}");
+    }
+}
+
+#[test]
+fn an_item_of_a_list_may_hold_several() {
+    let with = |list: &str| {
+        parse(&format!("vcenter: {{a: {{server: a, user: u, password: p, {list}}}}}")).vcenters.remove(0)
+    };
+    assert_eq!(with(r#"datacenters: ["DC0,DC1"]"#).datacenters, ["DC0", "DC1"]);
+    assert_eq!(with(r#"datacenters: [" DC0 , DC1,", DC2, ""]"#).datacenters, ["DC0", "DC1", "DC2"]);
+    assert_eq!(with(r#"ipFamily: ["ipv6, ipv4"]"#).families, [Family::Ipv6, Family::Ipv4]);
 }
 
 #[test]
