@@ -75,7 +75,7 @@ async fn a_thousand_sessions_that_end_leave_one() {
 async fn a_thousand_sessions_of_rest_that_end_leave_one() {
     let Some(vcsim) = simulator() else { return };
     let (http, credentials) = client(&vcsim);
-    let tags = TagClient::new(http, credentials, Arc::default(), "8.0.3.0");
+    let tags = TagClient::new(http, credentials, Arc::default(), "8.0.3.0", Vec::new());
     let object = [MoRef::new("Folder", "group-d1")];
     tags.attached(&object).await.expect("tags");
     expire_at_every_second(&vcsim, "rest:POST /tagging/tag-association?list-attached-tags-on-objects");

@@ -161,6 +161,7 @@ impl Connection {
                 Arc::clone(&vcenter.settings.credentials),
                 Arc::clone(&vcenter.accounts),
                 &content.api_version,
+                vcenter.tag_categories.clone(),
             ))
         });
         Arc::clone(client)

@@ -103,6 +103,8 @@ impl VSphereProvider {
             skip_node_deletion: config.skip_node_deletion,
         };
         let tag_refresh = rules.wants_tags().then_some(TAG_REFRESH);
+        let categories = [&rules.labels.zone, &rules.labels.region].into_iter().flatten().cloned();
+        let categories: Vec<String> = categories.collect();
         let asks_who_it_is = config.vcenters.len() > 1;
         // an account does not care by which entry of the configuration it is locked
         let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
@@ -120,6 +122,7 @@ impl VSphereProvider {
             };
             let mut vcenter = VCenter::new(settings, instance_changes.clone(), status_changes.clone());
             vcenter.accounts = Arc::clone(server);
+            vcenter.tag_categories.clone_from(&categories);
             Followed { vcenter: Arc::new(vcenter), families: one.families, credentials }
         });
         Self {

@@ -1,12 +1,21 @@
 //! Tags, which only the Automation REST tells.
 //!
+//! Either the tags on some objects are asked for, or the objects with a tag of the wanted categories. The first takes one
+//! call, and one for the name of each tag and category that is on any of the objects. The second takes a few more, but as
+//! many whatever the number of objects and of tags that mean something else.
+//!
 //! There are two dialects: `/rest` of all versions up to 8, and `/api` from 7.0 U2 on. The one that the version suggests is
 //! tried first, and the other where that one is not there.
 
+mod dialect;
+
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
 
+use self::dialect::{Dialect, Question};
 use crate::{
     accounts::Accounts,
     http::{Body, HttpClient, HttpError},
@@ -35,69 +45,20 @@ const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
 /// An answer larger than this is refused.
 const LARGEST_ANSWER: usize = 32 << 20;
 
-/// Objects that are asked about in one call.
-const OBJECTS_PER_CALL: usize = 2000;
+/// With more objects, those with a tag are asked for.
+const FEW_OBJECTS: usize = 2000;
+
+/// With more tags on them whose names are not known, likewise: most mean something else then.
+const FEW_TAGS: usize = 32;
+
+/// Tags whose objects are asked for in one call.
+const TAGS_PER_CALL: usize = 200;
 
 /// Names of tags that are asked for at the same time.
 const PARALLEL: usize = 4;
 
 /// How long the name of a tag is believed.
 const NAMES_LAST: Duration = Duration::from_secs(3600);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
-    Legacy,
-    Modern,
-}
-
-impl Dialect {
-    fn other(self) -> Self {
-        match self {
-            Self::Legacy => Self::Modern,
-            Self::Modern => Self::Legacy,
-        }
-    }
-
-    fn session_path(self) -> &'static str {
-        match self {
-            Self::Legacy => "/rest/com/vmware/cis/session",
-            Self::Modern => "/api/session",
-        }
-    }
-
-    fn object_path(self, kind: &str, id: &str) -> String {
-        match self {
-            Self::Legacy => format!("/rest/com/vmware/cis/tagging/{kind}/id:{id}"),
-            Self::Modern => format!("/api/cis/tagging/{kind}/{id}"),
-        }
-    }
-
-    fn association_path(self) -> &'static str {
-        match self {
-            Self::Legacy => {
-                "/rest/com/vmware/cis/tagging/tag-association?~action=list-attached-tags-on-objects"
-            }
-            Self::Modern => "/api/cis/tagging/tag-association?action=list-attached-tags-on-objects",
-        }
-    }
-
-    /// The result in an answer: the older dialect wraps it. An empty list may be null.
-    fn read<T: DeserializeOwned>(self, method: &'static str, body: &[u8]) -> Result<T, CallError> {
-        #[derive(Deserialize)]
-        struct Wrapped<T> {
-            value: T,
-        }
-        let result = match self {
-            Self::Modern => serde_json::from_slice(body),
-            Self::Legacy => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
-        };
-        result.map_err(|error| CallError::Malformed {
-            method,
-            // serde's words may quote the body, which may hold a session
-            reason: format!("the answer has another form, at column {}", error.column()).into(),
-        })
-    }
-}
 
 #[derive(Clone)]
 struct Opened {
@@ -111,6 +72,10 @@ pub(crate) struct TagClient {
     credentials: CredentialSource,
     accounts: Arc<Accounts>,
     first: Dialect,
+    /// The names of the categories that are wanted.
+    wanted: Vec<String>,
+    /// Whether the objects had too many tags that mean something else.
+    by_category: AtomicBool,
     session: tokio::sync::Mutex<Option<Opened>>,
     names: Mutex<Names>,
 }
@@ -142,6 +107,12 @@ struct Attached {
 }
 
 #[derive(Debug, Deserialize)]
+struct AttachedTo {
+    tag_id: String,
+    object_ids: Option<Vec<ObjectId>>,
+}
+
+#[derive(Debug, Deserialize)]
 struct FoundTag {
     name: String,
     category_id: String,
@@ -153,12 +124,14 @@ struct FoundCategory {
 }
 
 impl TagClient {
-    /// A client that logs in when it is first asked. `api_version` is what the vCenter says of itself.
+    /// A client that logs in when it is first asked. `api_version` is what the vCenter says of itself, and `wanted` the names
+    /// of the categories whose tags mean something; tags of others may be told or not.
     pub(crate) fn new(
         http: HttpClient,
         credentials: CredentialSource,
         accounts: Arc<Accounts>,
         api_version: &str,
+        wanted: Vec<String>,
     ) -> Self {
         let major = api_version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
         let first = if major >= 9 { Dialect::Modern } else { Dialect::Legacy };
@@ -167,64 +140,153 @@ impl TagClient {
             credentials,
             accounts,
             first,
+            wanted,
+            by_category: AtomicBool::new(false),
             session: tokio::sync::Mutex::default(),
             names: Mutex::default(),
         }
     }
 
-    /// The tags of these objects: one call for all of them, and one for each tag and category not seen lately.
+    /// The tags of these objects.
     ///
     /// # Errors
     /// What a call brings. A tag that was deleted meanwhile is none.
     pub(crate) async fn attached(&self, objects: &[MoRef]) -> Result<Tags, CallError> {
-        const METHOD: &str = "list-attached-tags-on-objects";
-        let mut attached: Vec<(MoRef, Vec<String>)> = Vec::new();
-        for some in objects.chunks(OBJECTS_PER_CALL) {
-            let ids: Vec<_> =
-                some.iter().map(|object| json!({"id": object.id(), "type": object.kind()})).collect();
-            let body = json!({ "object_ids": ids }).to_string();
-            let found: Option<Vec<Attached>> = self
-                .request(METHOD, Method::POST, |dialect| dialect.association_path().to_owned(), Some(body))
-                .await?;
-            attached.extend(found.into_iter().flatten().filter_map(|one| {
-                let tags = one.tag_ids.filter(|tags| !tags.is_empty())?;
-                Some((MoRef::new(&one.object_id.kind, &one.object_id.id), tags))
-            }));
-        }
-        self.learn_names(&attached).await?;
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let named = attached.into_iter().map(|(object, ids)| {
-            let mut tags: Vec<_> =
-                ids.iter().filter_map(|id| names.tags.get(id.as_str()).cloned().flatten()).collect();
-            tags.sort();
-            (object, tags)
-        });
-        Ok(named.collect())
-    }
-
-    async fn learn_names(&self, attached: &[(MoRef, Vec<String>)]) -> Result<(), CallError> {
-        let unknown: Vec<String> = {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut names = self.names();
             if names.since.elapsed() >= NAMES_LAST {
                 *names = Names::default();
             }
+        }
+        if objects.len() <= FEW_OBJECTS && !self.by_category.load(Ordering::Relaxed) {
+            let attached = self.tags_on(objects).await?;
             let ids: BTreeSet<&String> = attached.iter().flat_map(|(_, ids)| ids).collect();
-            ids.into_iter().filter(|id| !names.tags.contains_key(id.as_str())).cloned().collect()
+            if self.unnamed(&ids).len() <= FEW_TAGS {
+                self.learn_names(&ids).await?;
+                return Ok(self.named(&attached));
+            }
+            self.by_category.store(true, Ordering::Relaxed);
+        }
+        let attached = self.objects_with_tags(&objects.iter().collect()).await?;
+        Ok(self.named(&attached))
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn named(&self, attached: &[(MoRef, Vec<String>)]) -> Tags {
+        let names = self.names();
+        let mut tags = Tags::new();
+        for (object, ids) in attached {
+            let known = ids.iter().filter_map(|id| names.tags.get(id.as_str()).cloned().flatten());
+            tags.entry(object.clone()).or_default().extend(known);
+        }
+        for tags in tags.values_mut() {
+            tags.sort();
+        }
+        tags
+    }
+
+    /// The ids of all tags on these objects.
+    async fn tags_on(&self, objects: &[MoRef]) -> Result<Vec<(MoRef, Vec<String>)>, CallError> {
+        const METHOD: &str = "list-attached-tags-on-objects";
+        if objects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<_> =
+            objects.iter().map(|object| json!({"id": object.id(), "type": object.kind()})).collect();
+        let body = json!({ "object_ids": ids }).to_string();
+        let question = |dialect: Dialect| (dialect.association_path(METHOD), Some(body.clone()));
+        let found: Option<Vec<Attached>> = self.request(METHOD, Method::POST, question).await?;
+        let with_tags = found.into_iter().flatten().filter_map(|one| {
+            let tags = one.tag_ids.filter(|tags| !tags.is_empty())?;
+            Some((MoRef::new(&one.object_id.kind, &one.object_id.id), tags))
+        });
+        Ok(with_tags.collect())
+    }
+
+    /// Those of these objects that have tags of the wanted categories, some of them several times.
+    async fn objects_with_tags(
+        &self,
+        objects: &HashSet<&MoRef>,
+    ) -> Result<Vec<(MoRef, Vec<String>)>, CallError> {
+        const METHOD: &str = "list-attached-objects-on-tags";
+        let mut ids = BTreeSet::new();
+        for category in self.wanted_categories().await? {
+            let question = |dialect: Dialect| dialect.tags_of_category(&category);
+            match self.request::<Option<Vec<String>>>("list-tags-for-category", Method::POST, question).await
+            {
+                Ok(found) => ids.extend(found.unwrap_or_default()),
+                // it was deleted; another one may have its name
+                Err(CallError::Status { status: 404, .. }) => {
+                    self.names().categories.remove(category.as_str());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.learn_names(&ids.iter().collect()).await?;
+        let ids: Vec<_> = ids.into_iter().collect();
+        let mut attached = Vec::new();
+        for some in ids.chunks(TAGS_PER_CALL) {
+            let body = json!({ "tag_ids": some }).to_string();
+            let question = |dialect: Dialect| (dialect.association_path(METHOD), Some(body.clone()));
+            let found: Option<Vec<AttachedTo>> = self.request(METHOD, Method::POST, question).await?;
+            for one in found.into_iter().flatten() {
+                let on = one.object_ids.unwrap_or_default().into_iter();
+                let on = on.map(|object| MoRef::new(&object.kind, &object.id));
+                let on = on.filter(|object| objects.contains(object));
+                attached.extend(on.map(|object| (object, vec![one.tag_id.clone()])));
+            }
+        }
+        Ok(attached)
+    }
+
+    /// The ids of the wanted categories, as far as there are such. They are looked for among all, once an hour.
+    async fn wanted_categories(&self) -> Result<Vec<String>, CallError> {
+        let known = || {
+            let names = self.names();
+            let wanted =
+                names.categories.iter().filter(|(_, name)| self.wanted.iter().any(|w| *w == ***name));
+            wanted.map(|(id, _)| id.to_string()).collect::<Vec<_>>()
         };
-        let tags = self.objects::<FoundTag>("get tag", "tag", unknown).await?;
+        let count = self.wanted.iter().collect::<HashSet<_>>().len();
+        let found = known();
+        if found.len() >= count {
+            return Ok(found);
+        }
+        let question = |dialect: Dialect| (dialect.categories_path().to_owned(), None);
+        let all: Option<Vec<String>> = self.request("list categories", Method::GET, question).await?;
+        let mut unknown = all.unwrap_or_default();
+        {
+            let names = self.names();
+            unknown.retain(|id| !names.categories.contains_key(id.as_str()));
+        }
+        for some in unknown.chunks(PARALLEL) {
+            self.learn_categories(some.to_vec()).await?;
+            if known().len() >= count {
+                break;
+            }
+        }
+        Ok(known())
+    }
+
+    /// Those of these tags whose names are not known.
+    fn unnamed(&self, ids: &BTreeSet<&String>) -> Vec<String> {
+        let names = self.names();
+        ids.iter().filter(|id| !names.tags.contains_key(id.as_str())).map(|&id| id.clone()).collect()
+    }
+
+    async fn learn_names(&self, ids: &BTreeSet<&String>) -> Result<(), CallError> {
+        let tags = self.objects::<FoundTag>("get tag", "tag", self.unnamed(ids)).await?;
         let categories: Vec<String> = {
-            let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let names = self.names();
             let ids: BTreeSet<&String> =
                 tags.iter().filter_map(|(_, found)| found.as_ref()).map(|found| &found.category_id).collect();
             ids.into_iter().filter(|id| !names.categories.contains_key(id.as_str())).cloned().collect()
         };
-        let categories = self.objects::<FoundCategory>("get category", "category", categories).await?;
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, category) in categories {
-            if let Some(category) = category {
-                names.categories.insert(id.into(), category.name.into());
-            }
-        }
+        self.learn_categories(categories).await?;
+        let mut names = self.names();
         for (id, found) in tags {
             let tag = found.and_then(|found| {
                 let category = names.categories.get(found.category_id.as_str())?;
@@ -232,6 +294,13 @@ impl TagClient {
             });
             names.tags.insert(id.into(), tag);
         }
+        Ok(())
+    }
+
+    async fn learn_categories(&self, ids: Vec<String>) -> Result<(), CallError> {
+        let found = self.objects::<FoundCategory>("get category", "category", ids).await?;
+        let known = found.into_iter().filter_map(|(id, found)| Some((id.into(), found?.name.into())));
+        self.names().categories.extend(known);
         Ok(())
     }
 
@@ -261,8 +330,8 @@ impl TagClient {
         kind: &'static str,
         id: String,
     ) -> Result<(String, Option<T>), CallError> {
-        let path = |dialect: Dialect| dialect.object_path(kind, &id);
-        let found = match self.request(method, Method::GET, path, None).await {
+        let question = |dialect: Dialect| (dialect.object_path(kind, &id), None);
+        let found = match self.request(method, Method::GET, question).await {
             Ok(found) => Some(found),
             Err(CallError::Status { status: 404, .. }) => None,
             Err(error) => return Err(error),
@@ -275,16 +344,15 @@ impl TagClient {
         &self,
         method: &'static str,
         verb: Method,
-        path: impl Fn(Dialect) -> String,
-        body: Option<String>,
+        question: impl Fn(Dialect) -> Question,
     ) -> Result<T, CallError> {
         let mut ended: Option<Arc<str>> = None;
         loop {
             let session = self.open(ended.as_ref()).await?;
             let headers = [("vmware-api-session-id", session.id.to_string())];
-            let body = body.clone().map(|text| Body { content_type: "application/json", text });
-            let (status, bytes) =
-                self.send(method, verb.clone(), &path(session.dialect), &headers, body).await?;
+            let (path, body) = question(session.dialect);
+            let body = body.map(|text| Body { content_type: "application/json", text });
+            let (status, bytes) = self.send(method, verb.clone(), &path, &headers, body).await?;
             match status {
                 200..=299 => return session.dialect.read(method, &bytes),
                 401 if ended.is_none() => ended = Some(session.id),

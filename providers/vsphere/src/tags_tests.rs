@@ -18,7 +18,7 @@ struct Server {
 
 impl Server {
     /// `answer` gets the method and the path, and how often they were asked for before.
-    async fn start(answer: impl Fn(&str, usize) -> (u16, &'static str) + Send + 'static) -> Self {
+    async fn start(answer: impl Fn(&str, usize) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn client(&self, accounts: &Arc<Accounts>) -> TagClient {
-        TagClient::new(self.http.clone(), credentials(), Arc::clone(accounts), "8.0.3.0")
+        TagClient::new(self.http.clone(), credentials(), Arc::clone(accounts), "8.0.3.0", wanted())
     }
 
     fn count(&self, wanted: &str) -> usize {
@@ -66,6 +66,10 @@ fn credentials() -> CredentialSource {
     Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }))
 }
 
+fn wanted() -> Vec<String> {
+    vec!["k8s-zone".to_owned(), "k8s-region".to_owned()]
+}
+
 fn root() -> [MoRef; 1] {
     [MoRef::new("Folder", "group-d1")]
 }
@@ -80,9 +84,9 @@ async fn later(time: Duration) {
 #[tokio::test]
 async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
     let server = Server::start(|asked, before| match asked {
-        "POST /rest/com/vmware/cis/session" if before < 2 => (401, ""),
-        "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#),
-        _ => (200, r#"{"value":[]}"#),
+        "POST /rest/com/vmware/cis/session" if before < 2 => (401, String::new()),
+        "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#.to_owned()),
+        _ => (200, r#"{"value":[]}"#.to_owned()),
     })
     .await;
     let accounts: Arc<Accounts> = Arc::default();
@@ -111,7 +115,7 @@ async fn rest_that_refuses_what_soap_accepts_is_tried_again_and_stops_nobody() {
 
 #[tokio::test]
 async fn what_both_refuse_is_tried_once_by_both_together() {
-    let server = Server::start(|_, _| (401, "")).await;
+    let server = Server::start(|_, _| (401, String::new())).await;
     let accounts: Arc<Accounts> = Arc::default();
     let tags = server.client(&accounts);
     assert!(tags.attached(&root()).await.expect_err("refused").is_refused());
@@ -125,9 +129,9 @@ async fn what_both_refuse_is_tried_once_by_both_together() {
 #[tokio::test]
 async fn a_session_that_vcenter_does_not_take_is_not_left_behind() {
     let server = Server::start(|asked, _| match asked {
-        "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#),
-        "DELETE /rest/com/vmware/cis/session" => (200, ""),
-        _ => (401, ""),
+        "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"s"}"#.to_owned()),
+        "DELETE /rest/com/vmware/cis/session" => (200, String::new()),
+        _ => (401, String::new()),
     })
     .await;
     let tags = server.client(&Arc::default());
@@ -159,4 +163,75 @@ fn both_dialects_are_read() {
     assert_eq!(id, "id");
     let error = Dialect::Modern.read::<Vec<u8>>("m", br#""secret-session""#).expect_err("another form");
     assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+/// A vCenter with 100 categories, of which two are wanted, and a tag in each; `machines` have one of every category.
+async fn many_tags(machines: usize) -> (Server, Vec<MoRef>) {
+    const CATEGORIES: usize = 100;
+    let machine = |number: usize| json!({"id": format!("vm-{number}"), "type": "VirtualMachine"});
+    let server = Server::start(move |asked, _| {
+        let (method, path) = asked.split_once(' ').expect("two words");
+        let path = path.strip_prefix("/rest/com/vmware/cis/").expect("the older dialect");
+        let number = || path.rsplit('-').next().and_then(|n| n.parse::<usize>().ok()).expect("a number");
+        let value = match (method, path) {
+            ("POST", "session") => json!("s"),
+            ("GET", "tagging/category") => {
+                json!((0..CATEGORIES).map(|n| format!("c-{n}")).collect::<Vec<_>>())
+            }
+            ("GET", _) if path.starts_with("tagging/category/id:c-") => {
+                let name = match number() {
+                    17 => "k8s-zone".to_owned(),
+                    42 => "k8s-region".to_owned(),
+                    other => format!("other-{other}"),
+                };
+                json!({ "name": name })
+            }
+            ("GET", _) if path.starts_with("tagging/tag/id:t-") => {
+                json!({"name": format!("tag-{}", number()), "category_id": format!("c-{}", number())})
+            }
+            ("POST", "tagging/tag/id:c-17?~action=list-tags-for-category") => json!(["t-17"]),
+            ("POST", "tagging/tag/id:c-42?~action=list-tags-for-category") => json!(["t-42"]),
+            ("POST", "tagging/tag-association?~action=list-attached-objects-on-tags") => {
+                json!([17, 42].map(|tag| json!({
+                    "tag_id": format!("t-{tag}"),
+                    // one more than is asked about: it is in a datacenter that does not count
+                    "object_ids": (0..=machines).map(machine).collect::<Vec<_>>(),
+                })))
+            }
+            ("POST", "tagging/tag-association?~action=list-attached-tags-on-objects") => {
+                let tags: Vec<_> = (0..CATEGORIES).map(|n| format!("t-{n}")).collect();
+                let with_tags = |n| json!({"object_id": machine(n), "tag_ids": tags});
+                json!((0..machines).map(with_tags).collect::<Vec<_>>())
+            }
+            _ => return (500, String::new()),
+        };
+        (200, json!({ "value": value }).to_string())
+    })
+    .await;
+    let objects = (0..machines).map(|number| MoRef::new("VirtualMachine", &format!("vm-{number}")));
+    (server, objects.collect())
+}
+
+#[tokio::test]
+async fn neither_many_machines_nor_many_other_tags_cost_calls() {
+    for (machines, first_question) in [(2001, 0), (3, 1)] {
+        let (server, objects) = many_tags(machines).await;
+        let client = server.client(&Arc::default());
+        for round in 1..=3 {
+            let tags = client.attached(&objects).await.expect("tags");
+            assert_eq!(tags.len(), machines);
+            let of_last = tags[&objects[machines - 1]].iter().map(|tag| (&*tag.category, &*tag.name));
+            let of_last: Vec<_> = of_last.collect();
+            assert_eq!(of_last, [("k8s-region", "tag-42"), ("k8s-zone", "tag-17")]);
+            let path = "/rest/com/vmware/cis/tagging";
+            assert_eq!(server.count(&format!("GET {path}/tag/")), 2, "those of others have no names");
+            assert!(server.count(&format!("GET {path}/category/")) <= 44);
+            let association = format!("POST {path}/tag-association?~action=");
+            assert_eq!(server.count(&format!("{association}list-attached-tags")), first_question);
+            assert_eq!(server.count(&format!("{association}list-attached-objects")), round);
+        }
+        let calls = server.requests.lock().expect("lock").len();
+        let found = 1 + 1 + 44 + 2;
+        assert_eq!(calls, first_question + found + 3 * 3, "three calls for each round");
+    }
 }

@@ -67,6 +67,8 @@ impl fmt::Debug for Settings {
 #[derive(Debug)]
 pub(crate) struct VCenter {
     pub(crate) settings: Settings,
+    /// The categories whose tags are wanted.
+    pub(crate) tag_categories: Vec<String>,
     /// Shared by all that are the same server.
     pub(crate) accounts: Arc<Accounts>,
     state: RwLock<State>,
@@ -110,6 +112,7 @@ impl VCenter {
     ) -> Self {
         Self {
             settings,
+            tag_categories: Vec::new(),
             accounts: Arc::default(),
             state: RwLock::default(),
             session: Mutex::default(),
@@ -244,17 +247,13 @@ impl VCenter {
         self.error(kind, &error.to_string())
     }
 
-    /// What has tags that matter for a machine: everything above machines, and machines where they are not too many.
+    /// What has tags that matter for a machine: machines and everything above them.
     pub(crate) fn taggable(&self) -> Vec<MoRef> {
-        /// With more, their own tags are left out: all of them would have to be asked for, and named, every time.
-        const FEW_MACHINES: usize = 2000;
         let state = self.state();
         let mut objects: Vec<MoRef> = state.inventory.entities().cloned().collect();
         let root = objects.first().and_then(|first| state.inventory.path_up(first).pop());
         objects.extend(root);
-        if state.inventory.machines().len() <= FEW_MACHINES {
-            objects.extend(state.inventory.machines().map(|vm| vm.moref.clone()));
-        }
+        objects.extend(state.inventory.machines().map(|vm| vm.moref.clone()));
         objects.sort_unstable();
         objects.dedup();
         objects

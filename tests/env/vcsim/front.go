@@ -296,6 +296,13 @@ func (f *front) serveModern(w *httptest.ResponseRecorder, r *http.Request, body 
 			path = kind + "id:" + id
 		}
 	}
+	if path == "/cis/tagging/tag" && r.URL.Query().Get("action") == "list-tags-for-category" {
+		var spec struct {
+			Category string `json:"category_id"`
+		}
+		_ = json.Unmarshal(body, &spec)
+		path += "/id:" + spec.Category
+	}
 	inner := r.Clone(r.Context())
 	inner.URL.Path = legacyRest + path
 	query := inner.URL.Query()

@@ -40,6 +40,29 @@ async fn everything_about_a_machine_in_either_dialect() {
     }
 }
 
+/// More tags that mean something else than are asked for by name; one that counts is on the machine itself.
+#[tokio::test]
+async fn tags_of_others_are_not_asked_for() {
+    for rest in ["legacy", "modern"] {
+        let Some(vcsim) = tagged(&VcsimOptions { rest, ..VcsimOptions::default() }) else { return };
+        for number in 0..40 {
+            vcsim.attach_tag("other", &format!("o{number}"), "Datacenter", "DC0").expect("a tag");
+        }
+        vcsim.attach_tag("k8s-zone", "own", "VirtualMachine", &machine(1)).expect("a tag");
+        vcsim.detach_tag("k8s-zone", "z0", "ClusterComputeResource", "DC0_C0").expect("detached");
+        let running = Running::start(&with_zones(&config(&[&vcsim]))).await;
+        let place = |answer: &InstanceLookup| {
+            let metadata = present(answer)?.metadata.clone();
+            Some((metadata.zone?, metadata.region?))
+        };
+        let answer = running.eventually(&node(1), "a zone", |answer| place(answer).is_some()).await;
+        assert_eq!(place(&answer), Some(("own".to_owned(), "r0".to_owned())));
+        let counts = vcsim.counts().expect("counts");
+        assert_eq!(counts["rest:GET /tagging/tag/ID"], 3, "{counts:?}");
+        running.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn changes_are_seen_at_once() {
     let Some(vcsim) = tagged(&VcsimOptions::default()) else { return };

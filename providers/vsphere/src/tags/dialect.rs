@@ -1,0 +1,82 @@
+//! Where things are asked for in the two dialects, and how their answers are read.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::vim::CallError;
+
+/// Path and query, and the body.
+pub(super) type Question = (String, Option<String>);
+
+/// A dialect of the Automation REST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Legacy,
+    Modern,
+}
+
+impl Dialect {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Legacy => Self::Modern,
+            Self::Modern => Self::Legacy,
+        }
+    }
+
+    pub(super) fn session_path(self) -> &'static str {
+        match self {
+            Self::Legacy => "/rest/com/vmware/cis/session",
+            Self::Modern => "/api/session",
+        }
+    }
+
+    pub(super) fn object_path(self, kind: &str, id: &str) -> String {
+        match self {
+            Self::Legacy => format!("/rest/com/vmware/cis/tagging/{kind}/id:{id}"),
+            Self::Modern => format!("/api/cis/tagging/{kind}/{id}"),
+        }
+    }
+
+    pub(super) fn association_path(self, action: &str) -> String {
+        match self {
+            Self::Legacy => format!("/rest/com/vmware/cis/tagging/tag-association?~action={action}"),
+            Self::Modern => format!("/api/cis/tagging/tag-association?action={action}"),
+        }
+    }
+
+    pub(super) fn categories_path(self) -> &'static str {
+        match self {
+            Self::Legacy => "/rest/com/vmware/cis/tagging/category",
+            Self::Modern => "/api/cis/tagging/category",
+        }
+    }
+
+    /// Where the tags of a category are asked for, and with which body.
+    pub(super) fn tags_of_category(self, id: &str) -> Question {
+        const ACTION: &str = "list-tags-for-category";
+        match self {
+            Self::Legacy => (format!("/rest/com/vmware/cis/tagging/tag/id:{id}?~action={ACTION}"), None),
+            Self::Modern => {
+                let body = json!({ "category_id": id }).to_string();
+                (format!("/api/cis/tagging/tag?action={ACTION}"), Some(body))
+            }
+        }
+    }
+
+    /// The result in an answer: the older dialect wraps it. An empty list may be null.
+    pub(super) fn read<T: DeserializeOwned>(self, method: &'static str, body: &[u8]) -> Result<T, CallError> {
+        #[derive(Deserialize)]
+        struct Wrapped<T> {
+            value: T,
+        }
+        let result = match self {
+            Self::Modern => serde_json::from_slice(body),
+            Self::Legacy => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
+        };
+        result.map_err(|error| CallError::Malformed {
+            method,
+            // serde's words may quote the body, which may hold a session
+            reason: format!("the answer has another form, at column {}", error.column()).into(),
+        })
+    }
+}
