@@ -29,7 +29,7 @@ pub(super) const SWAPPED: usize = 8;
 pub(super) const CAPITALS: usize = 9;
 /// Of another size, with another guest.
 pub(super) const LARGE: usize = 10;
-/// The Node shows a UUID that no machine has: only its name tells.
+/// The Node shows a UUID that tells nothing: only its name tells.
 pub(super) const BY_NAME: usize = 11;
 /// The guest calls itself otherwise than the Node.
 pub(super) const OTHER_NAME: usize = 12;
@@ -156,7 +156,7 @@ pub(super) fn node(number: usize) -> Node {
         // as SMBIOS before 2.6: the first three groups reversed
         SWAPPED => format!("e00d3c5a-0000-0040-8000-{SWAPPED:012x}"),
         CAPITALS => uuid(CAPITALS).to_uppercase(),
-        BY_NAME => "5a3c0de0-0000-4000-8000-ffffffffffff".to_owned(),
+        BY_NAME => "00000000-0000-0000-0000-000000000000".to_owned(),
         number => uuid(number),
     };
     let mut node = kubelet::node(&name(number), &shown);
