@@ -107,9 +107,16 @@ async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
 /// Other connections to the same hypervisors: nothing about the Node changes.
 async fn reload(client: &Client, config: &str) -> anyhow::Result<()> {
     let version = async || anyhow::Ok(nodes(client).get("worker-1").await?.metadata.resource_version);
-    // What was under way about the new Node ends.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let before = version().await?;
+    // What was under way about the new Node ends: further addresses of its guest come some seconds after the first.
+    let mut before = version().await?;
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let now = version().await?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
     fs::write(config, format!("{}callTimeout: 11s\n", fs::read_to_string(config)?))?;
     event(client, "kube-system", "cloud-controller-manager", "ConfigReloaded").await?;
     tokio::time::sleep(Duration::from_secs(6)).await;
