@@ -73,7 +73,10 @@ fn swap_in(
         let cluster = Cluster::new(&api, arguments, environment).await?;
         let scenario: LocalBoxFuture<'_, _> = cluster.lives_on().boxed_local();
         scenario.await?;
-        // For the next test on this control plane.
+        // For the next test on this control plane. Controllers' accounts are the same for all deployments.
+        let control_plane = api.control_plane.as_ref().context("the control plane")?;
+        let given = permissions::needed(&parse(arguments)?);
+        shipped_roles::unbind(control_plane, &ManifestOptions::new("libvirt"), &given)?;
         cluster.bind_roles(&[]).await?;
         Ok(())
     })

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::{
     Server,
     curl::{Answer, Curl},
+    free_port,
     keys::Authority,
     options,
 };
@@ -47,11 +48,14 @@ async fn self_signed() -> anyhow::Result<()> {
         .expect(200)
         .await?;
     server.serving.stop().await;
+    // Another port each time: a peer of another test may have taken the first one meanwhile.
+    options.secure_port = free_port()?;
     let again = Server::start(&options).await?;
     Curl::get(&again.url("/healthz")).authority(&authority).expect(200).await?;
     again.serving.stop().await;
     // In memory there is another one, each time.
     options.certificates.cert_dir = None;
+    options.secure_port = free_port()?;
     let server = Server::start(&options).await?;
     Curl::get(&server.url("/healthz")).expect(200).await?;
     ensure!(Curl::get(&server.url("/healthz")).authority(&authority).send().await?.status == 0);
