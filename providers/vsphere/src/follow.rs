@@ -7,6 +7,10 @@
 //! One view shows everything. Where the configuration lists datacenters, one shows what they are called and where they are,
 //! and each of them has a view of its own: what lies elsewhere is not read.
 
+mod connection;
+mod selection;
+mod tags;
+
 use std::{
     collections::{BTreeSet, HashSet},
     pin::pin,
@@ -17,28 +21,26 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use self::{
+    connection::Connection,
+    selection::{PLACE_KINDS, all_kinds, entities, machines, spec},
+    tags::read_tags,
+};
 use crate::{
-    http::HttpClient,
-    inventory::{Changes, ENTITY_KINDS, ENTITY_PATHS, machine_paths},
+    inventory::Changes,
     moref::MoRef,
-    session::{CALL_DEADLINE, ServiceContent, Session},
-    soap::SoapTransport,
-    tags::TagClient,
+    session::{CALL_DEADLINE, ServiceContent},
     vcenter::VCenter,
     vim::{
-        Call, CallError, Transport,
+        Call, CallError,
         element::Element,
         objects::{
-            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, ObjectSpec, PropertyFilterSpec,
-            PropertySpec, RetrieveOptions, RetrievePropertiesEx, TraversalSpec, WaitForUpdatesEx,
-            WaitOptions,
+            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, RetrieveOptions,
+            RetrievePropertiesEx, WaitForUpdatesEx, WaitOptions,
         },
         property_collector::{Page, UpdateKind, read_listing, read_updates},
     },
 };
-
-/// Where datacenters are.
-const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
 
 /// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 1250;
@@ -127,55 +129,6 @@ struct Watched {
     version: String,
 }
 
-/// A client of a vCenter with its session.
-#[derive(Clone)]
-struct Connection {
-    http: HttpClient,
-    transport: Arc<dyn Transport>,
-    session: Arc<Session>,
-    tags: Arc<std::sync::Mutex<Option<Arc<TagClient>>>>,
-}
-
-impl Connection {
-    fn new(vcenter: &VCenter) -> Result<Self, CallError> {
-        let settings = &vcenter.settings;
-        let http = HttpClient::new(&settings.endpoint)
-            .map_err(|reason| CallError::Unreachable { method: "connect", reason: reason.into() })?;
-        let transport: Arc<dyn Transport> = Arc::new(SoapTransport::new(http.clone()));
-        let session = Arc::new(Session::new(
-            Arc::clone(&transport),
-            Arc::clone(&settings.credentials),
-            Arc::clone(&vcenter.accounts),
-            settings.asks_who_it_is,
-        ));
-        *vcenter.session() = Some(Arc::clone(&session));
-        Ok(Self { http, transport, session, tags: Arc::default() })
-    }
-
-    /// Who reads tags, with the session from last time.
-    fn tag_client(&self, vcenter: &VCenter, content: &ServiceContent) -> Arc<TagClient> {
-        let mut tags = self.tags.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let client = tags.get_or_insert_with(|| {
-            Arc::new(TagClient::new(
-                self.http.clone(),
-                Arc::clone(&vcenter.settings.credentials),
-                Arc::clone(&vcenter.accounts),
-                &content.api_version,
-                vcenter.tag_categories.clone(),
-            ))
-        });
-        Arc::clone(client)
-    }
-
-    async fn close(&self) {
-        let tags = self.tags.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(tags) = tags {
-            tags.close().await;
-        }
-        self.session.close().await;
-    }
-}
-
 struct Follower<'a> {
     vcenter: &'a Arc<VCenter>,
     /// Cleared when vCenter does not know the paths that are not everybody's.
@@ -231,7 +184,7 @@ impl Follower<'_> {
         content: &ServiceContent,
     ) -> Result<Watched, CallError> {
         let root = &content.root_folder;
-        let all: Vec<_> = std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect();
+        let all = all_kinds();
         let mut watched = Watched { views: Vec::new(), datacenters: None, version: String::new() };
         let mut changes = Changes::default();
         if self.vcenter.settings.datacenters.is_empty() {
@@ -461,89 +414,6 @@ impl Follower<'_> {
             tracing::warn!(vcenter = self.vcenter.name(), %error, "not following the vCenter");
         }
         pause
-    }
-}
-
-/// Reads tags now, when something moves, and from time to time. Ends only with the session's credentials.
-async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
-    let Some(refresh) = vcenter.settings.tag_refresh else { return std::future::pending().await };
-    let mut failures = 0u32;
-    loop {
-        match client.attached(&vcenter.taggable()).await {
-            Ok(tags) => {
-                failures = 0;
-                let (mut is_news, mut had_trouble) = (false, false);
-                vcenter.update(|state| {
-                    had_trouble = state.tag_trouble.is_some();
-                    is_news = !state.has_tags || state.tags != tags;
-                    state.tags = tags;
-                    state.has_tags = true;
-                    state.tag_trouble = None;
-                    Changes::default()
-                });
-                if had_trouble {
-                    tracing::info!(vcenter = vcenter.name(), "reading tags again");
-                }
-                if is_news {
-                    vcenter.push_all();
-                }
-                tokio::select! {
-                    () = sleep(refresh) => {}
-                    // several moves at once are one
-                    () = vcenter.retag.notified() => sleep(Duration::from_millis(200)).await,
-                }
-            }
-            Err(error) => {
-                let is_refused = error.is_refused();
-                if note_tag_trouble(vcenter, &error) {
-                    tracing::warn!(vcenter = vcenter.name(), %error, "cannot read tags");
-                }
-                let pause = Duration::from_millis(500) * 2u32.saturating_pow(failures.min(10));
-                failures = failures.saturating_add(1);
-                sleep(if is_refused { CREDENTIALS_PAUSE } else { jittered(pause.min(LONGEST_PAUSE)) }).await;
-            }
-        }
-    }
-}
-
-/// Keeps why tags cannot be read. Whether that is another reason than the last time.
-fn note_tag_trouble(vcenter: &VCenter, error: &CallError) -> bool {
-    let mut is_news = false;
-    vcenter.update(|state| {
-        is_news = state.tag_trouble.as_ref() != Some(error);
-        state.tag_trouble = Some(error.clone());
-        Changes::default()
-    });
-    is_news
-}
-
-/// What is read of everything that is not a machine.
-fn entities() -> Vec<PropertySpec> {
-    ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() }).into()
-}
-
-/// What is read of machines.
-fn machines(with_optional: bool) -> PropertySpec {
-    PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) }
-}
-
-/// These properties of all that views show.
-fn spec(views: &[MoRef], prop_set: Vec<PropertySpec>) -> PropertyFilterSpec {
-    let object = |view: &MoRef| ObjectSpec {
-        obj: view.clone(),
-        skip: Some(true),
-        select_set: vec![TraversalSpec {
-            name: Some("view"),
-            kind: "ContainerView",
-            path: "view",
-            skip: Some(false),
-            select_set: Vec::new(),
-        }],
-    };
-    PropertyFilterSpec {
-        prop_set,
-        object_set: views.iter().map(object).collect(),
-        report_missing_objects_in_results: None,
     }
 }
 

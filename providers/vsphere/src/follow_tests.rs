@@ -5,21 +5,21 @@ use tokio::sync::{broadcast, watch};
 
 use super::*;
 use crate::{
-    http::Endpoint,
+    http::{Endpoint, HttpClient},
     scripted::{Scripted, node, reference, text},
-    session::Credentials,
+    session::{Credentials, Session},
     vcenter::Settings,
-    vim::Value,
+    vim::{Transport, Value},
 };
 
-struct Rig {
-    vcenter: Arc<VCenter>,
+pub(super) struct Rig {
+    pub(super) vcenter: Arc<VCenter>,
     transport: Arc<Scripted>,
     connection: Connection,
     changes: broadcast::Receiver<InstanceChange>,
 }
 
-fn rig(datacenters: &[&str]) -> Rig {
+pub(super) fn rig(datacenters: &[&str]) -> Rig {
     let endpoint = Endpoint {
         host: "vc.example".to_owned(),
         port: 443,
@@ -311,15 +311,6 @@ async fn a_good_password_that_vcenter_refuses_for_a_while_is_taken_in_the_end() 
     let took = began.elapsed().as_secs() / 60;
     assert_eq!(took, 30, "ten minutes, and twenty");
     assert_eq!(follower.failures, 0, "what was not tried is no failure of the vCenter");
-}
-
-#[test]
-fn trouble_with_tags_is_news_once() {
-    let rig = rig(&[]);
-    let refused = CallError::Refused { user: "ccm".into() };
-    assert!(note_tag_trouble(&rig.vcenter, &refused) && !note_tag_trouble(&rig.vcenter, &refused));
-    let other = CallError::Status { method: "get tag", status: 503 };
-    assert!(note_tag_trouble(&rig.vcenter, &other) && note_tag_trouble(&rig.vcenter, &refused));
 }
 
 #[tokio::test(start_paused = true)]

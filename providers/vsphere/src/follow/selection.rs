@@ -1,0 +1,70 @@
+//! What is read and watched: which properties, of which objects.
+
+use crate::{
+    inventory::{ENTITY_KINDS, ENTITY_PATHS, machine_paths},
+    moref::MoRef,
+    vim::objects::{ObjectSpec, PropertyFilterSpec, PropertySpec, TraversalSpec},
+};
+
+/// Where datacenters are.
+pub(super) const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
+
+/// Everything that a machine may be in, and machines.
+pub(super) fn all_kinds() -> Vec<&'static str> {
+    std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect()
+}
+
+/// What is read of everything that is not a machine.
+pub(super) fn entities() -> Vec<PropertySpec> {
+    ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() }).into()
+}
+
+/// What is read of machines.
+pub(super) fn machines(with_optional: bool) -> PropertySpec {
+    PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) }
+}
+
+/// These properties of all that views show.
+pub(super) fn spec(views: &[MoRef], prop_set: Vec<PropertySpec>) -> PropertyFilterSpec {
+    let object = |view: &MoRef| ObjectSpec {
+        obj: view.clone(),
+        skip: Some(true),
+        select_set: vec![TraversalSpec {
+            name: Some("view"),
+            kind: "ContainerView",
+            path: "view",
+            skip: Some(false),
+            select_set: Vec::new(),
+        }],
+    };
+    PropertyFilterSpec {
+        prop_set,
+        object_set: views.iter().map(object).collect(),
+        report_missing_objects_in_results: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_view_is_walked_and_is_itself_not_read() {
+        let views = [MoRef::new("ContainerView", "1"), MoRef::new("ContainerView", "2")];
+        let wanted = spec(&views, entities());
+        assert_eq!(wanted.object_set.len(), 2);
+        assert!(wanted.object_set.iter().all(|object| object.skip == Some(true)));
+        assert!(wanted.object_set.iter().all(|object| object.select_set[0].skip == Some(false)));
+        assert!(
+            PLACE_KINDS.iter().all(|kind| wanted.prop_set.iter().any(|properties| properties.kind == *kind))
+        );
+    }
+
+    #[test]
+    fn what_old_vcenters_cannot_read_can_be_left_out() {
+        let has_keys = |with_optional| {
+            machines(with_optional).path_set.iter().any(|path| path.contains("guestinfo.metadata"))
+        };
+        assert!(has_keys(true) && !has_keys(false));
+    }
+}
