@@ -6,6 +6,7 @@ mod follow;
 mod outage;
 mod process;
 mod scale;
+mod sessions;
 mod several;
 
 use std::{
@@ -44,6 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         follow::trials(),
         several::trials(),
         credentials::trials(),
+        sessions::trials(),
         process::trials(),
     ]
     .into_iter()

@@ -1,8 +1,8 @@
 //! The task that follows one vCenter: logs in, lists everything, and waits for changes from then on.
 //!
-//! The listing is read first, in large pages, so that look-ups have answers after a handful of calls. Then the property
-//! collector is asked for the same, in its own small pages, and goes on to tell each change. It is the one of the session,
-//! which nobody else uses; what is made in a session ends with it.
+//! A property collector tells both: its first changes are all that there is. It is made for that alone; the one that every
+//! session has is used where vCenter refuses to make another. What is made in a session ends with it, and each session is
+//! ended by a logout, one that was cloned from another's as well, so that nothing is left behind.
 //!
 //! One view shows everything. Where the configuration lists datacenters, one shows what they are called and where they are,
 //! and each of them has a view of its own: what lies elsewhere is not read.
@@ -35,8 +35,8 @@ use crate::{
         Call, CallError,
         element::Element,
         objects::{
-            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, RetrieveOptions,
-            RetrievePropertiesEx, WaitForUpdatesEx, WaitOptions,
+            ContinueRetrievePropertiesEx, CreateContainerView, CreateFilter, CreatePropertyCollector,
+            RetrieveOptions, RetrievePropertiesEx, WaitForUpdatesEx, WaitOptions,
         },
         property_collector::{Page, UpdateKind, read_listing, read_updates},
     },
@@ -75,7 +75,8 @@ const GOOD: Duration = Duration::from_secs(30);
 
 /// Follows a vCenter until it is stopped, and logs out.
 pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
-    let mut follower = Follower { vcenter: &vcenter, with_optional: true, page: PAGE, failures: 0 };
+    let mut follower =
+        Follower { vcenter: &vcenter, with_optional: true, page: PAGE, failures: 0, own_collector: true };
     let mut connection: Option<Connection> = None;
     let mut pause = Duration::ZERO;
     loop {
@@ -123,6 +124,8 @@ pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
 /// What is watched.
 struct Watched {
     views: Vec<MoRef>,
+    /// What tells the changes.
+    collector: MoRef,
     /// The datacenters that the configuration lists, as far as there are such; `None` where it lists none.
     datacenters: Option<BTreeSet<MoRef>>,
     /// Of the property collector: up to here its changes were read.
@@ -137,6 +140,8 @@ struct Follower<'a> {
     page: u32,
     /// Connections in a row that failed.
     failures: u32,
+    /// Cleared when vCenter refuses to make a property collector.
+    own_collector: bool,
 }
 
 impl Follower<'_> {
@@ -165,7 +170,7 @@ impl Follower<'_> {
         };
         let tags = connection.tag_client(self.vcenter, &content);
         let began = Instant::now();
-        let watching = self.watch(connection, &content, &mut watched);
+        let watching = self.watch(connection, &mut watched);
         let error = tokio::select! {
             error = watching => error,
             error = read_tags(self.vcenter, &tags) => error,
@@ -176,7 +181,7 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything: the first changes that the property collector tells are all that there is. Takes three calls, and
+    /// Lists everything: the first changes that the property collector tells are all that there is. Takes four calls, and
     /// one more for each further page; where datacenters are listed, two more and one for each of them.
     async fn list(
         &mut self,
@@ -185,7 +190,8 @@ impl Follower<'_> {
     ) -> Result<Watched, CallError> {
         let root = &content.root_folder;
         let all = all_kinds();
-        let mut watched = Watched { views: Vec::new(), datacenters: None, version: String::new() };
+        let collector = self.collector(connection, content).await?;
+        let mut watched = Watched { views: Vec::new(), collector, datacenters: None, version: String::new() };
         let mut changes = Changes::default();
         if self.vcenter.settings.datacenters.is_empty() {
             watched.views.push(self.view(connection, content, root, all).await?);
@@ -199,10 +205,9 @@ impl Follower<'_> {
             }
             watched.datacenters = Some(datacenters);
         }
-        self.create_filter(connection, content, &watched.views).await?;
+        self.create_filter(connection, &watched).await?;
         let mut listed = HashSet::new();
-        while self.wait(connection, content, &mut watched, Duration::ZERO, &mut listed, &mut changes).await? {
-        }
+        while self.wait(connection, &mut watched, Duration::ZERO, &mut listed, &mut changes).await? {}
         self.vcenter.update(|state| {
             let gone = state.inventory.retain(&listed);
             state.is_listed = true;
@@ -258,17 +263,36 @@ impl Follower<'_> {
         }
     }
 
-    /// Has the property collector follow what views show.
-    async fn create_filter(
+    /// A property collector for us alone, or the session's own where vCenter refuses to make one.
+    async fn collector(
         &mut self,
         connection: &Connection,
         content: &ServiceContent,
-        views: &[MoRef],
-    ) -> Result<(), CallError> {
+    ) -> Result<MoRef, CallError> {
+        if self.own_collector {
+            let create = CreatePropertyCollector {}.of(&content.property_collector);
+            match self.call(connection, &create).await {
+                Ok(answer) => return reference(&answer, create.method),
+                Err(error) if is_final(&error) && !error.is_session_lost() => {
+                    tracing::warn!(
+                        vcenter = self.vcenter.name(),
+                        %error,
+                        "vCenter makes no property collector; the session's own is used"
+                    );
+                    self.own_collector = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(content.property_collector.clone())
+    }
+
+    /// Has the property collector follow what views show.
+    async fn create_filter(&mut self, connection: &Connection, watched: &Watched) -> Result<(), CallError> {
         loop {
             let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
-            let filter = CreateFilter { spec: spec(views, properties), partial_updates: false };
-            match self.call(connection, &filter.of(&content.property_collector)).await {
+            let filter = CreateFilter { spec: spec(&watched.views, properties), partial_updates: false };
+            match self.call(connection, &filter.of(&watched.collector)).await {
                 Err(error) if self.with_optional && error.is_fault("InvalidProperty") => {
                     tracing::info!(
                         vcenter = self.vcenter.name(),
@@ -299,17 +323,11 @@ impl Follower<'_> {
     }
 
     /// Waits for changes, for ever.
-    async fn watch(
-        &self,
-        connection: &Connection,
-        content: &ServiceContent,
-        watched: &mut Watched,
-    ) -> CallError {
+    async fn watch(&self, connection: &Connection, watched: &mut Watched) -> CallError {
         loop {
             let mut changes = Changes::default();
-            let waited = self
-                .wait(connection, content, watched, LONGEST_WAIT, &mut HashSet::new(), &mut changes)
-                .await;
+            let waited =
+                self.wait(connection, watched, LONGEST_WAIT, &mut HashSet::new(), &mut changes).await;
             if let Err(error) = waited {
                 return error;
             }
@@ -321,7 +339,6 @@ impl Follower<'_> {
     async fn wait(
         &self,
         connection: &Connection,
-        content: &ServiceContent,
         watched: &mut Watched,
         longest: Duration,
         seen: &mut HashSet<MoRef>,
@@ -335,7 +352,7 @@ impl Follower<'_> {
             },
         };
         let deadline = CALL_DEADLINE.max(longest + WAIT_MARGIN);
-        let answer = self.call_within(connection, &wait.of(&content.property_collector), deadline).await?;
+        let answer = self.call_within(connection, &wait.of(&watched.collector), deadline).await?;
         let page = read_updates("WaitForUpdatesEx", &answer)?;
         if let Some(new) = &page.version {
             watched.version.clone_from(new);
@@ -426,24 +443,31 @@ fn reference(answer: &Element, method: &'static str) -> Result<MoRef, CallError>
 /// Whether the same call may succeed in a moment.
 fn is_momentary(error: &CallError, method: &str) -> bool {
     match error {
-        CallError::Fault { kind, .. } => !matches!(
-            &**kind,
-            "NotAuthenticated"
-                | "NoPermission"
-                | "InvalidLogin"
-                | "InvalidArgument"
-                | "InvalidProperty"
-                | "InvalidRequest"
-                | "InvalidType"
-                | "ManagedObjectNotFound"
-                | "MethodNotFound"
-                | "InvalidCollectorVersion"
-                | "RequestCanceled"
-        ),
+        CallError::Fault { .. } => !is_final(error),
         CallError::Status { status, .. } => method != "WaitForUpdatesEx" && *status >= 500,
         CallError::Unreachable { .. } => method != "WaitForUpdatesEx",
         _ => false,
     }
+}
+
+/// Whether vCenter refuses the call itself, however often it is made.
+fn is_final(error: &CallError) -> bool {
+    let faults = [
+        "NotAuthenticated",
+        "NoPermission",
+        "InvalidLogin",
+        "InvalidArgument",
+        "InvalidProperty",
+        "InvalidRequest",
+        "InvalidType",
+        "ManagedObjectNotFound",
+        "MethodNotFound",
+        "NotImplemented",
+        "NotSupported",
+        "InvalidCollectorVersion",
+        "RequestCanceled",
+    ];
+    faults.iter().any(|kind| error.is_fault(kind))
 }
 
 /// Between a half and the whole of it, so that several do not knock at the same time.

@@ -6,7 +6,7 @@ use tokio::sync::{broadcast, watch};
 use super::*;
 use crate::{
     http::{Endpoint, HttpClient},
-    scripted::{Scripted, node, reference, text},
+    scripted::{Scripted, collector, node, reference, text},
     session::{Credentials, Session},
     vcenter::Settings,
     vim::{Transport, Value},
@@ -54,7 +54,7 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
 
 impl Rig {
     fn follower(&self) -> Follower<'_> {
-        Follower { vcenter: &self.vcenter, with_optional: true, page: PAGE, failures: 0 }
+        Follower { vcenter: &self.vcenter, with_optional: true, page: PAGE, failures: 0, own_collector: true }
     }
 
     fn answers(&self, method: &'static str, answers: impl IntoIterator<Item = Element>) {
@@ -251,6 +251,41 @@ async fn what_fails_for_a_moment_is_tried_again_and_a_lost_answer_of_a_wait_is_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_are_told_by_a_property_collector_of_its_own() {
+    let asked = |rig: &Rig| {
+        let of = |method| rig.transport.requests(method).into_iter().map(|call| call.this);
+        of("CreateFilter").chain(of("WaitForUpdatesEx")).collect::<BTreeSet<_>>()
+    };
+    let sessions_own = MoRef::new("PropertyCollector", "propertyCollector");
+    for refusal in [None, Some("NoPermission"), Some("MethodNotFound"), Some("NotSupported")] {
+        let rig = rig(&[]);
+        let mut follower = rig.follower();
+        if let Some(refusal) = refusal {
+            rig.transport.fault("CreatePropertyCollector", refusal);
+        }
+        for _ in 0..2 {
+            rig.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
+            let error = follower.follow(&rig.connection).await;
+            assert!(error.is_fault("InvalidCollectorVersion"), "{error}");
+        }
+        let (expected, tries) = match refusal {
+            None => (collector(), 2),
+            Some(_) => (sessions_own.clone(), 1),
+        };
+        assert_eq!(asked(&rig), BTreeSet::from([expected]), "{refusal:?}");
+        assert_eq!(rig.transport.count("CreatePropertyCollector"), tries, "{refusal:?}");
+    }
+    // a session that has ended says nothing of property collectors
+    let rig = rig(&[]);
+    let mut follower = rig.follower();
+    rig.transport.fault("CreatePropertyCollector", "NotAuthenticated");
+    assert!(follower.follow(&rig.connection).await.is_session_lost());
+    rig.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
+    follower.follow(&rig.connection).await;
+    assert_eq!(asked(&rig), BTreeSet::from([collector()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_old_vcenter_that_cannot_read_single_keys_is_asked_without_them() {
     let rig = rig(&[]);
     rig.transport.fault("CreateFilter", "InvalidProperty");
@@ -321,9 +356,9 @@ async fn an_idle_vcenter_is_asked_about_once_a_minute() {
     let ten_minutes = Duration::from_secs(600);
     assert!(tokio::time::timeout(ten_minutes, follower.follow(&rig.connection)).await.is_err(), "for ever");
     let calls = rig.transport.calls();
-    assert_eq!(calls[..3], ["Login", "CreateContainerView", "CreateFilter"]);
-    assert!(calls[3..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
-    assert!((13..=16).contains(&calls[3..].len()), "{calls:?}");
+    assert_eq!(calls[..4], ["Login", "CreatePropertyCollector", "CreateContainerView", "CreateFilter"]);
+    assert!(calls[4..].iter().all(|method| *method == "WaitForUpdatesEx"), "{calls:?}");
+    assert!((13..=16).contains(&calls[4..].len()), "{calls:?}");
 }
 
 #[test]

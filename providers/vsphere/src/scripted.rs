@@ -130,6 +130,12 @@ fn default_answer(method: &str) -> Element {
             .into(),
         ),
         "CreateContainerView" => reference("returnval", &MoRef::new("ContainerView", "session[1]2")),
+        "CreatePropertyCollector" => reference("returnval", &collector()),
         _ => Element::default(),
     }
+}
+
+/// The property collector that is made where one is asked for.
+pub(crate) fn collector() -> MoRef {
+    MoRef::new("PropertyCollector", "session[1]7")
 }

@@ -220,6 +220,11 @@ method! {
 }
 
 method! {
+    /// Makes a property collector of its own. It ends with the session.
+    CreatePropertyCollector = "CreatePropertyCollector" {}
+}
+
+method! {
     /// Says what a property collector watches.
     CreateFilter = "CreateFilter" {
         spec: PropertyFilterSpec = "spec",
@@ -265,6 +270,7 @@ mod tests {
         assert_eq!(SelectionSpec::ORDER, ["name"]);
         assert_eq!(ContinueRetrievePropertiesEx::ORDER, ["token"]);
         assert!(RetrieveServiceContent::ORDER.is_empty() && Logout::ORDER.is_empty());
+        assert!(CreatePropertyCollector::ORDER.is_empty());
         assert_eq!(FindAllByUuid::ORDER, ["datacenter", "uuid", "vmSearch", "instanceUuid"]);
     }
 
