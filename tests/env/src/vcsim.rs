@@ -40,6 +40,8 @@ pub struct VcsimOptions {
     pub password: String,
     /// Which dialect of the tagging REST there is: `legacy` (`/rest`), `modern` (`/api`) or `both`.
     pub rest: &'static str,
+    /// Whether REST takes the sessions of SOAP, as a real vCenter does from 8.0 U3 on.
+    pub shares_sessions: bool,
 }
 
 impl Default for VcsimOptions {
@@ -54,6 +56,7 @@ impl Default for VcsimOptions {
             user: "administrator@vsphere.local".to_owned(),
             password: "vcsim's secret".to_owned(),
             rest: "legacy",
+            shares_sessions: false,
         }
     }
 }
@@ -133,6 +136,24 @@ impl Vcsim {
     /// The only user.
     pub fn user(&self) -> &str {
         &self.options.user
+    }
+
+    /// What its session manager wants to be shown.
+    pub const SESSION_MANAGER_TOKEN: &str = "bearer-of-the-test";
+
+    /// Where its session manager gives tickets, each good for one clone of a session that nobody else uses. Calls are counted
+    /// as `rest:GET /session-manager`.
+    pub fn session_manager_url(&self) -> String {
+        format!("https://127.0.0.1:{}/session-manager", self.port)
+    }
+
+    /// Whether the session that the session manager shares is alive.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn is_shared_session_alive(&self) -> Result<bool> {
+        let answer = self.get("original")?;
+        answer.as_bool().with_context(|| format!("vcsim answers {answer}"))
     }
 
     /// The password at the start.
@@ -296,6 +317,8 @@ fn spawn(
         .arg(format!("-user={}", options.user))
         .arg(format!("-password={}", options.password))
         .arg(format!("-rest={}", options.rest))
+        .arg(format!("-session-manager-token={}", Vcsim::SESSION_MANAGER_TOKEN))
+        .arg(format!("-share-sessions={}", options.shares_sessions))
         .arg(format!("-nodes={}", options.nodes))
         .arg(format!("-first-node={}", options.first_node))
         // as unlike other vCenters as its port

@@ -25,8 +25,14 @@ type front struct {
 	simulator http.Handler
 	rest      string
 	quote     bool
+	// token is what the session manager wants to be shown
+	token string
 	// expire ends every session
 	expire func()
+	// ticket gives a ticket with which a session is cloned
+	ticket func() (string, error)
+	// borrow gives a REST session for a SOAP session that is alive; nil where REST takes only its own
+	borrow func(soap string) string
 
 	mutex  sync.Mutex
 	counts map[string]int
@@ -103,10 +109,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Cookie", soapCookie+"="+strings.Trim(cookie.Value, `"`))
 		}
 	}
-	if !f.serveRest(recorder, r, body) {
+	if !f.serveTicket(recorder, r) && !f.serveRest(recorder, r, body) {
 		f.simulator.ServeHTTP(recorder, r)
 	}
-	f.noteSession(name, recorder, body)
+	f.noteSession(name, recorder)
 	if hit != nil && hit.After && f.fail(w, hit) {
 		return
 	}
@@ -225,12 +231,12 @@ func (f *front) fail(w http.ResponseWriter, hit *rule) bool {
 }
 
 // noteSession remembers the sessions that are given.
-func (f *front) noteSession(name string, answer *httptest.ResponseRecorder, body []byte) {
+func (f *front) noteSession(name string, answer *httptest.ResponseRecorder) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	for _, cookie := range answer.Result().Cookies() {
 		if cookie.Name == soapCookie {
-			f.soapSessions[cookie.Value] = userName(body)
+			f.soapSessions[cookie.Value] = userName(answer.Body.Bytes())
 		}
 	}
 	if name == "rest:POST /session" && answer.Code/100 == 2 {
@@ -238,6 +244,7 @@ func (f *front) noteSession(name string, answer *httptest.ResponseRecorder, body
 	}
 }
 
+// userName is that of the session in the answer to a login, or to what takes its place.
 func userName(body []byte) string {
 	_, rest, _ := strings.Cut(string(body), "<userName>")
 	name, _, _ := strings.Cut(rest, "</userName>")
@@ -254,6 +261,25 @@ func sessionID(body []byte) string {
 	var bare string
 	_ = json.Unmarshal(body, &bare)
 	return bare
+}
+
+// serveTicket is a session manager: who shows its token gets a ticket. False where something else is asked for.
+func (f *front) serveTicket(w *httptest.ResponseRecorder, r *http.Request) bool {
+	if r.URL.Path != "/session-manager" {
+		return false
+	}
+	if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer "+f.token {
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	ticket, err := f.ticket()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return true
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{"token": ticket})
+	return true
 }
 
 // serveRest answers REST calls that the simulator would answer otherwise: those of expired sessions, and those in the
@@ -278,6 +304,13 @@ func (f *front) serveRest(w *httptest.ResponseRecorder, r *http.Request, body []
 	case isRevoked:
 		w.WriteHeader(http.StatusUnauthorized)
 		return true
+	}
+	if f.borrow != nil && session != "" {
+		if own := f.borrow(session); own != "" {
+			r.Header.Set(restHeader, own)
+		}
+	}
+	switch {
 	case isLegacy:
 		return false
 	}

@@ -34,6 +34,8 @@ func main() {
 	first := flag.Int("first-node", 0, "number of the first such guest")
 	modern := flag.String("rest", "legacy", "which tagging paths there are: legacy, modern or both")
 	quote := flag.Bool("quote-cookie", true, "quote the session cookie as a real vCenter does")
+	token := flag.String("session-manager-token", "", "what /session-manager wants to be shown for a ticket")
+	shares := flag.Bool("share-sessions", false, "let REST take the sessions of SOAP, as from 8.0 U3 on")
 	flag.IntVar(&model.Datacenter, "dc", 1, "datacenters")
 	flag.IntVar(&model.Cluster, "cluster", 1, "clusters per datacenter")
 	flag.IntVar(&model.ClusterHost, "host", 2, "hosts per cluster")
@@ -73,10 +75,17 @@ func main() {
 	server.Config.Handler = front
 	world.front = front
 	front.expire = world.expire
+	sharing := &sharing{world: world}
+	front.ticket = sharing.ticket
+	front.token = *token
+	if *shares {
+		front.borrow = sharing.borrow
+	}
 	world.backend = service.ServeMux
 
 	mux := http.NewServeMux()
 	world.register(mux)
+	sharing.register(mux)
 	fmt.Fprintf(os.Stderr, "vcsim serves %s\n", server.URL.Host)
 	log.Fatal(http.ListenAndServe(*control, mux))
 }
