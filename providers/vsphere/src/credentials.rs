@@ -23,6 +23,7 @@ struct Entry {
     user: Option<SecretString>,
     password: Option<SecretString>,
     session_manager_url: Option<SecretString>,
+    session_manager_token: Option<SecretString>,
 }
 
 /// How to log in to a vCenter.
@@ -32,8 +33,9 @@ pub(crate) enum LoginMethod {
     Password { user: String, password: SecretString },
     /// A certificate and its key in PEM, for which vCenter's token service gives a token. Not supported.
     Certificate,
-    /// A session that another program shares, by a ticket from its URL. Not supported.
-    SharedSession,
+    /// A session that another program shares, by a ticket from its URL. Without a token the pod's own is shown to it. The
+    /// user and the password are for what does not take such a session.
+    SharedSession { url: SecretString, token: Option<SecretString>, user: Option<(String, SecretString)> },
 }
 
 /// Why there are no credentials. In words for an event; holds no secret.
@@ -67,8 +69,7 @@ impl SecretContents {
                     ".username" => entry.user = value,
                     ".password" => entry.password = value,
                     ".vc-session-manager-url" => entry.session_manager_url = value,
-                    // of no use without what its URL is for, which is not supported
-                    _ => {}
+                    _ => entry.session_manager_token = value,
                 }
             } else if let Some(id) = key.strip_prefix("server_") {
                 match text(key) {
@@ -118,12 +119,27 @@ impl SecretContents {
             return Err(NoCredentials::NoEntry { server: server.to_owned(), hint });
         };
         let is_given = |value: &&SecretString| !value.expose_secret().is_empty();
-        if entry.session_manager_url.as_ref().is_some_and(|url| is_given(&url)) {
-            return Ok(LoginMethod::SharedSession);
+        let (user, password) =
+            (entry.user.as_ref().filter(is_given), entry.password.as_ref().filter(is_given));
+        if let Some(url) = entry.session_manager_url.as_ref().filter(is_given) {
+            let user = match user.zip(password).map(|(user, password)| LoginMethod::of(user, password)) {
+                Some(LoginMethod::Password { user, password }) => Some((user, password)),
+                _ => None,
+            };
+            let token = entry.session_manager_token.as_ref().filter(is_given).cloned();
+            return Ok(LoginMethod::SharedSession { url: url.clone(), token, user });
+        }
+        if entry.session_manager_token.as_ref().is_some_and(|token| is_given(&token))
+            && user.is_none()
+            && password.is_none()
+        {
+            let server = server.to_owned();
+            let (there, missing) = ("the token of a session manager", "vc-session-manager-url");
+            return Err(NoCredentials::Incomplete { server, there, missing });
         }
         let incomplete =
             |there, missing| NoCredentials::Incomplete { server: server.to_owned(), there, missing };
-        match (entry.user.as_ref().filter(is_given), entry.password.as_ref().filter(is_given)) {
+        match (user, password) {
             (Some(user), Some(password)) => Ok(LoginMethod::of(user, password)),
             (Some(_), None) => Err(incomplete("a user name", "password")),
             (None, Some(_)) => Err(incomplete("a password", "user name")),
@@ -187,7 +203,7 @@ impl fmt::Debug for LoginMethod {
                 f.debug_struct("Password").field("user", user).finish_non_exhaustive()
             }
             Self::Certificate => f.write_str("Certificate"),
-            Self::SharedSession => f.write_str("SharedSession"),
+            Self::SharedSession { .. } => f.write_str("SharedSession"),
         }
     }
 }

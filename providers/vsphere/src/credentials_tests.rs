@@ -59,13 +59,29 @@ fn other_ways_to_log_in() {
     let contents = read(&[
         ("a.username", "-----BEGIN CERTIFICATE-----\n..."),
         ("a.password", "-----BEGIN PRIVATE KEY-----\n..."),
-        ("b.vc-session-manager-url", "https://sessions.example.org"),
-        ("b.vc-session-manager-token", "hunter2"),
+        ("b.vc-session-manager-url", "https://sessions.example.org\n"),
+        ("b.vc-session-manager-token", "hunter2\n"),
         ("c.vc-session-manager-url", "https://sessions.example.org"),
+        ("c.vc-session-manager-token", ""),
+        ("c.username", "u"),
+        ("c.password", "p"),
+        ("d.vc-session-manager-token", "hunter2"),
     ]);
     assert!(matches!(contents.find("a"), Ok(LoginMethod::Certificate)));
-    assert!(matches!(contents.find("b"), Ok(LoginMethod::SharedSession)));
-    assert!(matches!(contents.find("c"), Ok(LoginMethod::SharedSession)));
+    let shared = |server| match contents.find(server) {
+        Ok(LoginMethod::SharedSession { url, token, user }) => (
+            url.expose_secret().to_owned(),
+            token.map(|token| token.expose_secret().to_owned()),
+            user.map(|(user, password)| format!("{user}/{}", password.expose_secret())),
+        ),
+        other => panic!("{other:?}"),
+    };
+    let url = "https://sessions.example.org".to_owned();
+    assert_eq!(shared("b"), (url.clone(), Some("hunter2".to_owned()), None));
+    assert_eq!(shared("c"), (url, None, Some("u/p".to_owned())), "the user is for what needs one");
+    let why = contents.find("d").expect_err("a token alone").to_string();
+    assert!(why.contains("the token of a session manager for \"d\" and no vc-session-manager-url"), "{why}");
+    assert!(!format!("{why} {:?} {contents:?}", contents.find("b")).contains("hunter2"));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use test_env::{StartError, Vcsim, VcsimOptions};
 use crate::{
     http::{Endpoint, HttpClient},
     moref::MoRef,
-    session::{CALL_DEADLINE, CredentialSource, Credentials, Session},
+    session::{Access, AccessSource, CALL_DEADLINE, Credentials, Session},
+    session_manager::SessionManager,
     soap::SoapTransport,
     tags::TagClient,
     vim::Call,
@@ -30,7 +31,7 @@ fn simulator() -> Option<Vcsim> {
     }
 }
 
-fn client(vcsim: &Vcsim) -> (HttpClient, CredentialSource) {
+fn client(vcsim: &Vcsim) -> (HttpClient, AccessSource) {
     let endpoint = Endpoint {
         host: "127.0.0.1".to_owned(),
         port: vcsim.port(),
@@ -40,7 +41,7 @@ fn client(vcsim: &Vcsim) -> (HttpClient, CredentialSource) {
     };
     let (user, password) = (vcsim.user().to_owned(), vcsim.password().to_owned());
     let credentials =
-        move || Ok(Credentials { user: user.clone(), password: password.as_str().to_owned().into() });
+        move || Ok(Credentials { user: user.clone(), password: password.as_str().to_owned().into() }.into());
     (HttpClient::new(&endpoint).expect("a client"), Arc::new(credentials))
 }
 
@@ -86,4 +87,32 @@ async fn a_thousand_sessions_of_rest_that_end_leave_one() {
     assert_eq!(vcsim.sessions().expect("sessions").2, 1);
     tags.close().await;
     assert_eq!(vcsim.sessions().expect("sessions").2, 0, "logged out");
+}
+
+#[tokio::test]
+async fn a_hundred_clones_of_a_shared_session_that_end_leave_one() {
+    const EXPIRIES: u64 = 100;
+    let Some(vcsim) = simulator() else { return };
+    let (http, _) = client(&vcsim);
+    let (url, token) = (vcsim.session_manager_url(), Vcsim::SESSION_MANAGER_TOKEN);
+    let manager = SessionManager::new(url.into(), Some(token.into()), vec![vcsim.ca_file()]);
+    let access = move || Ok(Access::Shared { manager: manager.clone(), for_rest: None });
+    let session = Session::new(Arc::new(SoapTransport::new(http)), Arc::new(access), Arc::default(), false);
+    session.open(0).await.expect("opened");
+    expire_at_every_second(&vcsim, "soap:CurrentTime");
+    let call = Call {
+        this: MoRef::new("ServiceInstance", "ServiceInstance"),
+        method: "CurrentTime",
+        arguments: Vec::new(),
+    };
+    for _ in 0..EXPIRIES {
+        session.call(&call, CALL_DEADLINE).await.expect("an answer");
+    }
+    let counts = vcsim.counts().expect("counts");
+    let asked = ["rest:GET /session-manager", "soap:CloneSession"].map(|method| counts[method]);
+    assert_eq!(asked, [EXPIRIES + 1; 2]);
+    assert_eq!(vcsim.sessions().expect("sessions"), (1, EXPIRIES + 1, 0));
+    session.close().await;
+    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+    assert!(vcsim.is_shared_session_alive().expect("an answer"), "what was cloned is not ended");
 }

@@ -28,12 +28,12 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
         insecure: true,
     };
     let http = HttpClient::new(&endpoint).expect("a client");
-    let credentials = || Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() });
+    let credentials = || Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into());
     let settings = Settings {
         name: "vc".to_owned(),
         endpoint,
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
-        credentials: Arc::new(credentials),
+        access: Arc::new(credentials),
         asks_who_it_is: false,
         tag_refresh: None,
     };
@@ -43,7 +43,7 @@ pub(super) fn rig(datacenters: &[&str]) -> Rig {
     let dynamic: Arc<dyn Transport> = Arc::<Scripted>::clone(&transport);
     let session = Session::new(
         Arc::clone(&dynamic),
-        Arc::clone(&vcenter.settings.credentials),
+        Arc::clone(&vcenter.settings.access),
         Arc::clone(&vcenter.accounts),
         false,
     );

@@ -143,7 +143,11 @@ impl HttpClient {
     }
 }
 
-async fn read(request: reqwest::RequestBuilder, largest: usize) -> Result<Answer, HttpError> {
+/// Sends a request and reads the answer, unless it is larger.
+///
+/// # Errors
+/// As [`HttpClient::send`].
+pub(crate) async fn read(request: reqwest::RequestBuilder, largest: usize) -> Result<Answer, HttpError> {
     let mut response = request.send().await.map_err(unreachable)?;
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

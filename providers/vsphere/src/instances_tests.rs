@@ -38,7 +38,7 @@ fn vcenter(name: &str, host: &str, datacenters: &[&str]) -> VCenter {
             insecure: false,
         },
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
-        credentials: Arc::new(|| Err("none".to_owned())),
+        access: Arc::new(|| Err("none".to_owned())),
         asks_who_it_is: false,
         tag_refresh: None,
     };

@@ -48,6 +48,7 @@ mod provider_id;
 mod scripted;
 mod secrets;
 mod session;
+mod session_manager;
 mod soap;
 mod tags;
 mod tls;

@@ -110,13 +110,14 @@ impl VSphereProvider {
         let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
         let vcenters = config.vcenters.into_iter().map(|one| {
             let server = accounts.entry(one.endpoint.authority().to_lowercase()).or_default();
-            let credentials = Arc::new(CredentialStore::new(one.server.clone(), one.credentials));
+            let ca_files = one.endpoint.ca_files.clone();
+            let credentials = Arc::new(CredentialStore::new(one.server.clone(), one.credentials, ca_files));
             let source = Arc::clone(&credentials);
             let settings = Settings {
                 name: one.reference,
                 endpoint: one.endpoint,
                 datacenters: one.datacenters,
-                credentials: Arc::new(move || source.current()),
+                access: Arc::new(move || source.current()),
                 asks_who_it_is,
                 tag_refresh,
             };

@@ -10,6 +10,7 @@ use std::{
 };
 
 use cloudprovider::async_trait;
+use secrecy::SecretString;
 
 use crate::{
     moref::MoRef,
@@ -67,7 +68,7 @@ impl Transport for Scripted {
             tokio::time::sleep(longest_wait(call)).await;
         }
         let answer = scripted.unwrap_or_else(|| Ok(default_answer(call.method)));
-        if call.method == "Login" && answer.is_ok() {
+        if matches!(call.method, "Login" | "CloneSession") && answer.is_ok() {
             self.has_session.store(true, Ordering::SeqCst);
         }
         answer
@@ -79,6 +80,11 @@ impl Transport for Scripted {
 
     fn has_session(&self) -> bool {
         self.has_session.load(Ordering::SeqCst)
+    }
+
+    fn session_id(&self) -> Option<SecretString> {
+        self.has_session()
+            .then(|| format!("soap-{}", self.count("Login") + self.count("CloneSession")).into())
     }
 }
 

@@ -1,6 +1,9 @@
 //! The credentials of one vCenter as they are now: from a Secret that is followed, a folder, or the configuration.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use cloudprovider::{SecretName, SecretSource, SecretStream, SecretVersion};
 use futures::StreamExt;
@@ -10,7 +13,8 @@ use tokio::sync::watch;
 use crate::{
     config::{CredentialPlaces, SecretPlace},
     credentials::{LoginMethod, SecretContents, read_directory},
-    session::Credentials,
+    session::{Access, Credentials},
+    session_manager::SessionManager,
 };
 
 /// The credentials of one vCenter.
@@ -19,6 +23,8 @@ pub(crate) struct CredentialStore {
     /// As the configuration names it: keys of the Secret begin with it.
     server: String,
     places: CredentialPlaces,
+    /// With certificates of authorities that a session manager's may come from, besides the system's.
+    ca_files: Vec<PathBuf>,
     /// What the Secret holds, or why that is not known.
     secret: Mutex<Result<SecretContents, String>>,
     /// Whether there was any word of the Secret yet.
@@ -27,12 +33,18 @@ pub(crate) struct CredentialStore {
 
 impl CredentialStore {
     /// The credentials of this server, in these places.
-    pub(crate) fn new(server: String, places: CredentialPlaces) -> Self {
+    pub(crate) fn new(server: String, places: CredentialPlaces, ca_files: Vec<PathBuf>) -> Self {
         let unread = match &places.secret {
             Some(SecretPlace::Object(name)) => format!("Secret {name} has not been read yet"),
             _ => String::new(),
         };
-        Self { server, places, secret: Mutex::new(Err(unread)), is_answered: watch::Sender::new(false) }
+        Self {
+            server,
+            places,
+            ca_files,
+            secret: Mutex::new(Err(unread)),
+            is_answered: watch::Sender::new(false),
+        }
     }
 
     /// The Secret, where there is one to follow.
@@ -90,7 +102,7 @@ impl CredentialStore {
     ///
     /// # Errors
     /// In words for an event: where nothing is, or what is there cannot be used.
-    pub(crate) fn current(&self) -> Result<Credentials, String> {
+    pub(crate) fn current(&self) -> Result<Access, String> {
         let from_secret = match &self.places.secret {
             None => None,
             Some(SecretPlace::Object(name)) => {
@@ -114,13 +126,13 @@ impl CredentialStore {
             (None, None) => return Err(format!("there are no credentials for {:?}", self.server)),
         };
         match method {
-            LoginMethod::Password { user, password } => Ok(Credentials { user, password }),
+            LoginMethod::Password { user, password } => Ok(Credentials { user, password }.into()),
+            LoginMethod::SharedSession { url, token, user } => Ok(Access::Shared {
+                manager: SessionManager::new(url, token, self.ca_files.clone()),
+                for_rest: user.map(|(user, password)| Credentials { user, password }),
+            }),
             LoginMethod::Certificate => Err(format!(
                 "a certificate in place of a user is not supported (server {:?}); give a user and a password",
-                self.server
-            )),
-            LoginMethod::SharedSession => Err(format!(
-                "a session from a session manager is not supported (server {:?}); give a user and a password",
                 self.server
             )),
         }
@@ -135,7 +147,11 @@ mod tests {
     use super::*;
 
     fn store(secret: Option<SecretPlace>) -> CredentialStore {
-        CredentialStore::new("vc.example.org".to_owned(), CredentialPlaces { secret, inline: None })
+        CredentialStore::new(
+            "vc.example.org".to_owned(),
+            CredentialPlaces { secret, inline: None },
+            Vec::new(),
+        )
     }
 
     fn object() -> SecretPlace {
@@ -166,6 +182,7 @@ mod tests {
             [("vc.example.org.username", "root"), ("vc.example.org.password", "x")].into_iter().collect();
         store.follow(stream::iter([Ok(SecretVersion::Present(data))]).boxed(), || {}).await;
         assert!(store.answered().now_or_never().is_some());
-        assert_eq!(store.current().expect("credentials").user, "root");
+        let access = store.current().expect("credentials");
+        assert!(matches!(access, Access::Password(credentials) if credentials.user == "root"));
     }
 }

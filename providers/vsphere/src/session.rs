@@ -1,6 +1,6 @@
 //! The session of one vCenter and user.
 //!
-//! There is one. When vCenter says that it is gone, whoever notices opens a new one, once, however many noticed. When
+//! There is one, opened by a user and a password or cloned with the ticket of a session manager. When vCenter says that it is gone, whoever notices opens a new one, once, however many noticed. When
 //! vCenter refuses the credentials, they are tried again rarely ([`crate::accounts`]): a few refusals lock an account.
 
 use std::{
@@ -17,10 +17,11 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::{
     accounts::Accounts,
     moref::MoRef,
+    session_manager::SessionManager,
     vim::{
         Call, CallError, Transport, Value,
         element::Element,
-        objects::{Login, Logout, RetrieveServiceContent},
+        objects::{CloneSession, Login, Logout, RetrieveServiceContent},
     },
 };
 
@@ -42,6 +43,26 @@ pub(crate) struct Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// How to get a session.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// By a login.
+    Password(Credentials),
+    /// By cloning one that a session manager shares.
+    Shared {
+        /// Who gives tickets.
+        manager: SessionManager,
+        /// What REST may log in with where it does not take the cloned session.
+        for_rest: Option<Credentials>,
+    },
+}
+
+impl From<Credentials> for Access {
+    fn from(credentials: Credentials) -> Self {
+        Self::Password(credentials)
     }
 }
 
@@ -74,13 +95,13 @@ impl ServiceContent {
     }
 }
 
-/// Gives the credentials that count now. They may change at any time.
-pub(crate) type CredentialSource = Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>;
+/// Gives what counts now, with the credentials in it. They may change at any time.
+pub(crate) type AccessSource = Arc<dyn Fn() -> Result<Access, String> + Send + Sync>;
 
 /// A session, open or not.
 pub(crate) struct Session {
     transport: Arc<dyn Transport>,
-    credentials: CredentialSource,
+    access: AccessSource,
     /// What the server said of logins before.
     accounts: Arc<Accounts>,
     /// Whether vCenter is asked for its version and its name among others.
@@ -96,13 +117,13 @@ impl Session {
     /// A session that is opened when it is first needed. With `asks` vCenter is asked first who it is.
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
-        credentials: CredentialSource,
+        access: AccessSource,
         accounts: Arc<Accounts>,
         asks: bool,
     ) -> Self {
         Self {
             transport,
-            credentials,
+            access,
             accounts,
             asks,
             content: Mutex::new(None),
@@ -118,10 +139,12 @@ impl Session {
     }
 
     /// Opens the session if it is still that of login `seen`, and says what vCenter calls its parts. Takes one call the
-    /// first time, one more where vCenter is asked who it is, and two for each session that ended.
+    /// first time, one more where vCenter is asked who it is, and two for each session that ended; with a session manager one
+    /// more, to that.
     ///
     /// # Errors
     /// [`CallError::Refused`] where vCenter refuses the credentials, and without any call where it did so lately.
+    /// [`CallError::NotShared`] where a session manager or its ticket is of no use.
     pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
         let _one_at_a_time = self.opening.lock().await;
         if let Some(content) = self.content()
@@ -129,41 +152,74 @@ impl Session {
         {
             return Ok(content);
         }
-        let credentials = (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        let account = self.accounts.of(&credentials.user);
-        account.logins().await.check(&credentials)?;
-        let mut content = match self.content() {
-            Some(content) => content,
-            None if self.asks => self.ask().await?,
-            None => self.keep(ServiceContent::of_vcenters()),
+        let access = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        let content = match access {
+            Access::Password(credentials) => self.log_in(&credentials).await?,
+            Access::Shared { manager, .. } => self.clone_shared(&manager).await?,
         };
-        self.end(&content).await?;
-        let mut logins = account.logins().await;
-        logins.check(&credentials)?;
-        let mut outcome = self.log_in(&credentials, &content).await;
-        if let Err(error) = &outcome
-            && ["ManagedObjectNotFound", "InvalidRequest", "InvalidType"]
-                .iter()
-                .any(|kind| error.is_fault(kind))
-        {
-            content = self.ask().await?;
-            outcome = self.log_in(&credentials, &content).await;
-        }
-        if let Err(error) = outcome {
-            return Err(if error.is_fault("InvalidLogin") { logins.refuse(&credentials) } else { error });
-        }
-        logins.accept(&credentials);
         self.generation.fetch_add(1, Ordering::AcqRel);
         Ok(content)
     }
 
-    async fn log_in(&self, credentials: &Credentials, content: &ServiceContent) -> Result<(), CallError> {
+    async fn log_in(&self, credentials: &Credentials) -> Result<Arc<ServiceContent>, CallError> {
+        let account = self.accounts.of(&credentials.user);
+        account.logins().await.check(credentials)?;
+        let content = self.parts().await?;
+        self.end(&content).await?;
+        let mut logins = account.logins().await;
+        logins.check(credentials)?;
         let login = Login {
             user_name: credentials.user.clone(),
             password: Value::Secret(credentials.password.expose_secret().to_owned()),
             locale: Some("en_US"),
         };
-        self.transport.call(&login.of(&content.session_manager), CALL_DEADLINE).await.map(drop)
+        let content = self.enter(content, |manager| login.clone().of(manager)).await.map_err(|error| {
+            if error.is_fault("InvalidLogin") { logins.refuse(credentials) } else { error }
+        })?;
+        logins.accept(credentials);
+        Ok(content)
+    }
+
+    /// A new session like the one that the session manager shares. The old one is ended when there is a ticket.
+    async fn clone_shared(&self, manager: &SessionManager) -> Result<Arc<ServiceContent>, CallError> {
+        let ticket = manager.ticket().await?;
+        let content = self.parts().await?;
+        self.end(&content).await?;
+        let clone = CloneSession { clone_ticket: Value::Secret(ticket.expose_secret().to_owned()) };
+        self.enter(content, |manager| clone.clone().of(manager))
+            .await
+            .map_err(|error| if error.is_fault("InvalidLogin") { manager.refused_ticket() } else { error })
+    }
+
+    /// Makes the call that opens a session, and once more where vCenter calls its parts otherwise than is thought.
+    async fn enter(
+        &self,
+        content: Arc<ServiceContent>,
+        call: impl Fn(&MoRef) -> Call,
+    ) -> Result<Arc<ServiceContent>, CallError> {
+        let first = call(&content.session_manager);
+        match self.transport.call(&first, CALL_DEADLINE).await {
+            Ok(_) => Ok(content),
+            Err(error)
+                if ["ManagedObjectNotFound", "InvalidRequest", "InvalidType"]
+                    .iter()
+                    .any(|kind| error.is_fault(kind)) =>
+            {
+                let content = self.ask().await?;
+                let second = call(&content.session_manager);
+                self.transport.call(&second, CALL_DEADLINE).await.map(|_| content)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What vCenter calls its parts, as far as it need not be asked.
+    async fn parts(&self) -> Result<Arc<ServiceContent>, CallError> {
+        match self.content() {
+            Some(content) => Ok(content),
+            None if self.asks => self.ask().await,
+            None => Ok(self.keep(ServiceContent::of_vcenters())),
+        }
     }
 
     async fn ask(&self) -> Result<Arc<ServiceContent>, CallError> {

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::scripted::Scripted;
+use crate::{scripted::Scripted, session_manager::tests::Manager};
 
 fn credentials(password: &str) -> Credentials {
     Credentials { user: "user".to_owned(), password: password.into() }
@@ -9,7 +9,7 @@ fn credentials(password: &str) -> Credentials {
 
 fn session(transport: &Arc<Scripted>, password: &'static str) -> Session {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(transport);
-    Session::new(transport, Arc::new(move || Ok(credentials(password))), Arc::default(), false)
+    Session::new(transport, Arc::new(move || Ok(credentials(password).into())), Arc::default(), false)
 }
 
 fn some_call() -> Call {
@@ -45,7 +45,7 @@ async fn refused_credentials_are_tried_once() {
         let (current, tried) = (Arc::clone(&current), Arc::clone(&tried));
         move || {
             tried.fetch_add(1, Ordering::SeqCst);
-            Ok(credentials(*current.lock().expect("lock")))
+            Ok(credentials(*current.lock().expect("lock")).into())
         }
     };
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
@@ -104,7 +104,7 @@ async fn a_vcenter_whose_parts_have_other_names_is_asked_for_them() {
 async fn a_vcenter_is_asked_who_it_is_where_there_are_several() {
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
-    let session = Session::new(transport, Arc::new(|| Ok(credentials("p"))), Arc::default(), true);
+    let session = Session::new(transport, Arc::new(|| Ok(credentials("p").into())), Arc::default(), true);
     session.open(0).await.expect("open");
     assert_eq!(vcenter.calls(), ["RetrieveServiceContent", "Login"]);
 }
@@ -119,7 +119,12 @@ async fn entries_with_the_same_server_try_a_wrong_password_once_together() {
     let sessions: Vec<_> = (0..6)
         .map(|_| {
             let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
-            Session::new(transport, Arc::new(|| Ok(credentials("wrong"))), Arc::clone(&accounts), false)
+            Session::new(
+                transport,
+                Arc::new(|| Ok(credentials("wrong").into())),
+                Arc::clone(&accounts),
+                false,
+            )
         })
         .collect();
     let opened = futures::future::join_all(sessions.iter().map(|session| session.open(0))).await;
@@ -128,4 +133,66 @@ async fn entries_with_the_same_server_try_a_wrong_password_once_together() {
     tokio::time::advance(Duration::from_secs(600)).await;
     futures::future::join_all(sessions.iter().map(|session| session.open(0))).await;
     assert_eq!(vcenter.count("Login"), 2, "once more, by one of them");
+}
+
+fn sharing(vcenter: &Arc<Scripted>, manager: &Manager) -> Session {
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(vcenter);
+    let client = manager.client();
+    let access = move || Ok(Access::Shared { manager: client.clone(), for_rest: None });
+    Session::new(transport, Arc::new(access), Arc::default(), false)
+}
+
+/// The tickets that vCenter was shown.
+fn tickets(vcenter: &Scripted) -> Vec<String> {
+    let arguments = vcenter.requests("CloneSession").into_iter().flat_map(|call| call.arguments);
+    arguments
+        .map(|(name, value)| match value {
+            Value::Secret(ticket) if name == "cloneTicket" => ticket,
+            other => panic!("{name} {other:?}"),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_shared_session_is_cloned_with_a_new_ticket_each_time() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    let session = sharing(&vcenter, &manager);
+    session.open(0).await.expect("open");
+    for _ in 0..10 {
+        vcenter.fault("CurrentTime", "NotAuthenticated");
+    }
+    let call = some_call();
+    let outcomes = futures::future::join_all((0..10).map(|_| session.call(&call, CALL_DEADLINE))).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(tickets(&vcenter), ["ticket-1", "ticket-2"], "one at the start, one again");
+    session.close().await;
+    assert_eq!((vcenter.count("Login"), vcenter.count("Logout"), manager.count()), (0, 2, 2));
+}
+
+#[tokio::test]
+async fn without_a_ticket_vcenter_is_not_called_and_the_session_is_kept() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    let session = sharing(&vcenter, &manager);
+    manager.answers(Some((401, "")));
+    let error = session.open(0).await.expect_err("401");
+    assert!(error.to_string().contains("HTTP status 401") && !error.is_refused(), "{error}");
+    assert!(vcenter.calls().is_empty());
+    manager.answers(None);
+    session.open(0).await.expect("open");
+    manager.answers(Some((503, "")));
+    session.open(1).await.expect_err("503");
+    assert_eq!(vcenter.calls(), ["CloneSession"], "not logged out: it may be alive");
+}
+
+#[tokio::test]
+async fn a_ticket_that_vcenter_refuses_is_the_session_managers_fault() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    let session = sharing(&vcenter, &manager);
+    vcenter.fault("CloneSession", "InvalidLogin");
+    let error = session.open(0).await.expect_err("refused");
+    assert!(matches!(&error, CallError::NotShared { is_denied: true, .. }), "{error:?}");
+    assert!(error.to_string().contains("vCenter refused its ticket"), "{error}");
+    vcenter.fault("CloneSession", "ManagedObjectNotFound");
+    session.open(0).await.expect("its parts have other names");
+    assert_eq!(tickets(&vcenter), ["ticket-1", "ticket-2", "ticket-2"]);
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use cloudprovider::async_trait;
+use secrecy::SecretString;
 
 use crate::{
     http::{Body, HttpClient, HttpError},
@@ -92,6 +93,12 @@ impl Transport for SoapTransport {
 
     fn has_session(&self) -> bool {
         self.cookie.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn session_id(&self) -> Option<SecretString> {
+        let cookie = self.cookie()?;
+        let (_, value) = cookie.split_once('=')?;
+        Some(value.trim_matches('"').into())
     }
 }
 

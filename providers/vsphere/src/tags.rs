@@ -8,6 +8,7 @@
 //! tried first, and the other where that one is not there.
 
 mod dialect;
+mod session;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -21,29 +22,19 @@ use std::{
 
 use futures::future::try_join_all;
 use http::Method;
-use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::dialect::{Dialect, Question};
+use self::{dialect::Dialect, session::RestSession};
 use crate::{
     accounts::Accounts,
-    http::{Body, HttpClient, HttpError},
+    http::HttpClient,
     moref::MoRef,
-    session::CredentialSource,
-    vim::CallError,
+    session::AccessSource,
+    vim::{CallError, Transport},
     zones::{Tag, Tags},
 };
-
-/// How long a call may take.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// How long a logout may take: nobody waits for it gladly.
-const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
-
-/// An answer larger than this is refused.
-const LARGEST_ANSWER: usize = 32 << 20;
 
 /// With more objects, those with a tag are asked for.
 const FEW_OBJECTS: usize = 2000;
@@ -60,23 +51,13 @@ const PARALLEL: usize = 4;
 /// How long the name of a tag is believed.
 const NAMES_LAST: Duration = Duration::from_secs(3600);
 
-#[derive(Clone)]
-struct Opened {
-    dialect: Dialect,
-    id: Arc<str>,
-}
-
-/// Reads the tags of one vCenter, in a session of its own: the session of SOAP is good for REST from 8.0 U3 only.
+/// Reads the tags of one vCenter.
 pub(crate) struct TagClient {
-    http: HttpClient,
-    credentials: CredentialSource,
-    accounts: Arc<Accounts>,
-    first: Dialect,
+    session: RestSession,
     /// The names of the categories that are wanted.
     wanted: Vec<String>,
     /// Whether the objects had too many tags that mean something else.
     by_category: AtomicBool,
-    session: tokio::sync::Mutex<Option<Opened>>,
     names: Mutex<Names>,
 }
 
@@ -128,7 +109,7 @@ impl TagClient {
     /// of the categories whose tags mean something; tags of others may be told or not.
     pub(crate) fn new(
         http: HttpClient,
-        credentials: CredentialSource,
+        access: AccessSource,
         accounts: Arc<Accounts>,
         api_version: &str,
         wanted: Vec<String>,
@@ -136,15 +117,18 @@ impl TagClient {
         let major = api_version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
         let first = if major >= 9 { Dialect::Modern } else { Dialect::Legacy };
         Self {
-            http,
-            credentials,
-            accounts,
-            first,
+            session: RestSession::new(http, access, accounts, first),
             wanted,
             by_category: AtomicBool::new(false),
-            session: tokio::sync::Mutex::default(),
             names: Mutex::default(),
         }
+    }
+
+    /// The same, borrowing this session where it was cloned.
+    #[must_use]
+    pub(crate) fn beside(mut self, soap: Arc<dyn Transport>) -> Self {
+        self.session.lend(soap);
+        self
     }
 
     /// The tags of these objects.
@@ -198,7 +182,7 @@ impl TagClient {
             objects.iter().map(|object| json!({"id": object.id(), "type": object.kind()})).collect();
         let body = json!({ "object_ids": ids }).to_string();
         let question = |dialect: Dialect| (dialect.association_path(METHOD), Some(body.clone()));
-        let found: Option<Vec<Attached>> = self.request(METHOD, Method::POST, question).await?;
+        let found: Option<Vec<Attached>> = self.session.request(METHOD, Method::POST, question).await?;
         let with_tags = found.into_iter().flatten().filter_map(|one| {
             let tags = one.tag_ids.filter(|tags| !tags.is_empty())?;
             Some((MoRef::new(&one.object_id.kind, &one.object_id.id), tags))
@@ -215,7 +199,10 @@ impl TagClient {
         let mut ids = BTreeSet::new();
         for category in self.wanted_categories().await? {
             let question = |dialect: Dialect| dialect.tags_of_category(&category);
-            match self.request::<Option<Vec<String>>>("list-tags-for-category", Method::POST, question).await
+            match self
+                .session
+                .request::<Option<Vec<String>>>("list-tags-for-category", Method::POST, question)
+                .await
             {
                 Ok(found) => ids.extend(found.unwrap_or_default()),
                 // it was deleted; another one may have its name
@@ -231,7 +218,7 @@ impl TagClient {
         for some in ids.chunks(TAGS_PER_CALL) {
             let body = json!({ "tag_ids": some }).to_string();
             let question = |dialect: Dialect| (dialect.association_path(METHOD), Some(body.clone()));
-            let found: Option<Vec<AttachedTo>> = self.request(METHOD, Method::POST, question).await?;
+            let found: Option<Vec<AttachedTo>> = self.session.request(METHOD, Method::POST, question).await?;
             for one in found.into_iter().flatten() {
                 let on = one.object_ids.unwrap_or_default().into_iter();
                 let on = on.map(|object| MoRef::new(&object.kind, &object.id));
@@ -256,7 +243,7 @@ impl TagClient {
             return Ok(found);
         }
         let question = |dialect: Dialect| (dialect.categories_path().to_owned(), None);
-        let all: Option<Vec<String>> = self.request("list categories", Method::GET, question).await?;
+        let all: Option<Vec<String>> = self.session.request("list categories", Method::GET, question).await?;
         let mut unknown = all.unwrap_or_default();
         {
             let names = self.names();
@@ -331,7 +318,7 @@ impl TagClient {
         id: String,
     ) -> Result<(String, Option<T>), CallError> {
         let question = |dialect: Dialect| (dialect.object_path(kind, &id), None);
-        let found = match self.request(method, Method::GET, question).await {
+        let found = match self.session.request(method, Method::GET, question).await {
             Ok(found) => Some(found),
             Err(CallError::Status { status: 404, .. }) => None,
             Err(error) => return Err(error),
@@ -339,129 +326,15 @@ impl TagClient {
         Ok((id, found))
     }
 
-    /// Makes a call in the session, and once more in a new one where vCenter says that it has ended.
-    async fn request<T: DeserializeOwned>(
-        &self,
-        method: &'static str,
-        verb: Method,
-        question: impl Fn(Dialect) -> Question,
-    ) -> Result<T, CallError> {
-        let mut ended: Option<Arc<str>> = None;
-        loop {
-            let session = self.open(ended.as_ref()).await?;
-            let headers = [("vmware-api-session-id", session.id.to_string())];
-            let (path, body) = question(session.dialect);
-            let body = body.map(|text| Body { content_type: "application/json", text });
-            let (status, bytes) = self.send(method, verb.clone(), &path, &headers, body).await?;
-            match status {
-                200..=299 => return session.dialect.read(method, &bytes),
-                401 if ended.is_none() => ended = Some(session.id),
-                status => return Err(CallError::Status { method, status }),
-            }
-        }
-    }
-
-    /// The session; a new one where there is none or the one there is has `ended`.
-    async fn open(&self, ended: Option<&Arc<str>>) -> Result<Opened, CallError> {
-        const METHOD: &str = "create session";
-        let mut session = self.session.lock().await;
-        if let Some(opened) = &*session
-            && ended != Some(&opened.id)
-        {
-            return Ok(opened.clone());
-        }
-        let known = match session.take() {
-            Some(opened) => {
-                // it may be alive, where vCenter only answers so
-                self.end(&opened).await;
-                Some(opened.dialect)
-            }
-            None => None,
-        };
-        let credentials = (self.credentials)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        let account = self.accounts.of(&credentials.user);
-        let mut logins = account.logins().await;
-        logins.check_for_rest(&credentials)?;
-        let headers = [
-            ("Authorization", basic(&credentials.user, credentials.password.expose_secret())),
-            ("vmware-use-header-authn", "true".to_owned()),
-        ];
-        let mut dialect = known.unwrap_or(self.first);
-        let mut is_second = false;
-        loop {
-            let (status, body) =
-                self.send(METHOD, Method::POST, dialect.session_path(), &headers, None).await?;
-            match status {
-                200..=299 => {
-                    let id: String = dialect.read(METHOD, &body)?;
-                    logins.accept_for_rest(&credentials);
-                    let opened = Opened { dialect, id: id.into() };
-                    *session = Some(opened.clone());
-                    return Ok(opened);
-                }
-                404 if !is_second => {
-                    is_second = true;
-                    dialect = dialect.other();
-                }
-                401 => return Err(logins.refuse_for_rest(&credentials)),
-                status => return Err(CallError::Status { method: METHOD, status }),
-            }
-        }
-    }
-
     /// Ends the session.
     pub(crate) async fn close(&self) {
-        if let Some(opened) = self.session.lock().await.take() {
-            self.end(&opened).await;
-        }
+        self.session.close().await;
     }
-
-    /// Ends a session, if vCenter lets itself be told.
-    async fn end(&self, opened: &Opened) {
-        let headers = [("vmware-api-session-id", opened.id.to_string())];
-        let path = opened.dialect.session_path();
-        let ended = self.send("delete session", Method::DELETE, path, &headers, None);
-        if let Ok(Err(error)) = tokio::time::timeout(LOGOUT_DEADLINE, ended).await {
-            tracing::debug!(%error, "cannot end the session");
-        }
-    }
-
-    async fn send(
-        &self,
-        method: &'static str,
-        verb: Method,
-        path: &str,
-        headers: &[(&'static str, String)],
-        body: Option<Body>,
-    ) -> Result<(u16, bytes::BytesMut), CallError> {
-        let answer = self.http.send(verb, path, headers, body, DEADLINE, LARGEST_ANSWER).await;
-        let answer = answer.map_err(|error| match error {
-            HttpError::Timeout => CallError::Timeout { method, after: DEADLINE },
-            HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
-            HttpError::TooLarge => CallError::Malformed { method, reason: "the answer is too large".into() },
-        })?;
-        Ok((answer.status, answer.body))
-    }
-}
-
-/// The value of a header for HTTP's basic authentication.
-fn basic(user: &str, password: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut encoded = String::from("Basic ");
-    for three in format!("{user}:{password}").as_bytes().chunks(3) {
-        let bits =
-            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for i in 0..4 {
-            let digit = (bits >> (18 - 6 * i)) & 63;
-            encoded.push(if i <= three.len() { char::from(DIGITS[digit as usize]) } else { '=' });
-        }
-    }
-    encoded
 }
 
 impl fmt::Debug for TagClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagClient").field("http", &self.http).finish_non_exhaustive()
+        f.debug_struct("TagClient").field("session", &self.session).finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,8 @@ use tokio::{
 use super::*;
 use crate::{
     scripted::Scripted,
-    session::{CALL_DEADLINE, Credentials, Session},
+    session::{Access, CALL_DEADLINE, Credentials, Session},
+    session_manager::tests::Manager,
     vim::{Call, Transport},
 };
 
@@ -62,8 +63,8 @@ fn is_complete(request: &str) -> bool {
     body.len() >= length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
-fn credentials() -> CredentialSource {
-    Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }))
+fn credentials() -> AccessSource {
+    Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into()))
 }
 
 fn wanted() -> Vec<String> {
@@ -143,14 +144,6 @@ async fn a_session_that_vcenter_does_not_take_is_not_left_behind() {
     assert_eq!((opened, server.count("DELETE")), (4, 3), "one is kept");
     tags.close().await;
     assert_eq!(server.count("DELETE"), opened);
-}
-
-#[test]
-fn basic_authentication() {
-    // the examples of RFC 7617
-    assert_eq!(basic("Aladdin", "open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-    assert_eq!(basic("test", "123\u{a3}"), "Basic dGVzdDoxMjPCow==");
-    assert_eq!(basic("a", ""), "Basic YTo=");
 }
 
 #[test]
@@ -234,4 +227,89 @@ async fn neither_many_machines_nor_many_other_tags_cost_calls() {
         let found = 1 + 1 + 44 + 2;
         assert_eq!(calls, first_question + found + 3 * 3, "three calls for each round");
     }
+}
+
+/// A client beside a session of SOAP that was cloned, and that session.
+async fn beside_a_cloned_session(
+    server: &Server,
+    manager: &Manager,
+    for_rest: Option<Credentials>,
+) -> (TagClient, Arc<Scripted>, Session) {
+    let shared = Access::Shared { manager: manager.client(), for_rest };
+    let access: AccessSource = Arc::new(move || Ok(shared.clone()));
+    let vcenter = Arc::new(Scripted::default());
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let session = Session::new(Arc::clone(&transport), Arc::clone(&access), Arc::default(), false);
+    session.open(0).await.expect("cloned");
+    let tags = TagClient::new(server.http.clone(), access, Arc::default(), "8.0.3.0", wanted());
+    (tags.beside(transport), vcenter, session)
+}
+
+#[tokio::test]
+async fn a_cloned_session_is_borrowed_and_not_ended() {
+    for path in ["/rest/com/vmware/cis/tagging", "/api/cis/tagging"] {
+        let server = Server::start(move |asked, _| match asked {
+            asked if !asked.contains(path) => (404, String::new()),
+            _ if path.starts_with("/rest") => (200, r#"{"value":[]}"#.to_owned()),
+            _ => (200, "[]".to_owned()),
+        })
+        .await;
+        let manager = Manager::start().await;
+        let (tags, _, session) = beside_a_cloned_session(&server, &manager, None).await;
+        for _ in 0..3 {
+            tags.attached(&root()).await.expect("tags");
+        }
+        assert_eq!(server.count(&format!("GET {path}/category")), 1);
+        // a new session, of which REST is not told
+        session.open(session.generation()).await.expect("cloned again");
+        tags.attached(&root()).await.expect("tags");
+        assert_eq!(server.count(&format!("GET {path}/category")), 2);
+        tags.close().await;
+        let ended_or_opened = server.count("DELETE") + server.count("POST /rest/com/vmware/cis/session");
+        assert_eq!(ended_or_opened + server.count("POST /api/session"), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_cloned_session_that_rest_does_not_take_needs_a_user() {
+    let server = Server::start(|asked, _| match asked {
+        "POST /rest/com/vmware/cis/session" => (200, r#"{"value":"own"}"#.to_owned()),
+        "GET /rest/com/vmware/cis/tagging/category" => (401, String::new()),
+        _ => (200, r#"{"value":[]}"#.to_owned()),
+    })
+    .await;
+    let manager = Manager::start().await;
+    let (tags, ..) = beside_a_cloned_session(&server, &manager, None).await;
+    let error = tags.attached(&root()).await.expect_err("401");
+    assert!(matches!(error, CallError::NotShared { .. }) && !error.is_refused(), "{error:?}");
+    let words = error.to_string();
+    assert!(words.contains("8.0 U3") && words.contains("need a user name and a password"), "{words}");
+    assert!(!words.contains("soap-1") && !words.contains("hunter"), "{words}");
+
+    let user = Credentials { user: "ccm".to_owned(), password: "hunter2".into() };
+    let (tags, ..) = beside_a_cloned_session(&server, &manager, Some(user)).await;
+    tags.attached(&root()).await.expect("logged in");
+    tags.attached(&root()).await.expect("logged in");
+    tags.close().await;
+    let session = "/rest/com/vmware/cis/session";
+    let counts = ["POST", "DELETE"].map(|verb| server.count(&format!("{verb} {session}")));
+    assert_eq!(counts, [1, 1], "its own is ended");
+}
+
+#[tokio::test]
+async fn a_borrowed_session_that_ends_is_not_used_again() {
+    let server = Server::start(|asked, before| match asked {
+        "GET /rest/com/vmware/cis/tagging/category" => (200, r#"{"value":[]}"#.to_owned()),
+        _ if before == 1 => (401, String::new()),
+        _ => (200, r#"{"value":[]}"#.to_owned()),
+    })
+    .await;
+    let manager = Manager::start().await;
+    let (tags, _, session) = beside_a_cloned_session(&server, &manager, None).await;
+    tags.attached(&root()).await.expect("tags");
+    let error = tags.attached(&root()).await.expect_err("until another one is cloned");
+    assert!(matches!(error, CallError::Status { status: 401, .. }), "{error:?}");
+    session.open(session.generation()).await.expect("cloned again");
+    tags.attached(&root()).await.expect("tags");
+    assert_eq!(server.count("DELETE"), 0);
 }

@@ -1,6 +1,6 @@
 //! Which certificates are trusted.
 
-use std::{fmt, fs, str::FromStr, sync::Arc};
+use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -85,14 +85,36 @@ pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String>
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
+/// The TLS settings for a server that is no vCenter: the system's certificates are trusted, and those in these files.
+///
+/// # Errors
+/// As [`client_config`].
+pub(crate) fn client_config_of_others(ca_files: &[PathBuf]) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    add_system(&mut roots);
+    add_files(&mut roots, ca_files)?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
 fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if endpoint.ca_files.is_empty() {
-        // some of a system's certificates may be beyond rustls, which is nobody's fault here
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return Ok(roots);
+        add_system(&mut roots);
     }
-    for path in &endpoint.ca_files {
+    add_files(&mut roots, &endpoint.ca_files)?;
+    Ok(roots)
+}
+
+fn add_system(roots: &mut RootCertStore) {
+    // some of a system's certificates may be beyond rustls, which is nobody's fault here
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+}
+
+fn add_files(roots: &mut RootCertStore, files: &[PathBuf]) -> Result<(), String> {
+    for path in files {
         let before = roots.len();
         let text =
             fs::read(path).map_err(|error| format!("cannot read the CA file {}: {error}", path.display()))?;
@@ -107,7 +129,7 @@ fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
             return Err(format!("the CA file {} holds no certificate in PEM form", path.display()));
         }
     }
-    Ok(roots)
+    Ok(())
 }
 
 /// Verifies as usual, and asks for the thumbprint only where that fails, as govmomi does.

@@ -21,7 +21,7 @@ use crate::{
     http::Endpoint,
     inventory::{Changes, Inventory},
     moref::MoRef,
-    session::{CredentialSource, Session},
+    session::{AccessSource, Session},
     vim::CallError,
     vm::VirtualMachine,
     zones::Tags,
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     /// The datacenters that count; all if empty.
     pub(crate) datacenters: Vec<String>,
     /// What to log in with.
-    pub(crate) credentials: CredentialSource,
+    pub(crate) access: AccessSource,
     /// Whether it is asked who it is: the same one may stand in the configuration under several names.
     pub(crate) asks_who_it_is: bool,
     /// Whether tags are wanted, and how often they are read again: vCenter does not push them.

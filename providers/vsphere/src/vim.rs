@@ -11,6 +11,7 @@ pub(crate) mod property_collector;
 use std::{fmt, time::Duration};
 
 use cloudprovider::{Error, ErrorKind, async_trait};
+use secrecy::SecretString;
 
 use crate::{moref::MoRef, vim::element::Element};
 
@@ -63,6 +64,9 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
 
     /// Whether there is a session, valid or not.
     fn has_session(&self) -> bool;
+
+    /// What other interfaces of the same vCenter know the session by. As secret as a password.
+    fn session_id(&self) -> Option<SecretString>;
 }
 
 /// Why a call brought no result.
@@ -133,6 +137,16 @@ pub(crate) enum CallError {
         /// The user.
         user: Box<str>,
     },
+    /// A session manager gives no ticket, or what it gives is of no use.
+    #[error("{manager}: {reason}")]
+    NotShared {
+        /// Which one, by its host.
+        manager: Box<str>,
+        /// What is wrong. Holds neither ticket nor token.
+        reason: Box<str>,
+        /// Whether somebody was not let in.
+        is_denied: bool,
+    },
     /// There is nothing to log in with.
     #[error("{0}")]
     NoCredentials(Box<str>),
@@ -166,14 +180,17 @@ impl CallError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused { .. } | Self::NoCredentials(_) => ErrorKind::Unauthenticated,
+            Self::Refused { .. } | Self::NoCredentials(_) | Self::NotShared { is_denied: true, .. } => {
+                ErrorKind::Unauthenticated
+            }
             Self::Fault { kind, .. } => match &**kind {
                 "InvalidLogin" | "NotAuthenticated" | "PasswordExpired" => ErrorKind::Unauthenticated,
                 "NoPermission" => ErrorKind::PermissionDenied,
                 _ => ErrorKind::Unavailable,
             },
             Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::Status { .. }
+            Self::NotShared { .. }
+            | Self::Status { .. }
             | Self::Unreachable { .. }
             | Self::TooLarge { .. }
             | Self::Malformed { .. }

@@ -28,7 +28,7 @@ impl Connection {
         let transport: Arc<dyn Transport> = Arc::new(SoapTransport::new(http.clone()));
         let session = Arc::new(Session::new(
             Arc::clone(&transport),
-            Arc::clone(&settings.credentials),
+            Arc::clone(&settings.access),
             Arc::clone(&vcenter.accounts),
             settings.asks_who_it_is,
         ));
@@ -40,13 +40,14 @@ impl Connection {
     pub(super) fn tag_client(&self, vcenter: &VCenter, content: &ServiceContent) -> Arc<TagClient> {
         let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         let client = tags.get_or_insert_with(|| {
-            Arc::new(TagClient::new(
+            let client = TagClient::new(
                 self.http.clone(),
-                Arc::clone(&vcenter.settings.credentials),
+                Arc::clone(&vcenter.settings.access),
                 Arc::clone(&vcenter.accounts),
                 &content.api_version,
                 vcenter.tag_categories.clone(),
-            ))
+            );
+            Arc::new(client.beside(Arc::clone(&self.transport)))
         });
         Arc::clone(client)
     }

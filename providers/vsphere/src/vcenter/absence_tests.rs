@@ -36,14 +36,14 @@ async fn rig(datacenters: &[&str]) -> Rig {
             insecure: false,
         },
         datacenters: datacenters.iter().map(|&word| word.to_owned()).collect(),
-        credentials: Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() })),
+        access: Arc::new(|| Ok(Credentials { user: "ccm".to_owned(), password: "hunter2".into() }.into())),
         asks_who_it_is: false,
         tag_refresh: None,
     };
     let vcenter = VCenter::new(settings, broadcast::channel(1).0, watch::channel(0).0);
     let transport = Arc::new(Scripted::default());
     let dynamic: Arc<dyn Transport> = Arc::<Scripted>::clone(&transport);
-    let session = Session::new(dynamic, Arc::clone(&vcenter.settings.credentials), Arc::default(), false);
+    let session = Session::new(dynamic, Arc::clone(&vcenter.settings.access), Arc::default(), false);
     session.open(0).await.expect("a session");
     *vcenter.session() = Some(Arc::new(session));
     vcenter.update(|state| {

@@ -191,6 +191,13 @@ method! {
 }
 
 method! {
+    /// Opens a session like the one that a ticket was got in, with the rights of its user. A ticket is good once.
+    CloneSession = "CloneSession" {
+        clone_ticket: Value = "cloneTicket",
+    }
+}
+
+method! {
     /// Ends the session.
     Logout = "Logout" {}
 }
@@ -263,6 +270,7 @@ mod tests {
         assert_eq!(WaitOptions::ORDER, ["maxWaitSeconds", "maxObjectUpdates"]);
         assert_eq!(RetrieveOptions::ORDER, ["maxObjects"]);
         assert_eq!(Login::ORDER, ["userName", "password", "locale"]);
+        assert_eq!(CloneSession::ORDER, ["cloneTicket"]);
         assert_eq!(CreateContainerView::ORDER, ["container", "type", "recursive"]);
         assert_eq!(RetrievePropertiesEx::ORDER, ["specSet", "options"]);
         assert_eq!(CreateFilter::ORDER, ["spec", "partialUpdates"]);

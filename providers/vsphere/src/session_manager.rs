@@ -1,0 +1,156 @@
+//! Session managers: programs that hold a session of vCenter and give tickets with which others clone it.
+//!
+//! A ticket is asked for with a token, and is good for one session. The one that is opened with it is a session of its own:
+//! its end is not that of the session it was cloned from.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use http::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Url, redirect::Policy};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+
+use crate::{
+    http::{HttpError, read},
+    tls,
+    vim::CallError,
+};
+
+/// Where Kubernetes puts the token of the pod's service account.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// How long it may take to give a ticket.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// An answer larger than this is refused. A ticket has some tens of bytes.
+const LARGEST_ANSWER: usize = 64 << 10;
+
+/// Where tickets are to be had, and with what.
+#[derive(Clone)]
+pub(crate) struct SessionManager {
+    url: SecretString,
+    token: Option<SecretString>,
+    token_file: PathBuf,
+    ca_files: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Ticket {
+    token: String,
+}
+
+impl SessionManager {
+    /// The one at this URL, which may hold secrets. Without a token the one of the pod's service account is shown to it. Its
+    /// certificate may come from an authority in `ca_files`, besides those of the system.
+    pub(crate) fn new(url: SecretString, token: Option<SecretString>, ca_files: Vec<PathBuf>) -> Self {
+        Self { url, token, token_file: SERVICE_ACCOUNT_TOKEN.into(), ca_files }
+    }
+
+    /// Gets a ticket.
+    ///
+    /// # Errors
+    /// [`CallError::NotShared`], whatever is wrong. No ticket, no token, and of the URL only the host is in it.
+    pub(crate) async fn ticket(&self) -> Result<SecretString, CallError> {
+        let url = self.url()?;
+        let authorization = self.authorization()?;
+        let tls = tls::client_config_of_others(&self.ca_files).map_err(|reason| self.error(reason, false))?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            // as in Go, and like there without the token once that is another host
+            .redirect(Policy::limited(10))
+            // it is near, and a token is for nobody else
+            .no_proxy()
+            .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| self.error(error.without_url().to_string(), false))?;
+        let request = client.get(url).header(AUTHORIZATION, authorization);
+        let answer = tokio::time::timeout(DEADLINE, read(request, LARGEST_ANSWER)).await;
+        let answer = answer.unwrap_or(Err(HttpError::Timeout)).map_err(|error| match error {
+            HttpError::Timeout => self.error(format!("no answer within {} s", DEADLINE.as_secs()), false),
+            HttpError::Unreachable(reason) => self.error(reason.into(), false),
+            HttpError::TooLarge => self.error("the answer is too large".to_owned(), false),
+        })?;
+        match answer.status {
+            200 => {}
+            status @ (401 | 403) => {
+                let from = if self.token.is_some() { "the Secret" } else { "the pod's service account" };
+                let words = format!("HTTP status {status}: it does not take the token of {from}");
+                return Err(self.error(words, true));
+            }
+            status => return Err(self.error(format!("HTTP status {status}"), false)),
+        }
+        let ticket = serde_json::from_slice::<Ticket>(&answer.body).ok().map(|ticket| ticket.token);
+        // what is wrong with it is not told: it may hold a ticket
+        ticket.filter(|ticket| !ticket.trim().is_empty()).map(SecretString::from).ok_or_else(|| {
+            self.error(r#"the answer is not of the form {"token":"<ticket>"}"#.to_owned(), false)
+        })
+    }
+
+    /// vCenter does not take its ticket.
+    pub(crate) fn refused_ticket(&self) -> CallError {
+        self.error("vCenter refused its ticket".to_owned(), true)
+    }
+
+    /// vCenter does not take the cloned session for REST.
+    pub(crate) fn refused_for_rest(&self) -> CallError {
+        let words = "vCenter does not take the cloned session for REST, which it does from 8.0 U3 on; zones and regions from \
+                     tags need a user name and a password in the Secret beside the session manager";
+        self.error(words.to_owned(), true)
+    }
+
+    fn url(&self) -> Result<Url, CallError> {
+        let mut url = self
+            .parsed()
+            .filter(|url| matches!(url.scheme(), "http" | "https"))
+            .ok_or_else(|| self.error("its URL must be one of https, or of http".to_owned(), false))?;
+        // a URL with a user would send that in place of the token
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        Ok(url)
+    }
+
+    fn parsed(&self) -> Option<Url> {
+        Url::parse(self.url.expose_secret().trim()).ok()
+    }
+
+    fn authorization(&self) -> Result<HeaderValue, CallError> {
+        let mut value = match &self.token {
+            Some(token) => HeaderValue::from_str(&format!("Bearer {}", token.expose_secret().trim())),
+            None => {
+                let token = std::fs::read_to_string(&self.token_file).map_err(|error| {
+                    let file = self.token_file.display();
+                    let words = format!(
+                        "the Secret has no token for it, and {file} none of the pod's service account: {error}"
+                    );
+                    self.error(words, false)
+                })?;
+                HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            }
+        }
+        .map_err(|_| self.error("its token has characters that no HTTP header can have".to_owned(), false))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    fn error(&self, reason: String, is_denied: bool) -> CallError {
+        let url = self.parsed();
+        let port = url.as_ref().and_then(Url::port).map(|port| format!(":{port}")).unwrap_or_default();
+        let manager = match url.as_ref().and_then(Url::host_str) {
+            Some(host) => format!("session manager {host}{port}"),
+            None => "session manager".to_owned(),
+        };
+        CallError::NotShared { manager: manager.into(), reason: reason.into(), is_denied }
+    }
+}
+
+impl fmt::Debug for SessionManager {
+    /// Leaves everything out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+#[path = "session_manager_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,250 @@
+//! The session of the Automation REST.
+//!
+//! It is one of its own: that of SOAP is good for REST from 8.0 U3 only. Where that one was cloned, it is borrowed all the same,
+//! since there may be nothing to log in with.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::Method;
+use secrecy::ExposeSecret;
+use serde::de::DeserializeOwned;
+
+use super::dialect::{Dialect, Question};
+use crate::{
+    accounts::Accounts,
+    http::{Body, HttpClient, HttpError},
+    session::{Access, AccessSource, Credentials},
+    session_manager::SessionManager,
+    vim::{CallError, Transport},
+};
+
+/// How long a call may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a logout may take: nobody waits for it gladly.
+const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// An answer larger than this is refused.
+const LARGEST_ANSWER: usize = 32 << 20;
+
+/// The header that names the session.
+const SESSION_HEADER: &str = "vmware-api-session-id";
+
+#[derive(Clone)]
+struct Opened {
+    dialect: Dialect,
+    id: Arc<str>,
+    /// Whether it is SOAP's, which is not ours to end.
+    is_borrowed: bool,
+}
+
+/// A session, opened when it is first needed.
+pub(super) struct RestSession {
+    http: HttpClient,
+    access: AccessSource,
+    /// Whose session is borrowed.
+    soap: Option<Arc<dyn Transport>>,
+    accounts: Arc<Accounts>,
+    /// The dialect that is tried first.
+    first: Dialect,
+    opened: tokio::sync::Mutex<Option<Opened>>,
+}
+
+impl RestSession {
+    pub(super) fn new(
+        http: HttpClient,
+        access: AccessSource,
+        accounts: Arc<Accounts>,
+        first: Dialect,
+    ) -> Self {
+        Self { http, access, soap: None, accounts, first, opened: tokio::sync::Mutex::default() }
+    }
+
+    /// Lets it borrow this session where it was cloned.
+    pub(super) fn lend(&mut self, soap: Arc<dyn Transport>) {
+        self.soap = Some(soap);
+    }
+
+    /// Makes a call in the session, and once more in a new one where vCenter says that it has ended.
+    pub(super) async fn request<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        verb: Method,
+        question: impl Fn(Dialect) -> Question,
+    ) -> Result<T, CallError> {
+        let mut ended: Option<Arc<str>> = None;
+        loop {
+            let session = self.open(ended.as_ref()).await?;
+            let headers = [(SESSION_HEADER, session.id.to_string())];
+            let (path, body) = question(session.dialect);
+            let body = body.map(|text| Body { content_type: "application/json", text });
+            let (status, bytes) = self.send(method, verb.clone(), &path, &headers, body).await?;
+            match status {
+                200..=299 => return session.dialect.read(method, &bytes),
+                401 if ended.is_none() => ended = Some(session.id),
+                status => return Err(CallError::Status { method, status }),
+            }
+        }
+    }
+
+    /// The session; a new one where there is none or the one there is has `ended`.
+    async fn open(&self, ended: Option<&Arc<str>>) -> Result<Opened, CallError> {
+        let mut session = self.opened.lock().await;
+        if let Some(opened) = &*session
+            && ended != Some(&opened.id)
+            && (!opened.is_borrowed || self.soap_session().as_ref() == Some(&opened.id))
+        {
+            return Ok(opened.clone());
+        }
+        let known = match session.take() {
+            Some(opened) => {
+                // it may be alive, where vCenter only answers so
+                self.end(&opened).await;
+                Some(opened.dialect)
+            }
+            None => None,
+        };
+        let first = known.unwrap_or(self.first);
+        let access = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        let opened = match access {
+            Access::Password(credentials) => self.log_in(first, &credentials).await?,
+            Access::Shared { manager, for_rest } => {
+                match (self.borrow(first, ended, &manager).await, for_rest) {
+                    (Err(CallError::NotShared { .. }), Some(credentials)) => {
+                        self.log_in(first, &credentials).await?
+                    }
+                    (outcome, _) => outcome?,
+                }
+            }
+        };
+        *session = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// What SOAP's session is called here.
+    fn soap_session(&self) -> Option<Arc<str>> {
+        self.soap.as_ref()?.session_id().map(|id| id.expose_secret().into())
+    }
+
+    async fn log_in(&self, first: Dialect, credentials: &Credentials) -> Result<Opened, CallError> {
+        const METHOD: &str = "create session";
+        let account = self.accounts.of(&credentials.user);
+        let mut logins = account.logins().await;
+        logins.check_for_rest(credentials)?;
+        let headers = [
+            ("Authorization", basic(&credentials.user, credentials.password.expose_secret())),
+            ("vmware-use-header-authn", "true".to_owned()),
+        ];
+        let mut dialect = first;
+        loop {
+            let (status, body) =
+                self.send(METHOD, Method::POST, dialect.session_path(), &headers, None).await?;
+            match status {
+                200..=299 => {
+                    let id: String = dialect.read(METHOD, &body)?;
+                    logins.accept_for_rest(credentials);
+                    return Ok(Opened { dialect, id: id.into(), is_borrowed: false });
+                }
+                404 if dialect == first => dialect = dialect.other(),
+                401 => return Err(logins.refuse_for_rest(credentials)),
+                status => return Err(CallError::Status { method: METHOD, status }),
+            }
+        }
+    }
+
+    /// Takes SOAP's session, if vCenter takes it. Asks for something that is there in each dialect.
+    async fn borrow(
+        &self,
+        first: Dialect,
+        ended: Option<&Arc<str>>,
+        manager: &SessionManager,
+    ) -> Result<Opened, CallError> {
+        const METHOD: &str = "list categories";
+        let id = self.soap_session().filter(|id| Some(id) != ended);
+        // who follows the vCenter opens another one
+        let id = id.ok_or(CallError::Status { method: METHOD, status: 401 })?;
+        let headers = [(SESSION_HEADER, id.to_string())];
+        let mut dialect = first;
+        loop {
+            let (status, _) =
+                self.send(METHOD, Method::GET, dialect.categories_path(), &headers, None).await?;
+            match status {
+                200..=299 => return Ok(Opened { dialect, id, is_borrowed: true }),
+                404 if dialect == first => dialect = dialect.other(),
+                401 => return Err(manager.refused_for_rest()),
+                status => return Err(CallError::Status { method: METHOD, status }),
+            }
+        }
+    }
+
+    /// Ends the session.
+    pub(super) async fn close(&self) {
+        if let Some(opened) = self.opened.lock().await.take() {
+            self.end(&opened).await;
+        }
+    }
+
+    /// Ends a session, if vCenter lets itself be told.
+    async fn end(&self, opened: &Opened) {
+        if opened.is_borrowed {
+            return;
+        }
+        let headers = [(SESSION_HEADER, opened.id.to_string())];
+        let path = opened.dialect.session_path();
+        let ended = self.send("delete session", Method::DELETE, path, &headers, None);
+        if let Ok(Err(error)) = tokio::time::timeout(LOGOUT_DEADLINE, ended).await {
+            tracing::debug!(%error, "cannot end the session");
+        }
+    }
+
+    async fn send(
+        &self,
+        method: &'static str,
+        verb: Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: Option<Body>,
+    ) -> Result<(u16, bytes::BytesMut), CallError> {
+        let answer = self.http.send(verb, path, headers, body, DEADLINE, LARGEST_ANSWER).await;
+        let answer = answer.map_err(|error| match error {
+            HttpError::Timeout => CallError::Timeout { method, after: DEADLINE },
+            HttpError::Unreachable(reason) => CallError::Unreachable { method, reason },
+            HttpError::TooLarge => CallError::Malformed { method, reason: "the answer is too large".into() },
+        })?;
+        Ok((answer.status, answer.body))
+    }
+}
+
+/// The value of a header for HTTP's basic authentication.
+fn basic(user: &str, password: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::from("Basic ");
+    for three in format!("{user}:{password}").as_bytes().chunks(3) {
+        let bits =
+            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for i in 0..4 {
+            let digit = (bits >> (18 - 6 * i)) & 63;
+            encoded.push(if i <= three.len() { char::from(DIGITS[digit as usize]) } else { '=' });
+        }
+    }
+    encoded
+}
+
+impl fmt::Debug for RestSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestSession").field("http", &self.http).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn basic_authentication() {
+        // the examples of RFC 7617
+        assert_eq!(basic("Aladdin", "open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(basic("test", "123\u{a3}"), "Basic dGVzdDoxMjPCow==");
+        assert_eq!(basic("a", ""), "Basic YTo=");
+    }
+}
