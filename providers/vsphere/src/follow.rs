@@ -140,7 +140,7 @@ struct Follower<'a> {
     page: u32,
     /// Connections in a row that failed.
     failures: u32,
-    /// Cleared when vCenter refuses to make a property collector.
+    /// Cleared when vCenter refuses for good to make a property collector.
     own_collector: bool,
 }
 
@@ -273,13 +273,13 @@ impl Follower<'_> {
             let create = CreatePropertyCollector {}.of(&content.property_collector);
             match self.call(connection, &create).await {
                 Ok(answer) => return reference(&answer, create.method),
-                Err(error) if is_final(&error) && !error.is_session_lost() => {
+                Err(error @ CallError::Fault { .. }) if !error.is_session_lost() => {
                     tracing::warn!(
                         vcenter = self.vcenter.name(),
                         %error,
                         "vCenter makes no property collector; the session's own is used"
                     );
-                    self.own_collector = false;
+                    self.own_collector = !is_final(&error);
                 }
                 Err(error) => return Err(error),
             }

@@ -276,13 +276,24 @@ async fn changes_are_told_by_a_property_collector_of_its_own() {
         assert_eq!(rig.transport.count("CreatePropertyCollector"), tries, "{refusal:?}");
     }
     // a session that has ended says nothing of property collectors
-    let rig = rig(&[]);
-    let mut follower = rig.follower();
-    rig.transport.fault("CreatePropertyCollector", "NotAuthenticated");
-    assert!(follower.follow(&rig.connection).await.is_session_lost());
-    rig.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
-    follower.follow(&rig.connection).await;
-    assert_eq!(asked(&rig), BTreeSet::from([collector()]));
+    let ended = rig(&[]);
+    let mut follower = ended.follower();
+    ended.transport.fault("CreatePropertyCollector", "NotAuthenticated");
+    assert!(follower.follow(&ended.connection).await.is_session_lost());
+    ended.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
+    follower.follow(&ended.connection).await;
+    assert_eq!(asked(&ended), BTreeSet::from([collector()]));
+    // one that fails for a while is asked for again in the next session
+    let failing = rig(&[]);
+    let mut follower = failing.follower();
+    for _ in 0..TRIES {
+        failing.transport.fault("CreatePropertyCollector", "HostCommunication");
+    }
+    for expected in [BTreeSet::from([sessions_own.clone()]), BTreeSet::from([sessions_own, collector()])] {
+        failing.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
+        follower.follow(&failing.connection).await;
+        assert_eq!(asked(&failing), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,3 +126,37 @@ async fn a_large_inventory_takes_few_calls() {
     );
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_session_manager_is_not_trusted_because_the_vcenter_is() {
+    let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = vcsim.session_manager_url();
+    for (key, value) in [("url", url.as_str()), ("token", test_env::Vcsim::SESSION_MANAGER_TOKEN)] {
+        let file = folder.path().join(format!("127.0.0.1.vc-session-manager-{key}"));
+        std::fs::write(file, value).expect("written");
+    }
+    let config = |trust: &str| {
+        format!(
+            "global:\n  secretsDirectory: {}\nvcenter:\n  vc0:\n    server: 127.0.0.1\n    port: {}\n    {trust}\n",
+            folder.path().display(),
+            vcsim.port(),
+        )
+    };
+    let part = format!("session manager 127.0.0.1:{}: ", vcsim.port());
+    let thumbprint = format!("thumbprint: {}", vcsim.thumbprint("sha256").expect("a thumbprint"));
+    for trust in ["insecureFlag: true", thumbprint.as_str()] {
+        let running = Running::start(&config(trust)).await;
+        let says_so = |error: &cloudprovider::Error| {
+            let words = error.to_string();
+            words.contains(&part) && words.contains("certificate")
+        };
+        running.eventually(&node(0), &part, |answer| unknown(answer).is_some_and(says_so)).await;
+        running.stop().await;
+    }
+    assert_eq!(vcsim.counts().expect("counts").len(), 0, "nobody was shown the token");
+    let running = Running::start(&config(&format!("caFile: {}", vcsim.ca_file().display()))).await;
+    running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
+    running.stop().await;
+    assert_eq!(vcsim.sessions().expect("sessions").0, 0, "logged out");
+}
