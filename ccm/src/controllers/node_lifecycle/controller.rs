@@ -135,6 +135,7 @@ impl NodeLifecycleController {
                     self.look_at(nodes, &stop, &inspection).await;
                 }
                 None => {
+                    self.forget_vanished();
                     self.look_at(self.nodes.all(), &stop, &inspection).await;
                     // As upstream: the period counts from the end of a pass.
                     next_period = Instant::now() + self.options.monitor_period;
@@ -200,6 +201,23 @@ impl NodeLifecycleController {
             .collect()
     }
 
+    /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
+    fn forget_vanished(&mut self) {
+        let nodes = &self.nodes;
+        let is_there = |name: &String, memory: &Memory| {
+            nodes.get(name).is_some_and(|node| node.identity.uid == memory.uid)
+        };
+        let vanished: Vec<String> = self
+            .memories
+            .iter()
+            .filter(|(name, memory)| !is_there(name, memory))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in vanished {
+            self.forget(&name);
+        }
+    }
+
     fn forget(&mut self, name: &str) {
         self.due.remove(name);
         if let Some(held_back) = self.memories.remove(name).and_then(|memory| memory.held_back) {
@@ -220,7 +238,7 @@ impl NodeLifecycleController {
         // A Node of no cloud yet is not judged.
         nodes.retain(|node| node.identity.provider_id.is_some());
         if nodes.is_empty() {
-            // Nothing to ask; but what is remembered of Nodes that are gone has to go.
+            // Nothing to ask; but who is gone counts no more.
             self.update_breaker();
             return;
         }
@@ -289,28 +307,30 @@ impl NodeLifecycleController {
         self.memories.entry(node.name().to_owned()).or_insert_with(new)
     }
 
-    /// Counts over everything known, not over this batch: pushes come one by one.
+    /// Counts over everything known, not over this batch: pushes come one by one. Where nobody is absent a closed breaker
+    /// stays closed, and a thousand Nodes that come one by one are not counted a thousand times.
     fn update_breaker(&mut self) {
-        let (mut seen, mut vanished) = (Vec::new(), Vec::new());
-        for (name, memory) in &self.memories {
-            match self.nodes.get(name) {
-                // Its taint may have been ours to remove; its instance is nobody's yet, and is not counted.
-                Some(node) if node.identity.uid == memory.uid && node.identity.provider_id.is_none() => {}
-                Some(node) if node.identity.uid == memory.uid => {
-                    let is_decided = is_excluded(&node) || is_allowed(&node);
-                    let now = match (memory.absence, memory.is_present) {
-                        (Some(_), _) if is_decided => Seen::AbsentByDecision,
-                        (Some(_), _) => Seen::Absent,
-                        (None, true) => Seen::Present,
-                        (None, false) => Seen::Unknown,
-                    };
-                    seen.push((memory.uid.clone(), now));
-                }
-                _ => vanished.push(name.clone()),
-            }
+        let is_absent = |memory: &Memory| memory.absence.is_some();
+        if !self.breaker.is_open() && !self.memories.values().any(is_absent) {
+            return;
         }
-        for name in vanished {
-            self.forget(&name);
+        let mut seen = Vec::new();
+        for (name, memory) in &self.memories {
+            let Some(node) = self.nodes.get(name).filter(|node| node.identity.uid == memory.uid) else {
+                continue;
+            };
+            // Its taint may have been ours to remove; its instance is nobody's yet, and is not counted.
+            if node.identity.provider_id.is_none() {
+                continue;
+            }
+            let is_decided = is_excluded(&node) || is_allowed(&node);
+            let now = match (memory.absence, memory.is_present) {
+                (Some(_), _) if is_decided => Seen::AbsentByDecision,
+                (Some(_), _) => Seen::Absent,
+                (None, true) => Seen::Present,
+                (None, false) => Seen::Unknown,
+            };
+            seen.push((memory.uid.clone(), now));
         }
         let limits = self.options.breaker;
         let BreakerLimits { count, percent } = limits;
