@@ -7,8 +7,13 @@ use ccm::daemon::Parts;
 use cloudprovider::PowerState;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Taint;
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
 use libtest_mimic::Trial;
 use sandbox::{Action, Fault, Matcher, kubelet};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -37,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             unreadable_leases(api).boxed_local()
         }),
         on(Target::Sandbox, "many_slow_writes_are_no_hanging", |api| slow_writes(api).boxed_local()),
+        on(Target::Sandbox, "what_others_write_meanwhile_stays", |api| written_meanwhile(api).boxed_local()),
         on(Target::Sandbox, "a_provider_that_hangs_does_not_delay_the_end", |api| {
             hanging_end(api).boxed_local()
         }),
@@ -208,6 +214,40 @@ async fn hanging_end(api: &Api) -> anyhow::Result<()> {
 }
 
 /// With a low `--kube-api-qps` a round of writes takes minutes; who restarts the leader then ends it never.
+/// Somebody writes a Node while each of our two writes is under way: both are made again at once, and nothing is lost.
+async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
+    const SLOW: Duration = Duration::from_secs(3);
+    let status = Matcher::any().verb("patch").resource("nodes").subresource("status");
+    let main = Matcher::any().verb("patch").resource("nodes").subresource("");
+    for (number, slow) in [(0, status), (1, main)] {
+        let (name, uuid) = (name(number), uuid(number));
+        let cloud = FakeCloud::new();
+        cloud.put(&uuid, Machine::running(number));
+        faults(api)?.inject(Fault::new(slow, Action::Delay(SLOW)).times(1));
+        let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+        kubelet::register(&api.client, &kubelet::node(&name, &uuid)).await?;
+        sleep(SLOW / 2).await;
+        let before = nodes(&api.client).get(&name).await?;
+        ensure!(!is_initialized(&before), "the write was not slow");
+        let mut taints = before.spec.clone().unwrap_or_default().taints.unwrap_or_default();
+        taints.push(Taint {
+            key: "example.com/others".into(),
+            effect: "NoSchedule".into(),
+            ..Taint::default()
+        });
+        let theirs = json!({"metadata": {"labels": {"example.com/others": "1"}}, "spec": {"taints": taints}});
+        nodes(&api.client).patch(&name, &PatchParams::default(), &Patch::Merge(theirs)).await?;
+        let written = Instant::now();
+        let node = node_becomes(&api.client, &name, SLOW * 3, "initialized", is_initialized).await?;
+        ensure!(written.elapsed() < SLOW, "it was tried again only after {:?}", written.elapsed());
+        ensure!(has_taint(&node, "example.com/others"), "{:?}", node.spec);
+        ensure!(node.labels().contains_key("example.com/others"), "{:?}", node.metadata.labels);
+        ensure!(provider_id(&node) == Some(format!("fake:///{uuid}")) && addresses(&node).len() == 3);
+        daemon.stop().await?;
+    }
+    Ok(())
+}
+
 async fn slow_writes(api: &Api) -> anyhow::Result<()> {
     const MANY: usize = 300;
     let cloud = FakeCloud::new();

@@ -13,7 +13,7 @@ use super::{
 #[command(next_help_heading = "Cloud-node-controller flags")]
 pub struct CloudNodeControllerFlags {
     /// How many Nodes are initialised or updated at the same time.
-    #[arg(long, default_value = "16", value_name = "N", value_parser = int32)]
+    #[arg(long, default_value = "32", value_name = "N", value_parser = int32)]
     pub concurrent_node_syncs: i32,
 
     /// How many Nodes get their addresses and labels updated at the same time in a periodic comparison; with 0 as many

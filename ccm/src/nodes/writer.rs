@@ -25,8 +25,23 @@ pub enum NodePatch {
     Json(Value),
     /// Merge patch of the Node.
     Merge(Value),
+    /// Strategic merge patch of the Node.
+    Strategic(Value),
     /// Strategic merge patch of `nodes/status`.
     Status(Value),
+}
+
+impl NodePatch {
+    /// This patch for this version of the Node only: the API server refuses it for any other one. A JSON Patch has its
+    /// own `test` operations and stays as it is.
+    #[must_use]
+    pub fn of_version(&self, version: &str) -> Self {
+        let mut patch = self.clone();
+        if let Self::Merge(body) | Self::Strategic(body) | Self::Status(body) = &mut patch {
+            body["metadata"]["resourceVersion"] = version.into();
+        }
+        patch
+    }
 }
 
 /// `metadata.resourceVersion` after a write.
@@ -69,6 +84,7 @@ impl NodeWriter {
         let (subresource, content_type, body) = match patch {
             NodePatch::Json(body) => ("", "application/json-patch+json", body),
             NodePatch::Merge(body) => ("", "application/merge-patch+json", body),
+            NodePatch::Strategic(body) => ("", "application/strategic-merge-patch+json", body),
             NodePatch::Status(body) => ("/status", "application/strategic-merge-patch+json", body),
         };
         let request = Request::patch(format!("/api/v1/nodes/{name}{subresource}"))

@@ -1,13 +1,16 @@
 //! The loop that acts: asks the cloud in batches, writes in parallel, never about one Node twice at once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use cloudprovider::{InstanceChange, InstanceLookup};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::{
-    sync::Semaphore,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -17,7 +20,7 @@ use super::{
     COMPONENT, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     repair::repair,
     state::NodeState,
-    sync::{Outcome, Shared},
+    sync::{Outcome, Shared, same_instance},
 };
 use crate::{
     backoff::Backoff,
@@ -72,9 +75,23 @@ pub struct NodeController {
     states: HashMap<String, NodeState>,
     /// Names that something happened to while they were at work.
     after_work: HashMap<String, Again>,
+    /// What there is to write, the oldest first. No task is made for it before its turn: thousands of them that wait
+    /// cost more memory than all else.
+    writes: VecDeque<Write>,
     tasks: JoinSet<Done>,
     lookups: usize,
+    /// Tasks that write.
+    writing: usize,
     stopping: bool,
+}
+
+/// Something to write about one Node.
+#[derive(Debug)]
+enum Write {
+    /// What the cloud's answer asks for.
+    Sync(Arc<Node>, InstanceLookup),
+    /// The condition that says why the Node is not initialised, and when it is tried again.
+    Report(Arc<Node>, WantedCondition, Duration),
 }
 
 /// Why a Node is looked at again as soon as the work on it ends.
@@ -112,18 +129,19 @@ impl NodeController {
         metrics: Metrics,
         options: NodeControllerOptions,
     ) -> Self {
-        let permits = Semaphore::new(options.concurrent_syncs.max(1));
         // Upstream's name of this queue.
         let queue = WorkQueue::measured(metrics.work_queues.named("Nodes"));
         Self {
-            shared: Arc::new(Shared { nodes, cloud, writer, metrics, permits, dry_run: options.dry_run }),
+            shared: Arc::new(Shared { nodes, cloud, writer, metrics, dry_run: options.dry_run }),
             events: events.for_component(COMPONENT),
             options,
             queue,
             states: HashMap::new(),
             after_work: HashMap::new(),
+            writes: VecDeque::new(),
             tasks: JoinSet::new(),
             lookups: 0,
+            writing: 0,
             stopping: false,
         }
     }
@@ -141,6 +159,7 @@ impl NodeController {
         let mut next_period = Instant::now() + self.options.status_update_frequency;
         while !stop.is_cancelled() {
             self.start_lookup();
+            self.start_writes();
             tokio::select! {
                 () = stop.cancelled() => {}
                 names = changes.next() => names.iter().for_each(|name| self.node_changed(name)),
@@ -163,6 +182,7 @@ impl NodeController {
             }
         }
         self.stopping = true;
+        self.writes.clear();
         while let Some(done) = self.tasks.join_next().await {
             if let Ok(done) = done {
                 self.finish(done);
@@ -364,29 +384,50 @@ impl NodeController {
         }
     }
 
+    /// Starts what there is to write, as much at the same time as the flag allows.
+    fn start_writes(&mut self) {
+        while self.writing < self.options.concurrent_syncs.max(1)
+            && let Some(write) = self.writes.pop_front()
+        {
+            self.writing += 1;
+            let shared = self.shared.clone();
+            match write {
+                Write::Sync(node, answer) => {
+                    let failed_before = self.states.get(node.name()).is_some_and(|state| state.failures > 0);
+                    self.tasks.spawn(async move {
+                        let outcome = shared.sync(&node, answer, failed_before).await;
+                        Done::Sync { name: node.name().to_owned(), outcome }
+                    })
+                }
+                Write::Report(node, condition, retry_in) => self.tasks.spawn(async move {
+                    let patch = condition.to_patch(&node, Timestamp::now());
+                    let written = shared.writer.patch(node.name(), &patch).await;
+                    if let Err(error) = &written {
+                        tracing::warn!(node = node.name(), %error, "condition not written, trying again");
+                    }
+                    Done::Report { name: node.name().to_owned(), written: written.ok(), retry_in }
+                }),
+            };
+        }
+    }
+
     fn finish(&mut self, done: Done) {
         match done {
             Done::Lookup(answers) => {
                 self.lookups -= 1;
-                for (node, answer) in answers {
-                    if self.stopping {
-                        break;
-                    }
-                    let shared = self.shared.clone();
-                    self.tasks.spawn(async move {
-                        let name = node.name().to_owned();
-                        let outcome = shared.sync(&node, answer).await;
-                        Done::Sync { name, outcome }
-                    });
+                if !self.stopping {
+                    self.writes.extend(answers.into_iter().map(|(node, answer)| Write::Sync(node, answer)));
                 }
             }
             Done::Sync { name, outcome } => {
+                self.writing -= 1;
                 // Still at work while its condition is written: two writes about one Node must not race.
                 if !self.settle(&name, outcome) {
                     self.end_work(&name);
                 }
             }
             Done::Report { name, written, retry_in } => {
+                self.writing -= 1;
                 if let Some(state) = self.states.get_mut(&name) {
                     match written {
                         Some(version) => state.written = Some(version),
@@ -411,7 +452,7 @@ impl NodeController {
     }
 
     /// Takes note of what came out for one Node and sets the time of the next try; whether the Node's condition is
-    /// being written now.
+    /// to be written first.
     fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
         let Some(state) = self.states.get_mut(name) else { return false };
         let waited_for = state.waiting_for;
@@ -511,26 +552,16 @@ impl NodeController {
             "node not initialized"
         );
         self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
-        let shared = self.shared.clone();
-        self.tasks.spawn(async move {
-            let patch = condition.to_patch(&node, Timestamp::now());
-            let written = shared.writer.patch(node.name(), &patch).await;
-            if let Err(error) = &written {
-                tracing::warn!(node = node.name(), %error, "condition not written, trying again");
-            }
-            Done::Report { name: node.name().to_owned(), written: written.ok(), retry_in }
-        });
+        self.writes.push_back(Write::Report(node, condition, retry_in));
     }
 }
 
 /// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
 fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
-    let view = |node: &Node| {
-        let id = node.identity.clone();
-        let annotation = id.annotations.get(PROVIDED_NODE_IP).cloned();
-        (id.uid, id.provider_id, id.system_uuid, id.machine_id, id.addresses, annotation)
-    };
-    view(a) == view(b) && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)
+    same_instance(a, b)
+        && a.identity.addresses == b.identity.addresses
+        && a.identity.annotations.get(PROVIDED_NODE_IP) == b.identity.annotations.get(PROVIDED_NODE_IP)
+        && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)
 }
 
 fn warn(name: &str, warnings: Vec<String>) {

@@ -26,6 +26,9 @@ pub(super) struct Initialization {
     /// Provider ID, labels and the removal of the taint, guarded: it fails if the Node is another one by now or the
     /// taint moved.
     pub main: NodePatch,
+    /// The same for a Node that nobody else has written since, guarded by its version. `None` where the taints that
+    /// stay cannot be written back as they are.
+    pub quick_main: Option<NodePatch>,
     /// For the log.
     pub warnings: Vec<String>,
 }
@@ -92,6 +95,7 @@ pub(super) fn initialize(
     Ok(Initialization {
         status: status_patch(node, &addresses, now),
         main: main_patch(node, instance, &addresses, &labels),
+        quick_main: quick_main_patch(node, instance, &labels),
         warnings: labels.warnings,
     })
 }
@@ -170,6 +174,26 @@ fn main_patch(
     NodePatch::Json(Value::Array(operations))
 }
 
+/// A strategic merge patch, which the API server applies at about half the price of a JSON Patch where a Node has many
+/// images (`docs/performance.md`). It replaces the list of taints, so it must hold for one version of the Node only.
+fn quick_main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> Option<NodePatch> {
+    let stay: Vec<_> = node.taints.iter().filter(|taint| taint.key != UNINITIALIZED_TAINT).collect();
+    if stay.iter().any(|taint| taint.key.is_empty() || taint.effect.is_empty()) {
+        return None;
+    }
+    let mut spec = json!({"taints": stay});
+    if node.identity.provider_id.is_none() {
+        spec["providerID"] = instance.provider_id.as_str().into();
+    }
+    let mut metadata = json!({"uid": node.identity.uid});
+    for (name, changes) in [("labels", &labels.labels), ("annotations", &labels.annotations)] {
+        if !changes.is_empty() {
+            metadata[name] = json!(changes);
+        }
+    }
+    Some(NodePatch::Strategic(json!({"metadata": metadata, "spec": spec})))
+}
+
 fn set_in_map(
     operations: &mut Vec<Value>,
     path: &str,
@@ -243,6 +267,23 @@ mod tests {
             ])
         );
         assert_eq!(status["status"]["conditions"][0]["status"], "True");
+        assert_eq!(
+            plan.quick_main,
+            Some(NodePatch::Strategic(json!({
+                "metadata": {
+                    "uid": "u",
+                    "labels": {
+                        "beta.kubernetes.io/instance-type": "2c-4096m", "example.com/a": "b",
+                        "failure-domain.beta.kubernetes.io/zone": "z", "node.kubernetes.io/instance-type": "2c-4096m",
+                        "topology.kubernetes.io/zone": "z",
+                    },
+                    "annotations": {
+                        "node.cloudprovider.kubernetes.io/additional-labels": "{\"example.com/a\":\"b\"}",
+                    },
+                },
+                "spec": {"taints": [], "providerID": "test:///1"},
+            })))
+        );
         let NodePatch::Json(main) = plan.main else { panic!("no JSON patch") };
         assert_eq!(
             main,
@@ -270,7 +311,11 @@ mod tests {
     fn every_taint_with_the_key_goes_and_others_stay() {
         let mut node = tainted(true);
         node.identity.provider_id = Some("test:///0".into());
-        let NodePatch::Json(main) = decide(&node, instance()).expect("complete").main else { panic!() };
+        let plan = decide(&node, instance()).expect("complete");
+        let Some(NodePatch::Strategic(quick)) = plan.quick_main else { panic!("no strategic patch") };
+        let spec = json!({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]});
+        assert_eq!(quick["spec"], spec);
+        let NodePatch::Json(main) = plan.main else { panic!() };
         let operations: Vec<(&str, &str)> = main
             .as_array()
             .expect("a list")
@@ -287,6 +332,13 @@ mod tests {
                 ("remove", "/spec/taints/1"),
             ]
         );
+    }
+
+    #[test]
+    fn an_odd_taint_is_not_written_back() {
+        let mut node = tainted(true);
+        node.taints[0].effect = String::new();
+        assert_eq!(decide(&node, instance()).expect("complete").quick_main, None);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cloudprovider::{InstanceLookup, InstanceMetadata};
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
 
 use super::{
     UNINITIALIZED_TAINT,
@@ -25,8 +24,6 @@ pub(super) struct Shared {
     pub cloud: Cloud,
     pub writer: NodeWriter,
     pub metrics: Metrics,
-    /// One for each Node that may be written at the same time.
-    pub permits: Semaphore,
     /// `--dry-run`: writes have no effect, and are told where they are answered.
     pub dry_run: bool,
 }
@@ -57,21 +54,15 @@ pub(super) enum Outcome {
 impl Shared {
     /// Decides on one Node and writes. The Node is read again first: it may have changed while the cloud was asked
     /// and while this waited for its turn, and the answer is about the one that was asked about.
-    pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup) -> Outcome {
-        // Closed never: the semaphore lives as long as `self`.
-        let _permit = self.permits.acquire().await;
+    pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup, failed_before: bool) -> Outcome {
         let Some(node) = self.nodes.get(asked.name()) else { return Outcome::Outdated };
-        let who = |node: &Node| {
-            let id = node.identity.clone();
-            (id.uid, id.provider_id, id.system_uuid, id.machine_id)
-        };
-        if who(&node) != who(asked) {
+        if !same_instance(&node, asked) {
             return Outcome::Outdated;
         }
         if node.has_taint(UNINITIALIZED_TAINT) {
             let provider = self.cloud.provider();
             return match initialize(&node, &answer, provider.name(), Timestamp::now()) {
-                Ok(plan) => self.initialize(node, plan, answer).await,
+                Ok(plan) => self.initialize(node, plan, answer, failed_before).await,
                 Err(fault) => Outcome::NotInitialized { node, fault, status_was_written: false },
             };
         }
@@ -88,19 +79,15 @@ impl Shared {
         Outcome::NoAnswer { node }
     }
 
-    async fn initialize(&self, node: Arc<Node>, plan: Initialization, answer: InstanceLookup) -> Outcome {
+    async fn initialize(
+        &self,
+        node: Arc<Node>,
+        plan: Initialization,
+        answer: InstanceLookup,
+        failed_before: bool,
+    ) -> Outcome {
         let mut status_was_written = false;
-        if let Some(patch) = &plan.status {
-            match self.writer.patch(node.name(), patch).await {
-                Ok(_) => status_was_written = true,
-                Err(WriteError::Gone) => return Outcome::Outdated,
-                Err(error) => {
-                    let fault = NotInitialized::write_failed(error.to_string());
-                    return Outcome::NotInitialized { node, fault, status_was_written };
-                }
-            }
-        }
-        let version = match self.writer.patch(node.name(), &plan.main).await {
+        let version = match self.write(&node, &plan, failed_before, &mut status_was_written).await {
             Ok(version) => version,
             Err(WriteError::Gone) => return Outcome::Outdated,
             Err(error) => {
@@ -126,6 +113,49 @@ impl Shared {
         Outcome::Initialized { node, version, metadata, warnings: plan.warnings }
     }
 
+    /// Writes addresses and condition first, all else and the removal of the taint after. As long as nobody else writes
+    /// the Node, each patch is one for the version before it, which costs the API server least; from the first conflict
+    /// on it is one that guards only what it needs, as for a Node that could not be written before.
+    async fn write(
+        &self,
+        node: &Node,
+        plan: &Initialization,
+        failed_before: bool,
+        status_was_written: &mut bool,
+    ) -> Result<WrittenVersion, WriteError> {
+        let name = node.name();
+        let mut version = (!failed_before).then(|| node.resource_version.clone());
+        if let Some(status) = &plan.status {
+            version = self.write_version(name, version, Some(status)).await?;
+            if version.is_none() {
+                self.writer.patch(name, status).await?;
+            }
+            *status_was_written = true;
+        }
+        match self.write_version(name, version, plan.quick_main.as_ref()).await? {
+            Some(version) => Ok(version),
+            None => self.writer.patch(name, &plan.main).await,
+        }
+    }
+
+    /// Patches the Node if it has this version, and says which one it has then. `None` where it has another one, or
+    /// where there is no such version or patch.
+    async fn write_version(
+        &self,
+        name: &str,
+        version: Option<WrittenVersion>,
+        patch: Option<&NodePatch>,
+    ) -> Result<Option<WrittenVersion>, WriteError> {
+        let Some((version, patch)) = version.filter(|version| !version.is_empty()).zip(patch) else {
+            return Ok(None);
+        };
+        match self.writer.patch(name, &patch.of_version(&version)).await {
+            Ok(written) => Ok(Some(written)),
+            Err(WriteError::Stale(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn repair(&self, node: Arc<Node>, plan: Repair, metadata: InstanceMetadata) -> Outcome {
         if plan.patches.is_empty() {
             return Outcome::Right { metadata, warnings: plan.warnings };
@@ -144,4 +174,13 @@ impl Shared {
         }
         Outcome::Repaired { node, version, metadata, warnings: plan.warnings }
     }
+}
+
+/// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell.
+pub(super) fn same_instance(a: &Node, b: &Node) -> bool {
+    let (a, b) = (&a.identity, &b.identity);
+    a.uid == b.uid
+        && a.provider_id == b.provider_id
+        && a.system_uuid == b.system_uuid
+        && a.machine_id == b.machine_id
 }
