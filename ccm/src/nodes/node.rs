@@ -13,8 +13,9 @@ use crate::conditions;
 /// A Node in the cache.
 ///
 /// A real Node carries 10 to 20 kB of image names, managed fields and capacities that nobody here needs; they are
-/// skipped while the bytes are parsed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// skipped while the bytes are parsed. It is read from the JSON of the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireNode")]
 pub struct Node {
     /// What a provider sees.
     pub identity: NodeIdentity,
@@ -215,6 +216,12 @@ impl From<WireNode> for Node {
             condition.reason = String::new();
             condition.message = String::new();
         }
+        let mut addresses = wire.status.addresses.unwrap_or_default();
+        let mut taints = wire.spec.taints.unwrap_or_default();
+        // A list of one or two was read into room for four, and thousands of Nodes are kept.
+        addresses.shrink_to_fit();
+        conditions.shrink_to_fit();
+        taints.shrink_to_fit();
         Self {
             identity: NodeIdentity {
                 name: wire.metadata.name.unwrap_or_default(),
@@ -222,14 +229,14 @@ impl From<WireNode> for Node {
                 provider_id: wire.spec.provider_id.filter(|id| !id.is_empty()),
                 system_uuid: Some(node_info.system_uuid).filter(|uuid| !uuid.is_empty()),
                 machine_id: Some(node_info.machine_id).filter(|id| !id.is_empty()),
-                addresses: wire.status.addresses.unwrap_or_default(),
+                addresses,
                 labels: wire.metadata.labels.unwrap_or_default(),
                 annotations: wire.metadata.annotations.unwrap_or_default(),
             },
             resource_version: wire.metadata.resource_version.unwrap_or_default(),
             created: wire.metadata.creation_timestamp.map(|time| time.0),
             deleting: wire.metadata.deletion_timestamp.is_some(),
-            taints: wire.spec.taints.unwrap_or_default(),
+            taints,
             conditions,
         }
     }
@@ -239,7 +246,7 @@ impl From<WireNode> for Node {
 impl Node {
     /// Reads a Node as the watch does, for tests.
     pub(crate) fn from_json(json: serde_json::Value) -> Self {
-        serde_json::from_value::<WireNode>(json).expect("a Node").into()
+        serde_json::from_value(json).expect("a Node")
     }
 }
 

@@ -18,13 +18,16 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Dura
 /// with each list that is tried, so that lists that fail come every second.
 const WELL: Duration = Duration::from_secs(10);
 
+/// Nodes of one page of the list. A page is in memory as a whole, with 15 kB or more for each Node.
+const PAGE: u32 = 250;
+
 /// Keeps `store` up to date until `stop` is cancelled.
 ///
 /// A lost watch, an expired version (410 Gone) and an API server that is away are survived with backoff; the store
 /// goes on showing what was last known.
 pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationToken) {
     let api: Api<WireNode> = Api::all(client);
-    let events = watcher(api, watcher::Config::default());
+    let events = watcher(api, watcher::Config::default().page_size(PAGE));
     pin_mut!(events);
     let mut listing = Vec::new();
     let mut failing = false;
