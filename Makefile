@@ -85,6 +85,10 @@ bench: cargo ## measures beside Go's managers and writes docs/performance.md: ho
 	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
 	@$(if $(QUICK),,$(release)/bench --results $(bench_results) report)
 
+.PHONY: microbench
+microbench: build-packages ## nanoseconds and allocations of the parts that run for each Node or machine
+	$(CARGO) bench --locked -p ccm -p bench --bench hot_parts
+
 .PHONY: manifests
 manifests: build-packages ## writes the generated files of deploy/ anew
 	$(CARGO) run --locked --quiet -p ccm --example write_manifests

@@ -33,11 +33,14 @@ struct Arguments {
 enum Task {
     /// Measure, and add to the results.
     Run {
-        /// Only the cases whose name or variant holds one of these texts.
+        /// Only what holds one of these texts: `initialize` or `initialize 1000 Nodes, ours`.
         only: Vec<String>,
         /// Everything once, and small: whether it works, not how fast it is.
         #[arg(long)]
         quick: bool,
+        /// At most so many runs of each.
+        #[arg(long, value_name = "NUMBER")]
+        runs: Option<usize>,
     },
     /// Write the report of the results.
     Report {
@@ -62,9 +65,10 @@ fn main() -> ExitCode {
 fn work(arguments: &Arguments) -> Result<()> {
     let results = Results::at(&arguments.results);
     match &arguments.command {
-        Task::Run { only, quick } => {
+        Task::Run { only, quick, runs } => {
             let amount = if *quick { Amount::Quick } else { Amount::Full };
-            tokio::runtime::Runtime::new()?.block_on(suite::run(amount, only, &results))
+            let most = runs.unwrap_or(usize::MAX);
+            tokio::runtime::Runtime::new()?.block_on(suite::run(amount, only, most, &results))
         }
         Task::Report { folder } => report::write(&results.read()?, folder),
     }

@@ -35,7 +35,7 @@ pub(crate) enum Cloud<'a> {
 }
 
 /// A connection each, as the daemon writes at most.
-const FLOOR_CONNECTIONS: &str = "64";
+const FLOOR_CONNECTIONS: &str = "32";
 
 /// With these Go's managers are fastest: as many workers as make a difference, no throttle in the client.
 const BEST_FLAGS: [&str; 3] =

@@ -22,25 +22,23 @@ pub(crate) enum Amount {
 /// A case and how often each manager runs it.
 type Plan = (Case, Vec<(Manager, usize)>);
 
-/// Runs the cases whose name or variant holds one of the texts of `only`, all if there are none. A run that fails is
-/// told and left out; the others go on.
-pub(crate) async fn run(amount: Amount, only: &[String], results: &Results) -> Result<()> {
+/// Runs what holds one of the texts of `only`, such as `initialize 1000 Nodes, ours`; everything if there are none. A run
+/// that fails is told and left out; the others go on. No manager runs a case more often than `most` times.
+pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &Results) -> Result<()> {
     let plans = match amount {
         Amount::Full => full(),
         Amount::Quick => quick(),
     };
     let mut failed = 0;
-    for (case, managers) in plans {
-        let (name, variant) = (case.name(), case.variant());
-        let is_wanted = |text: &String| name.contains(text.as_str()) || variant.contains(text.as_str());
-        if !only.is_empty() && !only.iter().any(is_wanted) {
-            continue;
-        }
-        let most = managers.iter().map(|(_, runs)| *runs).max().unwrap_or_default();
+    for (case, mut managers) in plans {
+        let name = |manager: Manager| format!("{} {}, {}", case.name(), case.variant(), manager.name());
+        managers
+            .retain(|(manager, _)| only.is_empty() || only.iter().any(|text| name(*manager).contains(text)));
+        let most = managers.iter().map(|(_, runs)| *runs).max().unwrap_or_default().min(most);
         // Interleaved, so that what the machine does besides hits all alike.
         for run in 0..most {
             for (manager, _) in managers.iter().filter(|(_, runs)| run < *runs) {
-                let what = format!("{name} {variant}, {}, run {}", manager.name(), run + 1);
+                let what = format!("{}, run {}", name(*manager), run + 1);
                 match case.run(*manager).await {
                     Ok(measurement) => {
                         say(&format!("{what}: {:?}", measurement.values));

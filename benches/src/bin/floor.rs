@@ -10,7 +10,7 @@ use anyhow::Context;
 use ccm::nodes::{NodePatch, NodeWriter};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
 #[tokio::main]
@@ -22,13 +22,14 @@ async fn main() -> anyhow::Result<()> {
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
-    stream::iter(nodes.items.into_iter().filter_map(|node| node.metadata.name))
+    stream::iter(nodes.items.into_iter().map(|node| (node.name_any(), node.resource_version())))
         .map(Ok)
-        .try_for_each_concurrent(connections, |name| {
+        .try_for_each_concurrent(connections, |(name, version)| {
             let writer = &writer;
             async move {
+                let mut version = version.unwrap_or_default();
                 for patch in patches(&name) {
-                    writer.patch(&name, &patch).await?;
+                    version = writer.patch(&name, &patch.of_version(&version)).await?;
                 }
                 anyhow::Ok(())
             }
@@ -51,18 +52,14 @@ fn patches(name: &str) -> [NodePatch; 2] {
             "message": "the cloud provider has filled this node in",
         }],
     }});
-    let label = |key: &str, value: &str| json!({"op": "add", "path": format!("/metadata/labels/{key}"), "value": value});
     let zone = format!("zone-{}", number % 3);
-    let main = json!([
-        {"op": "test", "path": "/spec/taints/0/key", "value": "node.cloudprovider.kubernetes.io/uninitialized"},
-        {"op": "add", "path": "/spec/providerID", "value": format!("ideal:///{name}")},
-        label("node.kubernetes.io~1instance-type", "4c-8g"),
-        label("beta.kubernetes.io~1instance-type", "4c-8g"),
-        label("topology.kubernetes.io~1zone", &zone),
-        label("failure-domain.beta.kubernetes.io~1zone", &zone),
-        label("topology.kubernetes.io~1region", "region-1"),
-        label("failure-domain.beta.kubernetes.io~1region", "region-1"),
-        {"op": "remove", "path": "/spec/taints/0"},
-    ]);
-    [NodePatch::Status(status), NodePatch::Json(main)]
+    let main = json!({
+        "metadata": {"labels": {
+            "node.kubernetes.io/instance-type": "4c-8g", "beta.kubernetes.io/instance-type": "4c-8g",
+            "topology.kubernetes.io/zone": zone, "failure-domain.beta.kubernetes.io/zone": zone,
+            "topology.kubernetes.io/region": "region-1", "failure-domain.beta.kubernetes.io/region": "region-1",
+        }},
+        "spec": {"providerID": format!("ideal:///{name}"), "taints": null},
+    });
+    [NodePatch::Status(status), NodePatch::Strategic(main)]
 }

@@ -1,0 +1,143 @@
+//! The parts that run for each Node or machine: nanoseconds and allocations of each. `cargo bench -p bench`
+
+#![allow(clippy::expect_used, reason = "a program for developers")]
+
+use std::sync::Arc;
+
+use ccm::{controllers::node::plan, nodes::Node};
+use cloudprovider::{
+    CloudProvider, FactoryInput, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeIdentity,
+    PowerState, ProviderId, StartContext,
+};
+use cloudprovider_libvirt as libvirt;
+use cloudprovider_vsphere as vsphere;
+use divan::{AllocProfiler, Bencher, black_box};
+use jiff::Timestamp;
+use sandbox::kubelet;
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const UUID: &str = "4220a0f5-7a32-7d7c-3f5e-6f9d0f3a4b2c";
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench]
+fn provider_id_of_libvirt(bencher: Bencher<'_, '_>) {
+    let id = format!("libvirt:///{UUID}");
+    bencher.bench(|| libvirt::parse_provider_id(black_box(&id)));
+}
+
+#[divan::bench]
+fn provider_id_of_vsphere(bencher: Bencher<'_, '_>) {
+    let id = format!("vsphere://{UUID}");
+    bencher.bench(|| vsphere::parse_provider_id(black_box(&id)));
+}
+
+/// A Node of real size, with 50 images, as a watch event brings it.
+#[divan::bench]
+fn decode_node(bencher: Bencher<'_, '_>) {
+    let json = node_json();
+    bencher
+        .counter(divan::counter::BytesCount::of_slice(json.as_bytes()))
+        .bench(|| serde_json::from_str::<Node>(black_box(&json)));
+}
+
+/// What is written to a new Node.
+#[divan::bench]
+fn plan_new_node(bencher: Bencher<'_, '_>) {
+    let (node, answer) = (node(), answer());
+    bencher.bench(|| plan(black_box(&node), black_box(&answer), "ideal", Timestamp::UNIX_EPOCH));
+}
+
+/// The comparison of an initialised Node with the cloud, in which nothing differs.
+#[divan::bench]
+fn plan_settled_node(bencher: Bencher<'_, '_>) {
+    let (mut node, answer) = (node(), answer());
+    let InstanceLookup::Present(instance) = &answer else { unreachable!() };
+    let InstanceMetadata { addresses, instance_type, zone, region, .. } = &instance.metadata;
+    node.taints.clear();
+    node.identity.provider_id = Some(instance.provider_id.as_str().to_owned());
+    node.identity.addresses.clone_from(addresses);
+    for (keys, value) in [
+        (["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"], instance_type),
+        (["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"], zone),
+        (["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"], region),
+    ] {
+        for key in keys {
+            node.identity.labels.insert(key.to_owned(), value.clone().unwrap_or_default());
+        }
+    }
+    bencher.bench(|| plan(black_box(&node), black_box(&answer), "ideal", Timestamp::UNIX_EPOCH));
+}
+
+/// One look-up of all Nodes among so many domains of libvirt's own test driver.
+#[divan::bench(args = [100, 1000])]
+fn match_libvirt_domains(bencher: Bencher<'_, '_>, domains: usize) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (provider, nodes) = runtime.block_on(libvirt_with(folder.path(), domains));
+    let nodes: Vec<&NodeIdentity> = nodes.iter().collect();
+    let instances = provider.instances().expect("instances");
+    bencher.bench_local(|| {
+        let answers = runtime.block_on(instances.lookup(black_box(&nodes)));
+        assert!(answers.iter().all(|answer| matches!(answer, InstanceLookup::Present(_))));
+    });
+}
+
+async fn libvirt_with(
+    folder: &std::path::Path,
+    domains: usize,
+) -> (Arc<dyn CloudProvider>, Vec<NodeIdentity>) {
+    let uuid = |number: usize| format!("5a3c0de0-0000-4000-8000-{number:012x}");
+    let domain = |number: usize| {
+        let uuid = uuid(number);
+        format!(
+            "<domain type='test'><name>node-{number}</name><uuid>{uuid}</uuid><memory>1048576</memory>\
+             <vcpu>2</vcpu><os><type>hvm</type></os></domain>"
+        )
+    };
+    let xml = format!("<node>{}</node>", (0..domains).map(domain).collect::<Vec<_>>().concat());
+    let path = folder.join("test.xml");
+    std::fs::write(&path, xml).expect("written");
+    let config = format!("hypervisors:\n- name: kvm1\n  uri: test://{}\n", path.display());
+    let provider = libvirt::factory(&FactoryInput::new(config)).expect("a provider");
+    provider.start(StartContext::new(CancellationToken::new(), "kubernetes")).await.expect("started");
+    let nodes: Vec<NodeIdentity> = (0..domains)
+        .map(|number| NodeIdentity {
+            name: format!("node-{number}"),
+            uid: number.to_string(),
+            system_uuid: Some(uuid(number)),
+            ..NodeIdentity::default()
+        })
+        .collect();
+    let all: Vec<&NodeIdentity> = nodes.iter().collect();
+    let instances = provider.instances().expect("instances");
+    while !instances.lookup(&all).await.iter().all(|answer| matches!(answer, InstanceLookup::Present(_))) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    (provider, nodes)
+}
+
+fn node_json() -> String {
+    serde_json::to_string(&kubelet::node_of_real_size("node-1", UUID)).expect("JSON")
+}
+
+fn node() -> Node {
+    serde_json::from_str(&node_json()).expect("a Node")
+}
+
+fn answer() -> InstanceLookup {
+    Instance::new(ProviderId::new("ideal", "/node-1"), PowerState::Running)
+        .with_metadata(InstanceMetadata {
+            instance_type: Some("4c-8g".to_owned()),
+            addresses: vec![NodeAddress::internal_ip("10.0.0.1"), NodeAddress::hostname("node-1")],
+            zone: Some("zone-1".to_owned()),
+            region: Some("region-1".to_owned()),
+            ..InstanceMetadata::default()
+        })
+        .into()
+}

@@ -1,0 +1,81 @@
+//! How much is allocated for one Node, counted: thousands of them are read and compared all the time.
+
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "a test, and a measurement is for a person")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    hint::black_box,
+};
+
+use ccm::{controllers::node::plan, nodes::Node};
+use cloudprovider::{Instance, InstanceLookup, InstanceMetadata, NodeAddress, PowerState, ProviderId};
+use jiff::Timestamp;
+use sandbox::kubelet;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by nature; this one only counts")]
+// SAFETY: everything is the system allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+fn allocations<T>(work: impl FnOnce() -> T) -> usize {
+    let before = ALLOCATIONS.with(Cell::get);
+    drop(black_box(work()));
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+fn json(node: &k8s_openapi::api::core::v1::Node) -> String {
+    serde_json::to_string(node).expect("JSON")
+}
+
+/// Its 50 images, with two names each, cost nothing.
+#[test]
+fn decoding_a_node() {
+    let bare = json(&kubelet::node("node-1", "u"));
+    let real = json(&kubelet::node_of_real_size("node-1", "u"));
+    let decode = |json: &str| allocations(|| serde_json::from_str::<Node>(json).expect("a Node"));
+    let (of_bare, of_real) = (decode(&bare), decode(&real));
+    println!("allocations: {of_real}");
+    assert_eq!(of_bare, of_real);
+    assert!(of_real <= MOST_TO_DECODE, "{of_real}");
+}
+
+#[test]
+fn comparing_a_settled_node() {
+    let mut node: Node = serde_json::from_str(&json(&kubelet::node("node-1", "u"))).expect("a Node");
+    let id = ProviderId::new("test", "/1");
+    let metadata = InstanceMetadata {
+        addresses: vec![NodeAddress::internal_ip("10.0.0.1"), NodeAddress::hostname("node-1")],
+        ..InstanceMetadata::default()
+    };
+    node.taints.clear();
+    node.identity.provider_id = Some(id.as_str().to_owned());
+    node.identity.addresses.clone_from(&metadata.addresses);
+    let answer: InstanceLookup = Instance::new(id, PowerState::Running).with_metadata(metadata).into();
+    let count = allocations(|| plan(&node, &answer, "test", Timestamp::UNIX_EPOCH));
+    println!("allocations: {count}");
+    assert!(count <= MOST_TO_COMPARE, "{count}");
+}
+
+/// Strings and maps of labels, annotations, taints, addresses and conditions.
+const MOST_TO_DECODE: usize = 50;
+const MOST_TO_COMPARE: usize = 12;
