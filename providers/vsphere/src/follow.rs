@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
-pub(crate) const PAGE: u32 = 1250;
+pub(crate) const PAGE: u32 = 500;
 
 /// Pages that turn out too large are halved, down to this.
 const LEAST_PAGE: u32 = 10;
@@ -213,7 +213,7 @@ impl Follower<'_> {
             state.is_listed = true;
             state.is_live = true;
             state.trouble = None;
-            changes.instances.extend(gone.instances);
+            changes.add(gone.instances);
             tracing::info!(
                 vcenter = self.vcenter.name(),
                 machines = state.inventory.machines().len(),
@@ -319,7 +319,7 @@ impl Follower<'_> {
             told = state.inventory.apply(&page.objects);
             Changes { instances: Vec::new(), is_moved: told.is_moved && state.is_live }
         });
-        changes.instances.append(&mut told.instances);
+        changes.add(told.instances);
     }
 
     /// Waits for changes, for ever.

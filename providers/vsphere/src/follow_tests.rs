@@ -319,8 +319,8 @@ async fn pages_that_are_too_large_are_halved() {
         follower.note(error);
     }
     let options = rig.sent("WaitForUpdatesEx", "options");
-    assert!(options[0].contains(r#"("maxObjectUpdates", "1250")"#), "{}", options[0]);
-    assert!(options[1].contains(r#"("maxObjectUpdates", "625")"#), "{}", options[1]);
+    assert!(options[0].contains(r#"("maxObjectUpdates", "500")"#), "{}", options[0]);
+    assert!(options[1].contains(r#"("maxObjectUpdates", "250")"#), "{}", options[1]);
     assert!(options[19].contains(r#"("maxObjectUpdates", "10")"#), "{}", options[19]);
 }
 

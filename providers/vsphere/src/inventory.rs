@@ -1,12 +1,11 @@
 //! What one vCenter holds, in memory: machines with what identifies them, and what is above them.
 
 mod departed;
+mod machines;
 mod properties;
+mod shared;
 
-use std::{
-    collections::{HashMap, HashSet},
-    hash::Hash,
-};
+use std::collections::{HashMap, HashSet};
 
 use cloudprovider::InstanceRef;
 use uuid::Uuid;
@@ -14,6 +13,7 @@ use uuid::Uuid;
 use crate::{
     moref::MoRef,
     provider_id::{byte_orders, format_provider_id},
+    vcenter::MANY_CHANGES,
     vim::{
         element::Element,
         property_collector::{ObjectUpdate, UpdateKind},
@@ -23,7 +23,9 @@ use crate::{
 };
 
 use departed::Departed;
+use machines::{By, Key, Machine, Machines};
 pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
+use shared::SharedTexts;
 
 /// The types that are read beside machines: what a machine can be below of.
 pub(crate) const ENTITY_KINDS: [&str; 5] =
@@ -31,14 +33,6 @@ pub(crate) const ENTITY_KINDS: [&str; 5] =
 
 /// No chain of parents is longer.
 const DEEPEST: usize = 64;
-
-/// A machine, with what is needed to bring it up to date.
-#[derive(Debug)]
-struct Machine {
-    vm: VirtualMachine,
-    /// `guestinfo.metadata` and its encoding, which may come one after the other. Few machines have them.
-    metadata: Option<Box<Metadata>>,
-}
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Metadata {
@@ -49,25 +43,30 @@ struct Metadata {
 /// What changed, for those who watch.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// The machines that appeared, changed or vanished.
+    /// The machines that appeared, changed or vanished: all, or more than [`MANY_CHANGES`] of them.
     pub(crate) instances: Vec<InstanceRef>,
     /// Whether something above machines appeared, moved or vanished.
     pub(crate) is_moved: bool,
 }
 
+impl Changes {
+    /// Adds machines. Those beyond [`MANY_CHANGES`] are not told one by one: a listing would be a second inventory.
+    pub(crate) fn add(&mut self, instances: Vec<InstanceRef>) {
+        let room = (MANY_CHANGES + 1).saturating_sub(self.instances.len());
+        self.instances.extend(instances.into_iter().take(room));
+    }
+}
+
 /// The machines of a vCenter and what is above them.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    // boxed: a table keeps room for more than it has
-    machines: HashMap<MoRef, Box<Machine>>,
+    machines: Machines,
+    /// What machines have in common.
+    texts: SharedTexts,
     /// Everything that is no machine, with its name, unescaped.
     entities: HashMap<MoRef, Box<str>>,
     /// What each of those is in.
     parents: Parents,
-    by_bios_uuid: Index<Uuid>,
-    by_instance_uuid: Index<Uuid>,
-    by_guest_host_name: Index<Box<str>>,
-    by_name: Index<Box<str>>,
     departed: Departed,
 }
 
@@ -90,12 +89,9 @@ impl Inventory {
     fn apply_to_machine(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {
         let reference = &update.object;
         let before = self.machines.remove(reference);
-        if let Some(machine) = &before {
-            self.unindex(&machine.vm);
-        }
         if update.kind == UpdateKind::Leave {
             if let Some(machine) = before {
-                changes.instances.extend(refs(&machine.vm));
+                changes.add(refs(&machine.vm));
                 self.departed.add(&machine.vm);
             }
             return;
@@ -106,22 +102,22 @@ impl Inventory {
         };
         let mut wanted = metadata.take().map(|boxed| *boxed).unwrap_or_default();
         properties::apply(&mut vm, &mut wanted, &update.properties);
+        vm.shared_texts().for_each(|text| self.texts.share(text));
         let metadata = (wanted != Metadata::default()).then(|| Box::new(wanted));
         match &before {
             Some(machine) if machine.vm == vm => {}
             Some(machine) => {
-                changes.instances.extend(refs(&machine.vm));
+                changes.add(refs(&machine.vm));
                 if identity(&machine.vm) != identity(&vm) {
-                    changes.instances.extend(refs(&vm));
+                    changes.add(refs(&vm));
                 }
             }
-            None => changes.instances.extend(refs(&vm)),
+            None => changes.add(refs(&vm)),
         }
         if before.is_none() {
             self.departed.remove(reference);
         }
-        self.index(&vm);
-        self.machines.insert(reference.clone(), Box::new(Machine { vm, metadata }));
+        self.machines.insert(Machine { vm, metadata });
     }
 
     fn apply_to_entity(&mut self, update: &ObjectUpdate<'_>, changes: &mut Changes) {
@@ -156,8 +152,8 @@ impl Inventory {
     /// Drops what a complete listing did not show.
     pub(crate) fn retain(&mut self, seen: &HashSet<MoRef>) -> Changes {
         let gone: Vec<MoRef> = self
-            .machines
-            .keys()
+            .machines()
+            .map(|vm| &vm.moref)
             .chain(self.entities.keys())
             .filter(|reference| !seen.contains(reference))
             .cloned()
@@ -169,51 +165,31 @@ impl Inventory {
         self.apply(&gone)
     }
 
-    fn index(&mut self, vm: &VirtualMachine) {
-        // a template never runs, and shares much with what is made of it
-        if vm.is_template {
-            return;
-        }
-        let keys = Keys::of(vm);
-        self.by_bios_uuid.add(keys.bios_uuid, &vm.moref);
-        self.by_instance_uuid.add(keys.instance_uuid, &vm.moref);
-        self.by_guest_host_name.add(keys.guest_host_name, &vm.moref);
-        self.by_name.add(Some(keys.name), &vm.moref);
-    }
-
-    fn unindex(&mut self, vm: &VirtualMachine) {
-        if vm.is_template {
-            return;
-        }
-        let keys = Keys::of(vm);
-        self.by_bios_uuid.remove(keys.bios_uuid, &vm.moref);
-        self.by_instance_uuid.remove(keys.instance_uuid, &vm.moref);
-        self.by_guest_host_name.remove(keys.guest_host_name, &vm.moref);
-        self.by_name.remove(Some(keys.name), &vm.moref);
-    }
-
     /// The machines with this BIOS UUID, as it stands.
     pub(crate) fn with_bios_uuid(&self, uuid: Uuid) -> impl Iterator<Item = &VirtualMachine> {
-        self.found(self.by_bios_uuid.get(&uuid))
+        self.found(By::BiosUuid, Key::Uuid(uuid))
     }
 
     /// The machines with this instance UUID.
     pub(crate) fn with_instance_uuid(&self, uuid: Uuid) -> impl Iterator<Item = &VirtualMachine> {
-        self.found(self.by_instance_uuid.get(&uuid))
+        self.found(By::InstanceUuid, Key::Uuid(uuid))
     }
 
     /// The machines whose guest calls itself so, in any letter case.
     pub(crate) fn with_guest_host_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
-        self.found(self.by_guest_host_name.get(name.to_lowercase().as_str()))
+        self.found(By::GuestHostName, Key::word(name))
     }
 
     /// The machines with this name, in any letter case: names are unique within a folder only.
     pub(crate) fn with_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
-        self.found(self.by_name.get(name.to_lowercase().as_str()))
+        self.found(By::Name, Key::word(name))
     }
 
-    fn found<'a>(&'a self, references: &'a [MoRef]) -> impl Iterator<Item = &'a VirtualMachine> {
-        references.iter().filter_map(|reference| self.machine(reference))
+    /// Always in the same order: errors name what is found.
+    fn found(&self, by: By, key: Key<'_>) -> impl Iterator<Item = &VirtualMachine> {
+        let mut found: Vec<_> = self.machines.find(by, key).map(|machine| &machine.vm).collect();
+        found.sort_unstable_by(|one, other| one.moref.cmp(&other.moref));
+        found.into_iter()
     }
 
     /// A machine by its reference.
@@ -223,7 +199,7 @@ impl Inventory {
 
     /// All machines, templates too.
     pub(crate) fn machines(&self) -> impl ExactSizeIterator<Item = &VirtualMachine> {
-        self.machines.values().map(|machine| &machine.vm)
+        self.machines.iter().map(|machine| &machine.vm)
     }
 
     /// The machines with this UUID, in whatever sense, that were shown once and are shown no more.
@@ -294,25 +270,6 @@ impl Inventory {
     }
 }
 
-/// What a machine is found by.
-struct Keys {
-    bios_uuid: Option<Uuid>,
-    instance_uuid: Option<Uuid>,
-    guest_host_name: Option<Box<str>>,
-    name: Box<str>,
-}
-
-impl Keys {
-    fn of(vm: &VirtualMachine) -> Self {
-        Self {
-            bios_uuid: vm.bios_uuid,
-            instance_uuid: vm.instance_uuid,
-            guest_host_name: vm.guest_host_name.as_deref().map(|name| name.to_lowercase().into()),
-            name: vm.name.to_lowercase().into(),
-        }
-    }
-}
-
 fn identity(vm: &VirtualMachine) -> (Option<Uuid>, Option<&str>, &str) {
     (vm.bios_uuid, vm.guest_host_name.as_deref(), &vm.name)
 }
@@ -335,45 +292,6 @@ fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
             })
             .collect(),
         None => vec![InstanceRef { name: Some(name), ..InstanceRef::default() }],
-    }
-}
-
-/// References by a key that several objects may share.
-#[derive(Debug)]
-struct Index<K>(HashMap<K, Vec<MoRef>>);
-
-impl<K> Default for Index<K> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<K: Eq + Hash> Index<K> {
-    fn add(&mut self, key: Option<K>, reference: &MoRef) {
-        if let Some(key) = key {
-            let references = self.0.entry(key).or_insert_with(|| Vec::with_capacity(1));
-            if !references.contains(reference) {
-                references.push(reference.clone());
-            }
-        }
-    }
-
-    fn remove(&mut self, key: Option<K>, reference: &MoRef) {
-        if let Some(key) = key
-            && let Some(references) = self.0.get_mut(&key)
-        {
-            references.retain(|other| other != reference);
-            if references.is_empty() {
-                self.0.remove(&key);
-            }
-        }
-    }
-
-    fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> &[MoRef]
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        self.0.get(key).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -68,7 +68,44 @@ fn what_changes_is_told_and_found_anew() {
     assert_eq!(inventory.with_guest_host_name("node-a").count(), 0);
     let changes = inventory.apply(&[update(vm("vm-1"), UpdateKind::Leave, &[])]);
     assert_eq!((changes.instances.len(), inventory.machines().len()), (2, 0));
-    assert_eq!(inventory.by_bios_uuid.0.len() + inventory.by_name.0.len(), 0);
+    assert_eq!(inventory.machines.entries(), 0);
+}
+
+#[test]
+fn very_many_changes_are_not_kept() {
+    let mut inventory = Inventory::default();
+    let names: Vec<_> = (0..MANY_CHANGES + 5).map(|number| word(&format!("n-{number}"))).collect();
+    let properties: Vec<_> = names.iter().map(|name| [("name", Some(name))]).collect();
+    let enter = properties.iter().enumerate();
+    let enter: Vec<_> =
+        enter.map(|(number, all)| update(vm(&format!("vm-{number}")), UpdateKind::Enter, all)).collect();
+    let mut changes = inventory.apply(&enter);
+    assert_eq!(inventory.machines().len(), MANY_CHANGES + 5);
+    assert_eq!(changes.instances.len(), MANY_CHANGES + 1, "enough to tell that it is very many");
+    changes.add(refs(inventory.machine(&vm("vm-1")).expect("there")));
+    assert_eq!(changes.instances.len(), MANY_CHANGES + 1);
+}
+
+#[test]
+fn copies_are_found_in_the_same_order_and_share_texts() {
+    let mut inventory = Inventory::default();
+    for id in ["vm-3", "vm-1", "vm-2"] {
+        let nic = node("GuestNicInfo", vec![text("network", "VM Network")]);
+        let host = reference("val", &MoRef::new("HostSystem", "host-6"));
+        let all = [
+            ("config.uuid", word(UUID)),
+            ("config.guestId", word("ubuntu64Guest")),
+            ("guest.net", node("val", vec![nic])),
+            ("runtime.host", host),
+        ];
+        put(&mut inventory, vm(id), &all);
+    }
+    let mut found: Vec<_> = inventory.with_bios_uuid(UUID.parse().expect("a UUID")).cloned().collect();
+    assert_eq!(found.iter().map(|vm| vm.moref.id()).collect::<Vec<_>>(), ["vm-1", "vm-2", "vm-3"]);
+    let [one, two, _] = &mut found[..] else { panic!("three") };
+    let pairs: Vec<_> = one.shared_texts().zip(two.shared_texts()).collect();
+    assert_eq!(pairs.len(), 3);
+    assert!(pairs.iter().all(|(one, two)| std::sync::Arc::ptr_eq(one, two)), "{pairs:?}");
 }
 
 #[test]

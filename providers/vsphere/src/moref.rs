@@ -1,55 +1,44 @@
 //! References to objects of vCenter's inventory.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 /// A managed object reference: the type of an object and its name in one vCenter, such as `VirtualMachine:vm-42`.
+///
+/// One text, shared by all copies: an inventory has several of each.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct MoRef {
-    kind: Cow<'static, str>,
-    /// Shared by all copies: an inventory has several of each.
-    id: Arc<str>,
-}
-
-/// The types that this provider meets, so that a reference to one of them costs no copy of its name.
-const KINDS: [&str; 12] = [
-    "VirtualMachine",
-    "HostSystem",
-    "Folder",
-    "ResourcePool",
-    "ClusterComputeResource",
-    "ComputeResource",
-    "Datacenter",
-    "VirtualApp",
-    "PropertyCollector",
-    "PropertyFilter",
-    "ContainerView",
-    "SessionManager",
-];
+pub(crate) struct MoRef(Arc<str>);
 
 impl MoRef {
     /// The object called `id` of the type `kind`, such as `vm-42` and `VirtualMachine`.
     pub(crate) fn new(kind: &str, id: &str) -> Self {
-        let kind = KINDS
-            .iter()
-            .find(|known| **known == kind)
-            .map_or_else(|| Cow::Owned(kind.to_owned()), |known| Cow::Borrowed(*known));
-        Self { kind, id: id.into() }
+        // no type has a colon but behind a prefix
+        let kind = kind.rsplit_once(':').map_or(kind, |(_, local)| local);
+        Self(format!("{kind}:{id}").into())
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or_default()
     }
 
     /// The type, as in the WSDL.
     pub(crate) fn kind(&self) -> &str {
-        &self.kind
+        self.parts().0
     }
 
     /// The name, which is unique within one vCenter and one type.
     pub(crate) fn id(&self) -> &str {
-        &self.id
+        self.parts().1
+    }
+
+    /// Both, to be shared with another reference to the same object.
+    pub(crate) fn text_mut(&mut self) -> &mut Arc<str> {
+        &mut self.0
     }
 }
 
 impl fmt::Display for MoRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.id)
+        f.write_str(&self.0)
     }
 }
 
@@ -64,11 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_and_unknown_types() {
-        for kind in ["VirtualMachine", "StoragePod"] {
-            let object = MoRef::new(kind, "x-1");
-            assert_eq!((object.kind(), object.id()), (kind, "x-1"));
-            assert_eq!(object.to_string(), format!("{kind}:x-1"));
+    fn types_and_names() {
+        for (kind, id) in
+            [("VirtualMachine", "vm-1"), ("Unheard", "x:1"), ("", ""), ("Folder", "session[52a1]52b2")]
+        {
+            let object = MoRef::new(kind, id);
+            assert_eq!((object.kind(), object.id()), (kind, id));
+            assert_eq!(object.to_string(), format!("{kind}:{id}"));
         }
+        assert_eq!(MoRef::new("vim25:Folder", "group-v1"), MoRef::new("Folder", "group-v1"));
     }
 }

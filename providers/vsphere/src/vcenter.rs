@@ -35,7 +35,7 @@ const BRIDGED: Duration = Duration::from_secs(15);
 const PROBE_LASTS: Duration = Duration::from_secs(30);
 
 /// More changes than this at once are told as one.
-const MANY_CHANGES: usize = 512;
+pub(crate) const MANY_CHANGES: usize = 512;
 
 /// What a vCenter is followed by.
 #[derive(Clone)]

@@ -173,7 +173,6 @@ fn is_of_device(nic: &Element) -> bool {
 }
 
 fn guest_nic(nic: &Element) -> GuestNic {
-    let text = |name: &str| nic.text_of(name).unwrap_or_default().into();
     let config = nic.child("ipConfig");
     let details = |ip: IpAddr| {
         config?
@@ -190,8 +189,7 @@ fn guest_nic(nic: &Element) -> GuestNic {
         Some(address)
     };
     GuestNic {
-        network: text("network"),
-        mac: text("macAddress"),
+        network: nic.text_of("network").unwrap_or_default().into(),
         connected: nic.child("connected").is_some_and(Element::is_true),
         addresses: nic.all("ipAddress").filter_map(address).collect(),
     }
