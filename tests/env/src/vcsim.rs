@@ -34,6 +34,9 @@ pub struct VcsimOptions {
     pub nodes: bool,
     /// The N of the first machine, where another vCenter has the Nodes before it.
     pub first_node: u32,
+    /// Machines beside those, `other-0`, `other-1`, ..., nobody's Nodes: copies, which are there at once. Nothing can be
+    /// done to them but [`set_guest`](Vcsim::set_guest).
+    pub others: u32,
     /// Who may log in.
     pub user: String,
     /// With which password.
@@ -53,6 +56,7 @@ impl Default for VcsimOptions {
             machines: 4,
             nodes: true,
             first_node: 0,
+            others: 0,
             user: "administrator@vsphere.local".to_owned(),
             password: "vcsim's secret".to_owned(),
             rest: "legacy",
@@ -321,6 +325,7 @@ fn spawn(
         .arg(format!("-share-sessions={}", options.shares_sessions))
         .arg(format!("-nodes={}", options.nodes))
         .arg(format!("-first-node={}", options.first_node))
+        .arg(format!("-others={}", options.others))
         // as unlike other vCenters as its port
         .arg(format!("-instance-uuid=277d6516-b980-529a-98a9-{port:012}"))
         .arg(format!("-dc={}", options.datacenters))

@@ -32,6 +32,7 @@ func main() {
 	instance := flag.String("instance-uuid", "", "what it calls itself among other vCenters; empty for what all simulators do")
 	nodes := flag.Bool("nodes", true, "give every machine a guest that can be a Node")
 	first := flag.Int("first-node", 0, "number of the first such guest")
+	others := flag.Int("others", 0, "machines beside those of -vm, with guests that are nobody's Node")
 	modern := flag.String("rest", "legacy", "which tagging paths there are: legacy, modern or both")
 	quote := flag.Bool("quote-cookie", true, "quote the session cookie as a real vCenter does")
 	token := flag.String("session-manager-token", "", "what /session-manager wants to be shown for a ticket")
@@ -69,6 +70,7 @@ func main() {
 			world.makeNode(machine, *first+i)
 		}
 	}
+	world.addOthers(*others)
 
 	server := service.NewServer()
 	front := newFront(server.Config.Handler, *modern, *quote)

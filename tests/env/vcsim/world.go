@@ -91,6 +91,56 @@ func (w *world) makeNode(machine *simulator.VirtualMachine, n int) {
 	w.change(machine, guest{HostName: &name, Tools: &tools, UUID: &uuid, NICs: &nics})
 }
 
+// addOthers puts machines beside those of the model, called other-N, each with a guest, an address and UUIDs made of N.
+//
+// They are copies: the simulator takes some 30 ms to make a machine through its API. A copy has no files and shares what is
+// never changed: its guest may be changed, but nothing can be done to it.
+func (w *world) addOthers(count int) {
+	context := w.service.Context
+	made := w.machines()
+	if len(made) == 0 {
+		return
+	}
+	tools := string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+	for n := range count {
+		original := made[n%len(made)]
+		machine := &simulator.VirtualMachine{VirtualMachine: original.VirtualMachine}
+		config, info := *original.Config, *original.Guest
+		machine.Config, machine.Guest = &config, &info
+		name := fmt.Sprintf("other-%d", n)
+		machine.Name, config.Name, machine.Summary.Config.Name = name, name, name
+		summary := types.VirtualMachineGuestSummary{}
+		if original.Summary.Guest != nil {
+			summary = *original.Summary.Guest
+		}
+		machine.Summary.Guest = &summary
+		reference := context.Map.NewEntity(machine).Reference()
+		machine.Summary.Vm = &reference
+
+		folder := context.Map.Get(*original.Parent).(*simulator.Folder)
+		host := context.Map.Get(*original.Runtime.Host).(*simulator.HostSystem)
+		pool := context.Map.Get(*original.ResourcePool).(*simulator.ResourcePool)
+		context.Map.PutEntity(folder, machine)
+		context.Map.AppendReference(context, folder, &folder.ChildEntity, reference)
+		context.Map.AppendReference(context, host, &host.Vm, reference)
+		context.Map.AppendReference(context, pool, &pool.Vm, reference)
+
+		uuid := fmt.Sprintf("5a3c0de1-0000-4000-8000-%012x", n)
+		instance := fmt.Sprintf("5a3c0de2-0000-4000-8000-%012x", n)
+		w.change(machine, guest{
+			HostName: &name, Tools: &tools, UUID: &uuid, InstanceUUID: &instance,
+			NICs: &[]nic{{
+				Network: "VM Network",
+				Mac:     fmt.Sprintf("00:50:57:%02x:%02x:%02x", n>>16&255, n>>8&255, n&255),
+				IPs: []string{
+					fmt.Sprintf("10.%d.%d.%d/16", 30+n>>16, n>>8&255, n&255),
+					fmt.Sprintf("fe80::250:57ff:fe%02x:%x/64", n>>16&255, n&0xffff),
+				},
+			}},
+		})
+	}
+}
+
 func (w *world) change(machine *simulator.VirtualMachine, wanted guest) {
 	var changes []types.PropertyChange
 	set := func(name string, value any) {

@@ -1,17 +1,23 @@
-//! A thousand Nodes: all initialised, and what that costs the vCenter, counted.
+//! A thousand Nodes: all initialised, and what that costs the vCenter, counted. Ten thousand machines: what that costs in
+//! memory.
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use futures::{FutureExt, StreamExt, stream};
 use kube::api::ListParams;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
+use tempfile::TempDir;
 use test_env::VcsimOptions;
 use tokio::time::sleep;
 
 use super::*;
-use crate::daemon::InProcess;
+use crate::{
+    daemon::{DaemonProcess, InProcess, binary},
+    shipped_roles,
+    trial::on,
+};
 
 const NODES: usize = 1000;
 
@@ -19,7 +25,58 @@ const NODES: usize = 1000;
 const LONG_POLL: &str = "soap:WaitForUpdatesEx";
 
 pub(super) fn trials() -> Vec<Trial> {
-    on_both("a_thousand_nodes", |api| thousand(api).boxed_local())
+    let mut trials = on_both("a_thousand_nodes", |api| thousand(api).boxed_local());
+    trials.push(on(Target::ApiServer, "vsphere::ten_thousand_machines_fit_in_60_mb", |api| {
+        ten_thousand(api).boxed_local()
+    }));
+    trials
+}
+
+/// The daemon as a process of its own: 10,000 machines, of which 200 are Nodes.
+async fn ten_thousand(api: &Api) -> anyhow::Result<()> {
+    const NODES: usize = 200;
+    const MOST: u64 = 60_000_000;
+    binary()?;
+    let control_plane = api.control_plane.as_ref().context("the control plane")?;
+    let others = 10_000 - u32::try_from(NODES)?;
+    let options = VcsimOptions { machines: u32::try_from(NODES)?, others, ..VcsimOptions::default() };
+    let vcsim = simulator(&options).map_err(|error| anyhow::anyhow!("{error}"))?;
+    stream::iter(0..NODES)
+        .for_each_concurrent(8, |number| async move {
+            let node = kubelet::node_of_real_size(&name(number), &uuid(number));
+            kubelet::register(&api.client, &node).await.expect("posted");
+        })
+        .await;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("vsphere.conf");
+    std::fs::write(&file, with_zones(&config(&[&vcsim])?))?;
+    let arguments = [
+        "--cloud-provider=vsphere".to_owned(),
+        format!("--cloud-config={}", file.display()),
+        format!("--kubeconfig={}", shipped_roles::kubeconfig(control_plane).await?.display()),
+    ];
+    let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
+    let all = nodes(&api.client);
+    eventually(LIMIT, "all nodes are initialized", || async {
+        let list = all.list(&ListParams::default()).await?;
+        sleep(Duration::from_millis(500)).await;
+        Ok((list.items.len() == NODES && list.items.iter().all(is_initialized)).then_some(()))
+    })
+    .await
+    .with_context(|| daemon.log())?;
+    ensure!(daemon.log().contains("machines=10000"), "{}", daemon.log());
+    let memory = std::fs::read_to_string(format!("/proc/{}/status", daemon.process().id()))?;
+    let kilobytes = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).context("a number")
+    };
+    let (peak, now) = (1024 * kilobytes("VmHWM:")?, 1024 * kilobytes("VmRSS:")?);
+    // what is mapped from the binary can be read again, and is much of a debug build
+    let file = 1024 * kilobytes("RssFile:")?;
+    let in_mb = [peak, now, file].map(|bytes| bytes / 1_000_000);
+    println!("10,000 machines, {NODES} Nodes: MB at most, now, and of that from files: {in_mb:?}");
+    ensure!(peak <= MOST, "of {peak} bytes {file} are mapped from files: {memory}");
+    daemon.terminate()
 }
 
 async fn thousand(api: &Api) -> anyhow::Result<()> {
