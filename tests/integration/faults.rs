@@ -213,8 +213,7 @@ async fn hanging_end(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With a low `--kube-api-qps` a round of writes takes minutes; who restarts the leader then ends it never.
-/// Somebody writes a Node while each of our two writes is under way: both are made again at once, and nothing is lost.
+/// Somebody writes a Node while each of our two writes is under way: it is made again, and nothing of theirs is lost.
 async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
     const SLOW: Duration = Duration::from_secs(3);
     let status = Matcher::any().verb("patch").resource("nodes").subresource("status");
@@ -248,6 +247,7 @@ async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// With a low `--kube-api-qps` a round of writes takes minutes; who restarts the leader then ends it never.
 async fn slow_writes(api: &Api) -> anyhow::Result<()> {
     const MANY: usize = 300;
     let cloud = FakeCloud::new();

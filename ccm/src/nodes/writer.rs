@@ -50,7 +50,7 @@ pub type WrittenVersion = String;
 /// Why a write failed, by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The Node changed meanwhile (a failed `test`, another UID): look at it again.
+    /// The Node changed meanwhile (a failed `test`, another version): look at it again.
     #[error("the Node changed meanwhile: {0}")]
     Stale(String),
     /// The Node is gone.

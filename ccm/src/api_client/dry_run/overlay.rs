@@ -39,6 +39,14 @@ impl Written {
         Self { subresource: subresource.to_owned(), content_type: content_type.to_owned(), patch }
     }
 
+    /// The same for every version of the object: the real one goes on, and what was written stays true.
+    fn of_any_version(mut self) -> Self {
+        if let Some(metadata) = self.patch.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        self
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         self.subresource == other.subresource
             && self.content_type == other.content_type
@@ -74,6 +82,7 @@ impl Overlays {
             });
             match apply(&mut object, &write.content_type, &write.patch) {
                 None => {
+                    let write = write.of_any_version();
                     kept.retain(|written| !written.is_like(&write));
                     kept.push(write);
                     outcome = Some((object, kept));

@@ -1,5 +1,7 @@
 //! The loop that acts: asks the cloud in batches, writes in parallel, never about one Node twice at once.
 
+mod outcomes;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -18,16 +20,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     COMPONENT, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    initialize::WRITE_FAILED,
     repair::repair,
     state::NodeState,
     sync::{Outcome, Shared, same_instance},
 };
 use crate::{
-    backoff::Backoff,
     cloud::{Cloud, Owner},
     conditions::WantedCondition,
     debug_state::seconds_from_now,
-    events::{EventObject, EventRecorder, EventType},
+    events::EventRecorder,
     inspection::Inspection,
     metrics::Metrics,
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
@@ -37,15 +39,6 @@ use crate::{
 /// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in
 /// batches while the cloud is slow.
 const CONCURRENT_LOOKUPS: usize = 4;
-
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
-
-/// Bounds of what a provider's `retry_after` can ask for.
-const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
-
-/// What only a change of the cloud or of the configuration can mend is tried no more often than this; such changes are
-/// pushed, or seen in the next period.
-const HOPELESS: Duration = Duration::from_secs(60);
 
 /// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
 /// write in turns.
@@ -206,6 +199,8 @@ impl NodeController {
         json!({
             "queue": {"ready": ready, "atWork": at_work, "waiting": waiting},
             "lookupsUnderWay": self.lookups,
+            "writesUnderWay": self.writing,
+            "writesWaiting": self.writes.len(),
             "nodes": nodes,
         })
     }
@@ -315,12 +310,13 @@ impl NodeController {
         }
         let mut nodes = Vec::new();
         for name in self.queue.take_ready() {
-            if let Some(node) = self.shared.nodes.get(&name)
-                && self.is_to_be_asked_about(&node)
-            {
-                nodes.push(node);
-            } else {
-                self.queue.done(&name);
+            match self.shared.nodes.get(&name) {
+                Some(node) if self.is_to_be_asked_about(&node) => nodes.push(node),
+                Some(_) => self.queue.done(&name),
+                None => {
+                    self.queue.done(&name);
+                    self.forget(&name);
+                }
             }
         }
         if nodes.is_empty() {
@@ -393,21 +389,22 @@ impl NodeController {
             let shared = self.shared.clone();
             match write {
                 Write::Sync(node, answer) => {
-                    let failed_before = self.states.get(node.name()).is_some_and(|state| state.failures > 0);
+                    let state = self.states.get(node.name());
+                    let failed_before = state.is_some_and(|state| state.waiting_for == Some(WRITE_FAILED));
                     self.tasks.spawn(async move {
                         let outcome = shared.sync(&node, answer, failed_before).await;
                         Done::Sync { name: node.name().to_owned(), outcome }
                     })
                 }
                 Write::Report(node, condition, retry_in) => self.tasks.spawn(async move {
-                    let patch = condition.to_patch(&node, Timestamp::now());
-                    let written = shared.writer.patch(node.name(), &patch).await;
-                    if let Err(error) = &written {
-                        tracing::warn!(node = node.name(), %error, "condition not written, trying again");
-                    }
-                    Done::Report { name: node.name().to_owned(), written: written.ok(), retry_in }
+                    let written = shared.report(&node, &condition).await;
+                    Done::Report { name: node.name().to_owned(), written, retry_in }
                 }),
             };
+        }
+        if self.writes.is_empty() {
+            // Room for thousands is needed once.
+            self.writes.shrink_to_fit();
         }
     }
 
@@ -450,110 +447,6 @@ impl NodeController {
             None => {}
         }
     }
-
-    /// Takes note of what came out for one Node and sets the time of the next try; whether the Node's condition is
-    /// to be written first.
-    fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
-        let Some(state) = self.states.get_mut(name) else { return false };
-        let waited_for = state.waiting_for;
-        let mut report = None;
-        let mut retry_in = None;
-        match outcome {
-            Outcome::Outdated => {
-                tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");
-                retry_in = Some(BACKOFF.first);
-            }
-            Outcome::Right { metadata, warnings } => {
-                // Not in each period.
-                if state.metadata.as_ref() != Some(&metadata) {
-                    tracing::debug!(node = name, "the node is as the cloud says");
-                }
-                state.succeed();
-                state.metadata = Some(metadata);
-                warn(name, state.new_warnings(warnings));
-            }
-            Outcome::Repaired { node, version, metadata, warnings } => {
-                state.succeed();
-                state.tried = self.options.dry_run.then_some(node);
-                state.metadata = Some(metadata);
-                state.written = Some(version);
-                state.repaired = Some(Instant::now());
-                warn(name, state.new_warnings(warnings));
-            }
-            Outcome::Initialized { node, version, metadata, warnings } => {
-                state.succeed();
-                state.tried = self.options.dry_run.then_some(node);
-                state.metadata = Some(metadata);
-                state.written = Some(version);
-                warn(name, state.new_warnings(warnings));
-                if let Some(node) = self.shared.nodes.get(name) {
-                    let message = "Node synced successfully";
-                    self.events.record(EventObject::node(&node), EventType::Normal, "Synced", message);
-                }
-            }
-            Outcome::NotInitialized { node, fault, status_was_written } => {
-                if status_was_written {
-                    // The condition is True by now.
-                    state.forget_report();
-                }
-                report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
-                state.tried = Some(node);
-                let wait = match fault.retry_after {
-                    Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
-                    None if fault.hopeless => HOPELESS,
-                    None => BACKOFF.after(state.failures),
-                };
-                tracing::debug!(
-                    node = name,
-                    reason = fault.reason,
-                    why = fault.message,
-                    failures = state.failures,
-                    "not initialized yet: trying again in {wait:.1?}"
-                );
-                retry_in = Some(wait);
-            }
-            Outcome::NoAnswer { node } => {
-                if state.tried.is_none() {
-                    tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
-                }
-                // Absence is the lifecycle controller's business; the period and what is pushed come again.
-                state.succeed();
-                state.tried = Some(node);
-            }
-            Outcome::NotRepaired { why } => {
-                state.failures = state.failures.saturating_add(1);
-                tracing::warn!(node = name, error = why, "node not updated, trying again");
-                retry_in = Some(BACKOFF.after(state.failures));
-            }
-        }
-        let waits_for = state.waiting_for;
-        if waited_for != waits_for {
-            let gauge = &self.shared.metrics.uninitialized_nodes;
-            waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
-            waits_for.inspect(|reason| gauge.with_label_values(&[*reason]).inc());
-        }
-        let Some(retry_in) = retry_in else { return false };
-        if let Some((node, condition)) = report.filter(|_| !self.stopping) {
-            self.report(node, condition, retry_in);
-            return true;
-        }
-        self.queue.done(name);
-        self.queue.retry_after(name, retry_in);
-        false
-    }
-
-    /// Says in an event and in the Node's condition why it is not initialised.
-    fn report(&mut self, node: Arc<Node>, condition: WantedCondition, retry_in: Duration) {
-        let message = format!("Node is not initialized: {}", condition.message);
-        tracing::warn!(
-            node = node.name(),
-            reason = condition.reason,
-            why = condition.message,
-            "node not initialized"
-        );
-        self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
-        self.writes.push_back(Write::Report(node, condition, retry_in));
-    }
 }
 
 /// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
@@ -562,10 +455,4 @@ fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
         && a.identity.addresses == b.identity.addresses
         && a.identity.annotations.get(PROVIDED_NODE_IP) == b.identity.annotations.get(PROVIDED_NODE_IP)
         && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)
-}
-
-fn warn(name: &str, warnings: Vec<String>) {
-    for warning in warnings {
-        tracing::warn!(node = name, "{warning}");
-    }
 }

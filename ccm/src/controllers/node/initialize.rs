@@ -1,6 +1,6 @@
 //! What to write to make a new Node complete, or why that cannot be done yet. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, NodeAddress, ProvidedNodeIpError, apply_provided_node_ip,
@@ -32,6 +32,9 @@ pub(super) struct Initialization {
     /// For the log.
     pub warnings: Vec<String>,
 }
+
+/// The reason where the API server did not take a write.
+pub(super) const WRITE_FAILED: &str = "WriteFailed";
 
 /// Why a Node stays uninitialised for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl NotInitialized {
 
     /// A write that the API server did not take.
     pub(super) fn write_failed(message: String) -> Self {
-        Self { in_progress: true, ..Self::new("WriteFailed", message) }
+        Self { in_progress: true, ..Self::new(WRITE_FAILED, message) }
     }
 }
 
@@ -160,13 +163,8 @@ fn main_patch(
         operations
             .push(json!({"op": "add", "path": "/spec/providerID", "value": instance.provider_id.as_str()}));
     }
-    set_in_map(&mut operations, "/metadata/labels", node.identity.labels.is_empty(), &labels.labels);
-    set_in_map(
-        &mut operations,
-        "/metadata/annotations",
-        node.identity.annotations.is_empty(),
-        &labels.annotations,
-    );
+    set_in_map(&mut operations, "/metadata/labels", &node.identity.labels, &labels.labels);
+    set_in_map(&mut operations, "/metadata/annotations", &node.identity.annotations, &labels.annotations);
     // From the last one down, so that the indices before it stay right.
     for index in ours.iter().rev() {
         operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
@@ -174,8 +172,8 @@ fn main_patch(
     NodePatch::Json(Value::Array(operations))
 }
 
-/// A strategic merge patch, which the API server applies at about half the price of a JSON Patch where a Node has many
-/// images (`docs/performance.md`). It replaces the list of taints, so it must hold for one version of the Node only.
+/// A strategic merge patch, which costs the API server less than a JSON Patch: it need not make JSON of the whole Node,
+/// images included, and read it again. It replaces the list of taints, so it must hold for one version of the Node only.
 fn quick_main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> Option<NodePatch> {
     let stay: Vec<_> = node.taints.iter().filter(|taint| taint.key != UNINITIALIZED_TAINT).collect();
     if stay.iter().any(|taint| taint.key.is_empty() || taint.effect.is_empty()) {
@@ -197,10 +195,10 @@ fn quick_main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> 
 fn set_in_map(
     operations: &mut Vec<Value>,
     path: &str,
-    is_missing: bool,
-    changes: &std::collections::BTreeMap<String, Option<String>>,
+    now: &BTreeMap<String, String>,
+    changes: &BTreeMap<String, Option<String>>,
 ) {
-    if is_missing {
+    if now.is_empty() {
         // A path into a map that is not there is an error, and so is removing from it.
         let all: serde_json::Map<String, Value> =
             changes.iter().filter_map(|(k, v)| Some((k.clone(), v.clone()?.into()))).collect();
@@ -214,6 +212,8 @@ fn set_in_map(
     }
     for (key, value) in changes {
         let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+        // What somebody else has set meanwhile may have to stay: that is decided anew.
+        operations.push(json!({"op": "test", "path": path, "value": now.get(key)}));
         operations.push(match value {
             Some(value) => json!({"op": "add", "path": path, "value": value}),
             None => json!({"op": "remove", "path": path}),
@@ -294,10 +294,15 @@ mod tests {
                 ]},
                 {"op": "test", "path": "/spec/taints/0/key", "value": UNINITIALIZED_TAINT},
                 {"op": "add", "path": "/spec/providerID", "value": "test:///1"},
+                {"op": "test", "path": "/metadata/labels/beta.kubernetes.io~1instance-type", "value": null},
                 {"op": "add", "path": "/metadata/labels/beta.kubernetes.io~1instance-type", "value": "2c-4096m"},
+                {"op": "test", "path": "/metadata/labels/example.com~1a", "value": null},
                 {"op": "add", "path": "/metadata/labels/example.com~1a", "value": "b"},
+                {"op": "test", "path": "/metadata/labels/failure-domain.beta.kubernetes.io~1zone", "value": null},
                 {"op": "add", "path": "/metadata/labels/failure-domain.beta.kubernetes.io~1zone", "value": "z"},
+                {"op": "test", "path": "/metadata/labels/node.kubernetes.io~1instance-type", "value": null},
                 {"op": "add", "path": "/metadata/labels/node.kubernetes.io~1instance-type", "value": "2c-4096m"},
+                {"op": "test", "path": "/metadata/labels/topology.kubernetes.io~1zone", "value": null},
                 {"op": "add", "path": "/metadata/labels/topology.kubernetes.io~1zone", "value": "z"},
                 {"op": "test", "path": "/metadata/annotations", "value": null},
                 {"op": "add", "path": "/metadata/annotations",

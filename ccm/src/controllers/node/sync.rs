@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     cloud::Cloud,
+    conditions::WantedCondition,
     metrics::Metrics,
     nodes::{Node, NodePatch, NodeStore, NodeWriter, WriteError, WrittenVersion},
 };
@@ -154,6 +155,19 @@ impl Shared {
             Err(WriteError::Stale(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes the condition that says why a Node is not initialised, unless that is over by now.
+    pub(super) async fn report(&self, node: &Node, condition: &WantedCondition) -> Option<WrittenVersion> {
+        let now = self.nodes.get(node.name())?;
+        if now.identity.uid != node.identity.uid || !now.has_taint(UNINITIALIZED_TAINT) {
+            return None;
+        }
+        let written = self.writer.patch(node.name(), &condition.to_patch(node, Timestamp::now())).await;
+        if let Err(error) = &written {
+            tracing::warn!(node = node.name(), %error, "condition not written, trying again");
+        }
+        written.ok()
     }
 
     async fn repair(&self, node: Arc<Node>, plan: Repair, metadata: InstanceMetadata) -> Outcome {

@@ -1,5 +1,7 @@
 //! The loop that acts: one batch of look-ups each period, and at once for what changes in between.
 
+mod writes;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -7,7 +9,7 @@ use std::{
 };
 
 use cloudprovider::{InstanceChange, InstanceLookup};
-use futures::{StreamExt, future::ready, stream};
+use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -26,15 +28,17 @@ use super::{
 };
 use crate::{
     cloud::Cloud,
+    conditions::INSTANCE_EXISTS,
     debug_state::seconds_from_now,
     events::{EventObject, EventRecorder, EventType},
     inspection::Inspection,
     metrics::Metrics,
-    nodes::{Node, NodePatch, NodeStore, NodeWriter, ReadyStatus, WriteError, WrittenVersion},
+    nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
+use writes::Write;
 
-/// Requests under way at once.
-const CONCURRENT_REQUESTS: usize = 16;
+/// Every so many passes all Nodes are asked about; in between those that are not Ready or in question, as upstream asks.
+const FULL_PASS: u32 = 12;
 
 /// The least grace period, whatever the monitor period.
 const LEAST_GRACE: Duration = Duration::from_secs(5);
@@ -71,12 +75,6 @@ pub struct NodeLifecycleController {
     breaker: Breaker,
 }
 
-/// What to write about one Node after a look.
-enum Write {
-    Patch(Arc<Node>, NodePatch, &'static str),
-    Delete(Arc<Node>),
-}
-
 impl NodeLifecycleController {
     /// A controller; [`run`](Self::run) it in a task.
     pub fn new(
@@ -111,8 +109,10 @@ impl NodeLifecycleController {
         // All of them first: the breaker must not judge by the few that happen to come first.
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut next_period = Instant::now() + self.options.monitor_period;
+        let mut passes = 0u32;
         loop {
             let next_due = self.due.values().min().copied();
+            let mut is_pass = false;
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
@@ -120,7 +120,11 @@ impl NodeLifecycleController {
                     drop(question.send(self.to_json(next_period)));
                     continue;
                 }
-                () = sleep_until(next_period) => None,
+                () = sleep_until(next_period) => {
+                    is_pass = true;
+                    passes = (passes + 1) % FULL_PASS;
+                    (passes != 0).then(|| self.in_question())
+                }
                 () = sleep_until(next_due.unwrap_or(next_period)), if next_due.is_some() => Some(self.take_due()),
                 names = changes.next() => Some(self.worth_a_look(names)),
                 Some(change) = pushed.next() => match change {
@@ -135,11 +139,14 @@ impl NodeLifecycleController {
                     self.look_at(nodes, &stop, &inspection).await;
                 }
                 None => {
+                    is_pass = true;
                     self.forget_vanished();
                     self.look_at(self.nodes.all(), &stop, &inspection).await;
-                    // As upstream: the period counts from the end of a pass.
-                    next_period = Instant::now() + self.options.monitor_period;
                 }
+            }
+            if is_pass {
+                // As upstream: the period counts from the end of a pass.
+                next_period = Instant::now() + self.options.monitor_period;
             }
         }
     }
@@ -182,8 +189,8 @@ impl NodeLifecycleController {
         names
     }
 
-    /// Of the Nodes that changed those where the answer of the cloud can matter now: a Ready one without our taint is
-    /// left to the period and to what the provider pushes, so that a thousand new Nodes cause no thousand look-ups.
+    /// Of the Nodes that changed those where the answer of the cloud can matter now, so that a thousand new Nodes cause no
+    /// thousand look-ups.
     fn worth_a_look(&mut self, names: HashSet<String>) -> Vec<String> {
         names
             .into_iter()
@@ -193,12 +200,27 @@ impl NodeLifecycleController {
                     false
                 }
                 Some(node) => {
-                    self.memories.get(name).is_some_and(|memory| memory.absence.is_some())
-                        || node.has_taint(SHUTDOWN_TAINT)
-                        || (node.ready() != ReadyStatus::True && node.identity.provider_id.is_some())
+                    if self.memories.get(name).is_some_and(|memory| memory.uid != node.identity.uid) {
+                        self.forget(name);
+                    }
+                    self.is_in_question(&node)
                 }
             })
             .collect()
+    }
+
+    fn in_question(&self) -> Vec<String> {
+        let nodes = self.nodes.all();
+        nodes.iter().filter(|node| self.is_in_question(node)).map(|node| node.name().to_owned()).collect()
+    }
+
+    /// Whether the answer of the cloud can matter now. A Ready Node of which nothing is to be mended is left to the full
+    /// pass and to what the provider pushes: its kubelet is alive.
+    fn is_in_question(&self, node: &Node) -> bool {
+        self.memories.get(node.name()).is_some_and(|memory| memory.absence.is_some())
+            || node.has_taint(SHUTDOWN_TAINT)
+            || node.condition(INSTANCE_EXISTS).is_some_and(|condition| condition.status != "True")
+            || (node.ready() != ReadyStatus::True && node.identity.provider_id.is_some())
     }
 
     /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
@@ -449,88 +471,5 @@ impl NodeLifecycleController {
                 reason.message(),
             );
         }
-    }
-
-    /// Writes, few at a time; `inspection` hears of each one that is done. When `stop` is cancelled none begins.
-    async fn write(&mut self, writes: Vec<Write>, stop: &CancellationToken, inspection: &Inspection) {
-        for write in &writes {
-            if let Write::Delete(node) = write {
-                self.announce(node);
-            }
-        }
-        let writer = &self.writer;
-        let outcomes: Vec<(Write, Result<WrittenVersion, WriteError>)> = stream::iter(writes)
-            .take_while(|_| ready(!stop.is_cancelled()))
-            .map(|write| async move {
-                let outcome = match &write {
-                    Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
-                    Write::Delete(node) => writer.delete(node).await.map(|()| WrittenVersion::new()),
-                };
-                (write, outcome)
-            })
-            .buffer_unordered(CONCURRENT_REQUESTS)
-            .inspect(|_| inspection.moved_on())
-            .collect()
-            .await;
-        for (write, outcome) in outcomes {
-            match write {
-                Write::Patch(node, _, what) => self.patched(&node, what, outcome),
-                Write::Delete(node) => self.deleted(&node, outcome),
-            }
-        }
-    }
-
-    /// Upstream's event before the deletion, once for each Node however often the deletion is tried.
-    fn announce(&mut self, node: &Node) {
-        let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        if !std::mem::replace(&mut memory.announced, true) {
-            let message =
-                format!("Deleting node {} because it does not exist in the cloud provider", node.name());
-            if !self.options.dry_run {
-                tracing::info!(node = node.name(), "{message}");
-            }
-            self.events.record(EventObject::node(node), EventType::Normal, "DeletingNode", message);
-        }
-    }
-
-    fn patched(&mut self, node: &Node, what: &'static str, outcome: Result<WrittenVersion, WriteError>) {
-        let now = Instant::now();
-        let memory = self.memory_of(node, now);
-        match outcome {
-            Ok(version) => {
-                memory.write_worked(version);
-                if !self.options.dry_run {
-                    tracing::info!(node = node.name(), what, "node updated");
-                }
-            }
-            Err(WriteError::Gone) => {}
-            Err(error) => {
-                let again = memory.write_failed(now);
-                self.due.insert(node.name().to_owned(), again);
-                tracing::warn!(node = node.name(), what, %error, "node not updated, trying again");
-            }
-        }
-    }
-
-    fn deleted(&mut self, node: &Node, outcome: Result<WrittenVersion, WriteError>) {
-        let result = if outcome.is_ok() { "deleted" } else { "failed" };
-        if !self.options.dry_run {
-            self.metrics.deleted_nodes.with_label_values(&[result]).inc();
-        }
-        let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        let Err(error) = outcome else {
-            memory.deleted = true;
-            return;
-        };
-        self.due.insert(node.name().to_owned(), memory.write_failed(Instant::now()));
-        let is_as_judged =
-            self.nodes.get(node.name()).is_some_and(|now| now.resource_version == node.resource_version);
-        if matches!(error, WriteError::Stale(_)) && !is_as_judged {
-            // It changed since it was judged: judged again, and nothing to tell.
-            return;
-        }
-        let message = format!("Failed deleting node {}: {error}", node.name());
-        tracing::error!(node = node.name(), %error, "node not deleted, trying again");
-        self.events.record(EventObject::node(node), EventType::Warning, "DeletingNodeFailed", message);
     }
 }

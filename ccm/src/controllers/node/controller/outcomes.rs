@@ -1,0 +1,136 @@
+//! What came out for one Node: what is remembered and told, and when it is tried again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{NodeController, Write};
+use crate::{
+    backoff::Backoff,
+    conditions::WantedCondition,
+    controllers::node::sync::Outcome,
+    events::{EventObject, EventType},
+    nodes::Node,
+};
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
+
+/// Bounds of what a provider's `retry_after` can ask for.
+const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+
+/// What only a change of the cloud or of the configuration can mend is tried no more often than this; such changes are
+/// pushed, or seen in the next period.
+const HOPELESS: Duration = Duration::from_secs(60);
+
+impl NodeController {
+    /// Takes note of what came out for one Node and sets the time of the next try; whether the Node's condition is
+    /// to be written first.
+    pub(super) fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
+        let Some(state) = self.states.get_mut(name) else { return false };
+        let waited_for = state.waiting_for;
+        let mut report = None;
+        let mut retry_in = None;
+        match outcome {
+            Outcome::Outdated => {
+                tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");
+                retry_in = Some(BACKOFF.first);
+            }
+            Outcome::Right { metadata, warnings } => {
+                // Not in each period.
+                if state.metadata.as_ref() != Some(&metadata) {
+                    tracing::debug!(node = name, "the node is as the cloud says");
+                }
+                state.succeed();
+                state.metadata = Some(metadata);
+                warn(name, state.new_warnings(warnings));
+            }
+            Outcome::Repaired { node, version, metadata, warnings } => {
+                state.succeed();
+                state.tried = self.options.dry_run.then_some(node);
+                state.metadata = Some(metadata);
+                state.written = Some(version);
+                state.repaired = Some(Instant::now());
+                warn(name, state.new_warnings(warnings));
+            }
+            Outcome::Initialized { node, version, metadata, warnings } => {
+                state.succeed();
+                state.tried = self.options.dry_run.then_some(node);
+                state.metadata = Some(metadata);
+                state.written = Some(version);
+                warn(name, state.new_warnings(warnings));
+                if let Some(node) = self.shared.nodes.get(name) {
+                    let message = "Node synced successfully";
+                    self.events.record(EventObject::node(&node), EventType::Normal, "Synced", message);
+                }
+            }
+            Outcome::NotInitialized { node, fault, status_was_written } => {
+                if status_was_written {
+                    // The condition is True by now.
+                    state.forget_report();
+                }
+                report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
+                state.tried = Some(node);
+                let wait = match fault.retry_after {
+                    Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
+                    None if fault.hopeless => HOPELESS,
+                    None => BACKOFF.after(state.failures),
+                };
+                tracing::debug!(
+                    node = name,
+                    reason = fault.reason,
+                    why = fault.message,
+                    failures = state.failures,
+                    "not initialized yet: trying again in {wait:.1?}"
+                );
+                retry_in = Some(wait);
+            }
+            Outcome::NoAnswer { node } => {
+                if state.tried.is_none() {
+                    tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
+                }
+                // Absence is the lifecycle controller's business; the period and what is pushed come again.
+                state.succeed();
+                state.tried = Some(node);
+            }
+            Outcome::NotRepaired { why } => {
+                state.failures = state.failures.saturating_add(1);
+                tracing::warn!(node = name, error = why, "node not updated, trying again");
+                retry_in = Some(BACKOFF.after(state.failures));
+            }
+        }
+        let waits_for = state.waiting_for;
+        if waited_for != waits_for {
+            let gauge = &self.shared.metrics.uninitialized_nodes;
+            waited_for.inspect(|reason| gauge.with_label_values(&[*reason]).dec());
+            waits_for.inspect(|reason| gauge.with_label_values(&[*reason]).inc());
+        }
+        let Some(retry_in) = retry_in else { return false };
+        if let Some((node, condition)) = report.filter(|_| !self.stopping) {
+            self.report(node, condition, retry_in);
+            return true;
+        }
+        self.queue.done(name);
+        self.queue.retry_after(name, retry_in);
+        false
+    }
+
+    /// Says in an event and in the Node's condition why it is not initialised.
+    fn report(&mut self, node: Arc<Node>, condition: WantedCondition, retry_in: Duration) {
+        let message = format!("Node is not initialized: {}", condition.message);
+        tracing::warn!(
+            node = node.name(),
+            reason = condition.reason,
+            why = condition.message,
+            "node not initialized"
+        );
+        self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
+        // Before what waits: the next try of this Node comes after it.
+        self.writes.push_front(Write::Report(node, condition, retry_in));
+    }
+}
+
+fn warn(name: &str, warnings: Vec<String>) {
+    for warning in warnings {
+        tracing::warn!(node = name, "{warning}");
+    }
+}

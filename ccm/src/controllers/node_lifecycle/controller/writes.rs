@@ -1,0 +1,113 @@
+//! Patches and deletions, and what is remembered and told of them.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, future::ready, stream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::NodeLifecycleController;
+use crate::{
+    events::{EventObject, EventType},
+    inspection::Inspection,
+    nodes::{Node, NodePatch, WriteError, WrittenVersion},
+};
+
+/// Requests under way at once.
+const CONCURRENT_REQUESTS: usize = 16;
+
+/// What to write about one Node after a look.
+pub(super) enum Write {
+    Patch(Arc<Node>, NodePatch, &'static str),
+    Delete(Arc<Node>),
+}
+
+impl NodeLifecycleController {
+    /// Writes, few at a time; `inspection` hears of each one that is done. When `stop` is cancelled none begins.
+    pub(super) async fn write(
+        &mut self,
+        writes: Vec<Write>,
+        stop: &CancellationToken,
+        inspection: &Inspection,
+    ) {
+        for write in &writes {
+            if let Write::Delete(node) = write {
+                self.announce(node);
+            }
+        }
+        let writer = &self.writer;
+        let outcomes: Vec<(Write, Result<WrittenVersion, WriteError>)> = stream::iter(writes)
+            .take_while(|_| ready(!stop.is_cancelled()))
+            .map(|write| async move {
+                let outcome = match &write {
+                    Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
+                    Write::Delete(node) => writer.delete(node).await.map(|()| WrittenVersion::new()),
+                };
+                (write, outcome)
+            })
+            .buffer_unordered(CONCURRENT_REQUESTS)
+            .inspect(|_| inspection.moved_on())
+            .collect()
+            .await;
+        for (write, outcome) in outcomes {
+            match write {
+                Write::Patch(node, _, what) => self.patched(&node, what, outcome),
+                Write::Delete(node) => self.deleted(&node, outcome),
+            }
+        }
+    }
+
+    /// Upstream's event before the deletion, once for each Node however often the deletion is tried.
+    fn announce(&mut self, node: &Node) {
+        let Some(memory) = self.memories.get_mut(node.name()) else { return };
+        if !std::mem::replace(&mut memory.announced, true) {
+            let message =
+                format!("Deleting node {} because it does not exist in the cloud provider", node.name());
+            if !self.options.dry_run {
+                tracing::info!(node = node.name(), "{message}");
+            }
+            self.events.record(EventObject::node(node), EventType::Normal, "DeletingNode", message);
+        }
+    }
+
+    fn patched(&mut self, node: &Node, what: &'static str, outcome: Result<WrittenVersion, WriteError>) {
+        let now = Instant::now();
+        let memory = self.memory_of(node, now);
+        match outcome {
+            Ok(version) => {
+                memory.write_worked(version);
+                if !self.options.dry_run {
+                    tracing::info!(node = node.name(), what, "node updated");
+                }
+            }
+            Err(WriteError::Gone) => {}
+            Err(error) => {
+                let again = memory.write_failed(now);
+                self.due.insert(node.name().to_owned(), again);
+                tracing::warn!(node = node.name(), what, %error, "node not updated, trying again");
+            }
+        }
+    }
+
+    fn deleted(&mut self, node: &Node, outcome: Result<WrittenVersion, WriteError>) {
+        let result = if outcome.is_ok() { "deleted" } else { "failed" };
+        if !self.options.dry_run {
+            self.metrics.deleted_nodes.with_label_values(&[result]).inc();
+        }
+        let Some(memory) = self.memories.get_mut(node.name()) else { return };
+        let Err(error) = outcome else {
+            memory.deleted = true;
+            return;
+        };
+        self.due.insert(node.name().to_owned(), memory.write_failed(Instant::now()));
+        let is_as_judged =
+            self.nodes.get(node.name()).is_some_and(|now| now.resource_version == node.resource_version);
+        if matches!(error, WriteError::Stale(_)) && !is_as_judged {
+            // It changed since it was judged: judged again, and nothing to tell.
+            return;
+        }
+        let message = format!("Failed deleting node {}: {error}", node.name());
+        tracing::error!(node = node.name(), %error, "node not deleted, trying again");
+        self.events.record(EventObject::node(node), EventType::Warning, "DeletingNodeFailed", message);
+    }
+}
