@@ -24,6 +24,8 @@ struct Entry {
     password: Option<SecretString>,
     session_manager_url: Option<SecretString>,
     session_manager_token: Option<SecretString>,
+    /// A token is there that cannot be sent.
+    has_odd_token: bool,
 }
 
 /// How to log in to a vCenter.
@@ -45,6 +47,8 @@ pub(crate) enum NoCredentials {
     NoEntry { server: String, hint: String },
     #[error("has {there} for {server:?} and no {missing}")]
     Incomplete { server: String, there: &'static str, missing: &'static str },
+    #[error("has a token of a session manager for {server:?} that is not UTF-8")]
+    OddToken { server: String },
 }
 
 const DOTTED: [&str; 4] = [".username", ".password", ".vc-session-manager-url", ".vc-session-manager-token"];
@@ -69,7 +73,10 @@ impl SecretContents {
                     ".username" => entry.user = value,
                     ".password" => entry.password = value,
                     ".vc-session-manager-url" => entry.session_manager_url = value,
-                    _ => entry.session_manager_token = value,
+                    _ => {
+                        entry.has_odd_token = value.is_none();
+                        entry.session_manager_token = value;
+                    }
                 }
             } else if let Some(id) = key.strip_prefix("server_") {
                 match text(key) {
@@ -122,6 +129,10 @@ impl SecretContents {
         let (user, password) =
             (entry.user.as_ref().filter(is_given), entry.password.as_ref().filter(is_given));
         if let Some(url) = entry.session_manager_url.as_ref().filter(is_given) {
+            if entry.has_odd_token {
+                // The pod's own token in its place would go to somebody who was not meant to have it.
+                return Err(NoCredentials::OddToken { server: server.to_owned() });
+            }
             let user = match user.zip(password).map(|(user, password)| LoginMethod::of(user, password)) {
                 Some(LoginMethod::Password { user, password }) => Some((user, password)),
                 _ => None,

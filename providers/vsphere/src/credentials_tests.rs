@@ -125,6 +125,18 @@ fn bytes_that_are_no_text_are_told() {
 }
 
 #[test]
+fn a_token_that_is_no_text_is_not_replaced_by_the_pods() {
+    let data: SecretData = [
+        ("a.vc-session-manager-url", b"https://sessions.example.org".to_vec()),
+        ("a.vc-session-manager-token", vec![0xff, 0xfe]),
+    ]
+    .into_iter()
+    .collect();
+    let why = SecretContents::read(&data).find("a").err().expect("no credentials").to_string();
+    assert_eq!(why, "has a token of a session manager for \"a\" that is not UTF-8");
+}
+
+#[test]
 fn a_mounted_secret() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("..2026_11_21");

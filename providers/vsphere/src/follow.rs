@@ -206,12 +206,14 @@ impl Follower<'_> {
             watched.datacenters = Some(datacenters);
         }
         self.create_filter(connection, &watched).await?;
+        let has_untold = self.vcenter.state().has_untold;
         let mut listed = HashSet::new();
         while self.wait(connection, &mut watched, Duration::ZERO, &mut listed, &mut changes).await? {}
         self.vcenter.update(|state| {
             let gone = state.inventory.retain(&listed);
             state.is_listed = true;
             state.is_live = true;
+            state.has_untold = false;
             state.trouble = None;
             changes.add(gone.instances);
             tracing::info!(
@@ -221,6 +223,10 @@ impl Follower<'_> {
             );
             changes
         });
+        if has_untold {
+            // The inventory had these changes already, so that this listing found none.
+            self.vcenter.push_all();
+        }
         Ok(watched)
     }
 
@@ -279,7 +285,9 @@ impl Follower<'_> {
                         %error,
                         "vCenter makes no property collector; the session's own is used"
                     );
-                    self.own_collector = !is_final(&error);
+                    let is_momentary =
+                        ["ManagedObjectNotFound", "RequestCanceled"].map(|kind| error.is_fault(kind));
+                    self.own_collector = !is_final(&error) || is_momentary.contains(&true);
                 }
                 Err(error) => return Err(error),
             }
@@ -317,6 +325,7 @@ impl Follower<'_> {
         let mut told = Changes::default();
         self.vcenter.update(|state| {
             told = state.inventory.apply(&page.objects);
+            state.has_untold |= !told.instances.is_empty();
             Changes { instances: Vec::new(), is_moved: told.is_moved && state.is_live }
         });
         changes.add(told.instances);
@@ -331,7 +340,10 @@ impl Follower<'_> {
             if let Err(error) = waited {
                 return error;
             }
-            self.vcenter.update(|_| changes);
+            self.vcenter.update(|state| {
+                state.has_untold = false;
+                changes
+            });
         }
     }
 

@@ -199,6 +199,29 @@ async fn a_session_that_ends_in_the_midst_of_a_listing_is_no_empty_vcenter() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_listing_that_broke_off_brought_is_told_after_the_next_one() {
+    let rig = rig(&[]);
+    let mut changes = rig.changes.resubscribe();
+    let mut follower = rig.follower();
+    let renamed = object("VirtualMachine", "vm-1", "renamed", None);
+    let all = [renamed.clone(), vm("vm-2")];
+    let listings: [&[Element]; 3] = [
+        &[updates("1", "enter", &[vm("vm-1"), vm("vm-2")], false)],
+        &[updates("1", "enter", &[renamed], true)],
+        &[updates("1", "enter", &all, false)],
+    ];
+    let mut told = Vec::new();
+    for pages in listings {
+        rig.answers("WaitForUpdatesEx", pages.iter().cloned());
+        rig.transport.fault("WaitForUpdatesEx", "NotAuthenticated");
+        let error = follower.follow(&rig.connection).await;
+        follower.note(error);
+        told.push(std::iter::from_fn(|| changes.try_recv().ok()).count());
+    }
+    assert!(told[0] > 0 && told[1] == 0 && told[2] > 0, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_datacenter_that_is_listed_has_a_view() {
     let rig = rig(&["DC0", "DC7"]);
     let root = Some(("Folder", "group-d1"));

@@ -41,6 +41,8 @@ mod http;
 mod instance_type;
 mod instances;
 mod inventory;
+#[doc(hidden)]
+pub mod measured;
 mod moref;
 mod provider;
 mod provider_id;

@@ -1,13 +1,14 @@
 //! The session of one vCenter and user.
 //!
-//! There is one, opened by a user and a password or cloned with the ticket of a session manager. When vCenter says that it is gone, whoever notices opens a new one, once, however many noticed. When
-//! vCenter refuses the credentials, they are tried again rarely ([`crate::accounts`]): a few refusals lock an account.
+//! There is one, opened by a user and a password or cloned with the ticket of a session manager. When vCenter says that it
+//! is gone, whoever notices opens a new one, once, however many noticed. When vCenter refuses the credentials, they are
+//! tried again rarely ([`crate::accounts`]): a few refusals lock an account.
 
 use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -111,6 +112,8 @@ pub(crate) struct Session {
     generation: AtomicU64,
     opening: tokio::sync::Mutex<()>,
     failed_logouts: AtomicU64,
+    /// Whether vCenter could not be reached when a session was to be cloned.
+    was_unreachable: AtomicBool,
 }
 
 impl Session {
@@ -130,6 +133,7 @@ impl Session {
             generation: AtomicU64::new(0),
             opening: tokio::sync::Mutex::new(()),
             failed_logouts: AtomicU64::new(0),
+            was_unreachable: AtomicBool::new(false),
         }
     }
 
@@ -182,13 +186,18 @@ impl Session {
 
     /// A new session like the one that the session manager shares. The old one is ended when there is a ticket.
     async fn clone_shared(&self, manager: &SessionManager) -> Result<Arc<ServiceContent>, CallError> {
+        if self.was_unreachable.load(Ordering::Acquire) {
+            // A ticket is for one session: none is drawn for a vCenter that is not there.
+            self.ask().await?;
+        }
         let ticket = manager.ticket().await?;
         let content = self.parts().await?;
         self.end(&content).await?;
         let clone = CloneSession { clone_ticket: Value::Secret(ticket.expose_secret().to_owned()) };
-        self.enter(content, |manager| clone.clone().of(manager))
-            .await
-            .map_err(|error| if error.is_fault("InvalidLogin") { manager.refused_ticket() } else { error })
+        let outcome = self.enter(content, |manager| clone.clone().of(manager)).await;
+        let is_away = matches!(outcome, Err(CallError::Unreachable { .. } | CallError::Timeout { .. }));
+        self.was_unreachable.store(is_away, Ordering::Release);
+        outcome.map_err(|error| if error.is_fault("InvalidLogin") { manager.refused_ticket() } else { error })
     }
 
     /// Makes the call that opens a session, and once more where vCenter calls its parts otherwise than is thought.

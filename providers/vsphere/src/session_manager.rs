@@ -8,7 +8,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use http::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Url, redirect::Policy};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::{
     http::{HttpError, read},
@@ -34,11 +34,6 @@ pub(crate) struct SessionManager {
     ca_files: Vec<PathBuf>,
 }
 
-#[derive(Deserialize)]
-struct Ticket {
-    token: String,
-}
-
 impl SessionManager {
     /// The one at this URL, which may hold secrets. Without a token the one of the pod's service account is shown to it. Its
     /// certificate may come from an authority in `ca_files`, besides those of the system.
@@ -59,6 +54,8 @@ impl SessionManager {
             .http1_only()
             // as in Go, and like there without the token once that is another host
             .redirect(Policy::limited(10))
+            // the URL may hold secrets
+            .referer(false)
             // it is near, and a token is for nobody else
             .no_proxy()
             .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")))
@@ -80,7 +77,7 @@ impl SessionManager {
             }
             status => return Err(self.error(format!("HTTP status {status}"), false)),
         }
-        let ticket = serde_json::from_slice::<Ticket>(&answer.body).ok().map(|ticket| ticket.token);
+        let ticket = read_ticket(&answer.body);
         // what is wrong with it is not told: it may hold a ticket
         ticket.filter(|ticket| !ticket.trim().is_empty()).map(SecretString::from).ok_or_else(|| {
             self.error(r#"the answer is not of the form {"token":"<ticket>"}"#.to_owned(), false)
@@ -142,6 +139,13 @@ impl SessionManager {
         };
         CallError::NotShared { manager: manager.into(), reason: reason.into(), is_denied }
     }
+}
+
+/// The member `token` of an object, in any letter case, as Go reads it.
+fn read_ticket(body: &[u8]) -> Option<String> {
+    let members: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let ticket = members.into_iter().find(|(key, _)| key.eq_ignore_ascii_case("token"))?.1;
+    ticket.as_str().map(str::to_owned)
 }
 
 impl fmt::Debug for SessionManager {

@@ -127,6 +127,7 @@ async fn what_is_no_ticket_is_told_without_secrets() {
         (200, r#"{"token":""}"#, "not of the form", false),
         (200, r#"{"token":7}"#, "not of the form", false),
         (200, r#"{"ticket":"hunter3"}"#, "not of the form", false),
+        (200, r#"["hunter3"]"#, "not of the form", false),
         (200, &long, "too large", false),
     ];
     for (status, body, expected, is_denied) in cases {
@@ -140,6 +141,13 @@ async fn what_is_no_ticket_is_told_without_secrets() {
             "{words}"
         );
         assert!(!error.is_refused(), "it is tried again, less and less often: {words}");
+    }
+}
+
+#[test]
+fn go_reads_the_name_of_a_member_in_any_letter_case() {
+    for body in [r#"{"token":"t"}"#, r#"{"Token":"t","expires":7}"#, r#"{"TOKEN":"t"}"#] {
+        assert_eq!(read_ticket(body.as_bytes()).as_deref(), Some("t"), "{body}");
     }
 }
 

@@ -185,6 +185,17 @@ async fn without_a_ticket_vcenter_is_not_called_and_the_session_is_kept() {
 }
 
 #[tokio::test]
+async fn no_ticket_is_drawn_for_a_vcenter_that_is_not_there() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    let session = sharing(&vcenter, &manager);
+    for method in ["CloneSession", "RetrieveServiceContent", "RetrieveServiceContent"] {
+        vcenter.answer(method, Err(CallError::Unreachable { method, reason: "refused".into() }));
+        assert!(matches!(session.open(0).await, Err(CallError::Unreachable { .. })));
+    }
+    assert_eq!(manager.count(), 1);
+}
+
+#[tokio::test]
 async fn a_ticket_that_vcenter_refuses_is_the_session_managers_fault() {
     let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
     let session = sharing(&vcenter, &manager);

@@ -3,7 +3,7 @@
 mod envelope;
 #[cfg(test)]
 mod memory;
-mod parse;
+pub(crate) mod parse;
 
 use std::{
     fmt,

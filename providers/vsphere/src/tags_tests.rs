@@ -285,6 +285,12 @@ async fn a_cloned_session_that_rest_does_not_take_needs_a_user() {
     let words = error.to_string();
     assert!(words.contains("8.0 U3") && words.contains("need a user name and a password"), "{words}");
     assert!(!words.contains("soap-1") && !words.contains("hunter"), "{words}");
+    tags.attached(&root()).await.expect_err("still");
+    assert_eq!(
+        server.count("GET /rest/com/vmware/cis/tagging/category"),
+        1,
+        "that session is not tried again"
+    );
 
     let user = Credentials { user: "ccm".to_owned(), password: "hunter2".into() };
     let (tags, ..) = beside_a_cloned_session(&server, &manager, Some(user)).await;

@@ -97,6 +97,8 @@ pub(crate) struct State {
     pub(crate) is_listed: bool,
     /// Whether changes are followed without a gap: what is not here, is not there.
     pub(crate) is_live: bool,
+    /// Whether machines changed of which nobody was told yet: their listing, or their page of changes, broke off.
+    pub(crate) has_untold: bool,
     /// Its name among other vCenters, where it was asked.
     pub(crate) instance_uuid: Option<String>,
     /// What is wrong, and since when.

@@ -24,7 +24,7 @@ const LONGEST_MESSAGE: usize = 300;
 ///
 /// # Errors
 /// The fault, where it is one; [`CallError::Status`] where the answer is no SOAP at all.
-pub(super) fn read(method: &'static str, status: u16, body: &[u8]) -> Result<Element, CallError> {
+pub(crate) fn read(method: &'static str, status: u16, body: &[u8]) -> Result<Element, CallError> {
     let is_good = (200..300).contains(&status);
     let no_soap = |reason: String| {
         if is_good {

@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use http::Method;
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
 
 use super::dialect::{Dialect, Question};
 use crate::{
@@ -47,7 +48,9 @@ pub(super) struct RestSession {
     accounts: Arc<Accounts>,
     /// The dialect that is tried first.
     first: Dialect,
-    opened: tokio::sync::Mutex<Option<Opened>>,
+    opened: Mutex<Option<Opened>>,
+    /// SOAP's session that vCenter did not take: it is not asked again.
+    not_lent: Mutex<Option<Arc<str>>>,
 }
 
 impl RestSession {
@@ -57,7 +60,15 @@ impl RestSession {
         accounts: Arc<Accounts>,
         first: Dialect,
     ) -> Self {
-        Self { http, access, soap: None, accounts, first, opened: tokio::sync::Mutex::default() }
+        Self {
+            http,
+            access,
+            soap: None,
+            accounts,
+            first,
+            opened: Mutex::default(),
+            not_lent: Mutex::default(),
+        }
     }
 
     /// Lets it borrow this session where it was cloned.
@@ -163,6 +174,10 @@ impl RestSession {
         let id = self.soap_session().filter(|id| Some(id) != ended);
         // who follows the vCenter opens another one
         let id = id.ok_or(CallError::Status { method: METHOD, status: 401 })?;
+        let mut not_lent = self.not_lent.lock().await;
+        if not_lent.as_ref() == Some(&id) {
+            return Err(manager.refused_for_rest());
+        }
         let headers = [(SESSION_HEADER, id.to_string())];
         let mut dialect = first;
         loop {
@@ -171,7 +186,10 @@ impl RestSession {
             match status {
                 200..=299 => return Ok(Opened { dialect, id, is_borrowed: true }),
                 404 if dialect == first => dialect = dialect.other(),
-                401 => return Err(manager.refused_for_rest()),
+                401 => {
+                    *not_lent = Some(id);
+                    return Err(manager.refused_for_rest());
+                }
                 status => return Err(CallError::Status { method: METHOD, status }),
             }
         }
