@@ -1,4 +1,4 @@
-//! The parts that run for each Node or machine: nanoseconds and allocations of each. `cargo bench -p bench`
+//! The parts that run for each Node or machine: nanoseconds and allocations of each. `make microbench`
 
 #![allow(clippy::expect_used, reason = "a program for developers")]
 
@@ -35,6 +35,23 @@ fn provider_id_of_libvirt(bencher: Bencher<'_, '_>) {
 fn provider_id_of_vsphere(bencher: Bencher<'_, '_>) {
     let id = format!("vsphere://{UUID}");
     bencher.bench(|| vsphere::parse_provider_id(black_box(&id)));
+}
+
+/// An answer with so many machines, from the text to the inventory.
+#[divan::bench(args = [1, 500])]
+fn decode_soap(bencher: Bencher<'_, '_>, machines: usize) {
+    const MACHINE: &str = include_str!("machine.xml");
+    let machine = |number: usize| MACHINE.replace("NUMBER", &format!("{number:04}"));
+    let envelope = format!(
+        "<Envelope xmlns='http://schemas.xmlsoap.org/soap/envelope/' xmlns:xsi='http://www.w3.org/2001/XMLSchema-instance'>\
+         <Body><RetrievePropertiesExResponse xmlns='urn:vim25'><returnval>{}</returnval></RetrievePropertiesExResponse>\
+         </Body></Envelope>",
+        (0..machines).map(machine).collect::<Vec<_>>().concat()
+    );
+    assert_eq!(vsphere::measured::read_machines(envelope.as_bytes()), Ok(machines));
+    bencher
+        .counter(divan::counter::BytesCount::of_slice(envelope.as_bytes()))
+        .bench(|| vsphere::measured::read_machines(black_box(envelope.as_bytes())));
 }
 
 /// A Node of real size, with 50 images, as a watch event brings it.

@@ -130,7 +130,7 @@ impl Working {
 async fn settled_cluster(nodes: usize) -> Result<Cluster> {
     let cluster = Cluster::start().await?;
     let progress = cluster.watch().await?;
-    cluster.post(0..nodes, NodeSize::Real).await?;
+    cluster.post_ready(0..nodes, NodeSize::Real).await?;
     let floor = Working::start(Manager::Floor, &cluster, IDEAL, &[])?;
     cluster.all_complete(nodes, &progress).await?;
     floor.end()?;

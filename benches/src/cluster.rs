@@ -78,16 +78,29 @@ impl Cluster {
         Api::all(self.client.0.clone())
     }
 
-    /// Posts uninitialised Nodes, called `node-N`.
+    /// Posts uninitialised Nodes, called `node-N`. Their kubelets are not ready yet.
     pub(crate) async fn post(&self, numbers: Range<usize>, size: NodeSize) -> Result<()> {
+        self.post_with(numbers, size, false).await
+    }
+
+    /// The same with kubelets that say they are ready, as those of a settled cluster.
+    pub(crate) async fn post_ready(&self, numbers: Range<usize>, size: NodeSize) -> Result<()> {
+        self.post_with(numbers, size, true).await
+    }
+
+    async fn post_with(&self, numbers: Range<usize>, size: NodeSize, is_ready: bool) -> Result<()> {
         stream::iter(numbers)
             .map(Ok)
             .try_for_each_concurrent(POSTERS, |number| async move {
                 let (name, uuid) = (name(number), format!("5a3c0de0-0000-4000-8000-{number:012x}"));
-                let node = match size {
+                let mut node = match size {
                     NodeSize::Real => kubelet::node_of_real_size(&name, &uuid),
                     NodeSize::Bare => kubelet::node(&name, &uuid),
                 };
+                let conditions = node.status.as_mut().and_then(|status| status.conditions.as_mut());
+                for ready in conditions.into_iter().flatten().filter(|condition| condition.type_ == "Ready") {
+                    ready.status = if is_ready { "True" } else { "False" }.to_owned();
+                }
                 kubelet::register(&self.client.0, &node).await?;
                 anyhow::Ok(())
             })

@@ -25,7 +25,8 @@ const ABOUT: &[About] = &[
         text: "All Nodes are there, tainted as uninitialised, when the process is started. Time runs from there to the \
                last change of the last Node: its addresses, provider ID, zone, region and type are written and the \
                taint is gone. The floor is a client that lists once and writes the same two patches a Node, without \
-               watching or deciding anything.",
+               watching or deciding anything, with as many connections. Nobody else writes the Nodes meanwhile; a \
+               heartbeat in that moment costs the daemon another request.",
         columns: &[("seconds", "time"), ("cpu_seconds", "CPU"), ("peak_bytes", "peak memory")],
         plot: Some("initialize"),
     },
@@ -61,7 +62,7 @@ const ABOUT: &[About] = &[
         case: "settled",
         title: "A settled cluster",
         text: "Nothing happens but kubelets' heartbeats: each renews its Lease every 10 s and writes its Node's status \
-               every 5 minutes.",
+               every 5 minutes. Both managers were measured at the same time, in a cluster each. Nodes are Ready.",
         columns: &[
             ("cpu_seconds", "CPU"),
             ("writes", "writes"),

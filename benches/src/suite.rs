@@ -29,7 +29,7 @@ pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &
         Amount::Full => full(),
         Amount::Quick => quick(),
     };
-    let mut failed = 0;
+    let (mut done, mut failed) = (0, 0);
     for (case, mut managers) in plans {
         let name = |manager: Manager| format!("{} {}, {}", case.name(), case.variant(), manager.name());
         managers
@@ -43,6 +43,7 @@ pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &
                     Ok(measurement) => {
                         say(&format!("{what}: {:?}", measurement.values));
                         results.add(&measurement)?;
+                        done += 1;
                     }
                     Err(error) => {
                         failed += 1;
@@ -53,6 +54,7 @@ pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &
         }
     }
     anyhow::ensure!(failed == 0, "{failed} runs failed");
+    anyhow::ensure!(done > 0, "nothing holds any of {only:?}, as in `initialize 1000 Nodes, ours`");
     Ok(())
 }
 

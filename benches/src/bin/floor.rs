@@ -1,6 +1,6 @@
 //! The least client that can write the same patches: it lists once and writes two patches a Node. No watch, no
-//! decision, no check. Nothing that initialises Nodes with these patches can be faster. Then it waits, so that what it
-//! used can be read.
+//! decision, no check. With as many connections, nothing that initialises Nodes with these patches can be faster. Then it
+//! waits, so that what it used can be read.
 //!
 //! `floor KUBECONFIG CONNECTIONS`
 
@@ -9,11 +9,13 @@ use std::path::Path;
 use anyhow::Context;
 use ccm::nodes::{NodePatch, NodeWriter};
 use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
-#[tokio::main]
+// As many threads as the daemon has.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let kubeconfig = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?;
@@ -22,13 +24,14 @@ async fn main() -> anyhow::Result<()> {
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
-    stream::iter(nodes.items.into_iter().map(|node| (node.name_any(), node.resource_version())))
+    stream::iter(nodes.items)
         .map(Ok)
-        .try_for_each_concurrent(connections, |(name, version)| {
+        .try_for_each_concurrent(connections, |node| {
             let writer = &writer;
             async move {
-                let mut version = version.unwrap_or_default();
-                for patch in patches(&name) {
+                let (name, uid) = (node.name_any(), node.uid().unwrap_or_default());
+                let mut version = node.resource_version().unwrap_or_default();
+                for patch in patches(&name, &uid) {
                     version = writer.patch(&name, &patch.of_version(&version)).await?;
                 }
                 anyhow::Ok(())
@@ -39,27 +42,33 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Addresses and condition first, all else after, as the daemon writes them.
-fn patches(name: &str) -> [NodePatch; 2] {
+fn patches(name: &str, uid: &str) -> [NodePatch; 2] {
     let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
     let number = digits.parse::<u32>().unwrap_or_default();
     let [_, a, b, c] = number.to_be_bytes();
-    let status = json!({"status": {
+    let now = Timestamp::now();
+    let status = json!({"metadata": {"uid": uid}, "status": {
         "addresses": [
-            {"type": "InternalIP", "address": format!("10.{a}.{b}.{c}")}, {"type": "Hostname", "address": name}
+            {"type": "InternalIP", "address": format!("10.{a}.{b}.{c}")}, {"type": "Hostname", "address": name},
+            {"$patch": "replace"},
         ],
         "conditions": [{
             "type": "CloudProviderInitialized", "status": "True", "reason": "Initialized",
             "message": "the cloud provider has filled this node in",
+            "lastTransitionTime": format!("{now:.0}"), "lastHeartbeatTime": format!("{now:.0}"),
         }],
     }});
     let zone = format!("zone-{}", number % 3);
     let main = json!({
-        "metadata": {"labels": {
+        "metadata": {"uid": uid, "labels": {
             "node.kubernetes.io/instance-type": "4c-8g", "beta.kubernetes.io/instance-type": "4c-8g",
             "topology.kubernetes.io/zone": zone, "failure-domain.beta.kubernetes.io/zone": zone,
             "topology.kubernetes.io/region": "region-1", "failure-domain.beta.kubernetes.io/region": "region-1",
         }},
-        "spec": {"providerID": format!("ideal:///{name}"), "taints": null},
+        "spec": {
+            "providerID": format!("ideal:///{name}"),
+            "taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}],
+        },
     });
     [NodePatch::Status(status), NodePatch::Strategic(main)]
 }

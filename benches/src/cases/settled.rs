@@ -41,7 +41,7 @@ impl Settled {
         format!("{} Nodes, {} minutes", self.nodes, self.minutes)
     }
 
-    /// What the manager uses and asks the API server for meanwhile: `cpu_seconds`, `memory_bytes` at the end,
+    /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile: `cpu_seconds`, `memory_bytes` at the end,
     /// `grown_bytes` since the beginning, `writes`.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
