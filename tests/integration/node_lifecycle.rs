@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
         ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
         ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
+        ("the_breaker_counts_ready_nodes_too", |api| breaker_of_ready_nodes(api).boxed_local()),
         ("a_decision_on_one_node_releases_no_other", |api| one_decision(api).boxed_local()),
         ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
         ("a_young_node_stays", |api| young(api).boxed_local()),
@@ -214,6 +215,18 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     for name in ["n0", "n1", "n2"] {
         node_vanishes(&api.client, name, SOON).await?;
     }
+    daemon.stop().await
+}
+
+/// A Ready Node is asked about once a minute; a cloud that forgets everything is known before the one that is silent goes.
+async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    for number in 1..10 {
+        kubelet::heartbeat(&api.client, &format!("n{number}"), true).await?;
+    }
+    cloud.fail(Some(Failure::Empty));
+    node_stays(&api.client, "n0", Duration::from_secs(12)).await?;
+    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
     daemon.stop().await
 }
 

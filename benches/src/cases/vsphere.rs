@@ -25,6 +25,9 @@ pub(crate) enum VsphereChange {
     Destroyed,
 }
 
+/// Only who initialises: CPI's other controller asks vCenter about each Node that is not Ready, as these are, every 5 s.
+const ARGUMENTS: &[&str] = &["--leader-elect=false", "--controllers=cloud-node-controller"];
+
 /// As many as there are to change one of.
 const FEW: usize = 10;
 const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -74,7 +77,7 @@ impl Vsphere {
         cluster.post(0..self.nodes, NodeSize::Real).await?;
         let progress = cluster.watch().await?;
         let began = Instant::now();
-        let working = Working::start(manager, &cluster, vcenter.cloud(), &["--leader-elect=false"])?;
+        let working = Working::start(manager, &cluster, vcenter.cloud(), ARGUMENTS)?;
         let done = cluster.all_complete(self.nodes, &progress).await?;
         let mut values = values([
             ("seconds", (done - began).as_secs_f64()),

@@ -108,11 +108,12 @@ impl NodeLifecycleController {
         let mut changes = self.nodes.subscribe();
         // All of them first: the breaker must not judge by the few that happen to come first.
         self.look_at(self.nodes.all(), &stop, &inspection).await;
-        let mut next_period = Instant::now() + self.options.monitor_period;
+        let mut all_asked = Instant::now();
+        let mut next_period = all_asked + self.options.monitor_period;
         let mut passes = 0u32;
         loop {
             let next_due = self.due.values().min().copied();
-            let mut is_pass = false;
+            let (mut is_pass, mut asks_all) = (false, false);
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
@@ -133,16 +134,21 @@ impl NodeLifecycleController {
                 },
             };
             match names {
-                Some(names) if names.is_empty() => {}
+                Some(names) if names.is_empty() && !is_pass => {}
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
                     self.look_at(nodes, &stop, &inspection).await;
+                    // A cloud that forgets one Node may forget them all: the breaker has to know before a second answer
+                    // lets the first Node be deleted.
+                    asks_all = self.is_someone_absent_since(all_asked);
                 }
-                None => {
-                    is_pass = true;
-                    self.forget_vanished();
-                    self.look_at(self.nodes.all(), &stop, &inspection).await;
-                }
+                None => asks_all = true,
+            }
+            if asks_all {
+                is_pass = true;
+                self.forget_vanished();
+                self.look_at(self.nodes.all(), &stop, &inspection).await;
+                all_asked = Instant::now();
             }
             if is_pass {
                 // As upstream: the period counts from the end of a pass.
@@ -221,6 +227,15 @@ impl NodeLifecycleController {
             || node.has_taint(SHUTDOWN_TAINT)
             || node.condition(INSTANCE_EXISTS).is_some_and(|condition| condition.status != "True")
             || (node.ready() != ReadyStatus::True && node.identity.provider_id.is_some())
+    }
+
+    fn someone_is_absent(&self) -> bool {
+        self.memories.values().any(|memory| memory.absence.is_some())
+    }
+
+    /// Whether an instance was found to be gone after this, for the first time.
+    fn is_someone_absent_since(&self, then: Instant) -> bool {
+        self.memories.values().any(|memory| memory.absence.is_some_and(|absence| absence.first > then))
     }
 
     /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
@@ -332,8 +347,7 @@ impl NodeLifecycleController {
     /// Counts over everything known, not over this batch: pushes come one by one. Where nobody is absent a closed breaker
     /// stays closed, and a thousand Nodes that come one by one are not counted a thousand times.
     fn update_breaker(&mut self) {
-        let is_absent = |memory: &Memory| memory.absence.is_some();
-        if !self.breaker.is_open() && !self.memories.values().any(is_absent) {
+        if !self.breaker.is_open() && !self.someone_is_absent() {
             return;
         }
         let mut seen = Vec::new();
