@@ -132,7 +132,7 @@ fn a_token_that_is_no_text_is_not_replaced_by_the_pods() {
     ]
     .into_iter()
     .collect();
-    let why = SecretContents::read(&data).find("a").err().expect("no credentials").to_string();
+    let why = SecretContents::read(&data).find("a").expect_err("no credentials").to_string();
     assert_eq!(why, "has a token of a session manager for \"a\" that is not UTF-8");
 }
 
