@@ -99,7 +99,7 @@ impl Cluster {
                 };
                 let conditions = node.status.as_mut().and_then(|status| status.conditions.as_mut());
                 for ready in conditions.into_iter().flatten().filter(|condition| condition.type_ == "Ready") {
-                    ready.status = if is_ready { "True" } else { "False" }.to_owned();
+                    if is_ready { "True" } else { "False" }.clone_into(&mut ready.status);
                 }
                 kubelet::register(&self.client.0, &node).await?;
                 anyhow::Ok(())
