@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -20,6 +20,8 @@ use kube::{
 use sandbox::kubelet;
 use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::{task::JoinHandle, time::sleep};
+
+use crate::usage::Usage;
 
 /// How many Nodes are posted at the same time.
 const POSTERS: usize = 32;
@@ -72,6 +74,13 @@ impl Cluster {
     /// The bearer token of the administrator.
     pub(crate) fn admin_token(&self) -> &str {
         self.control_plane.admin_token()
+    }
+
+    /// The CPU time that API server and etcd have taken so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let (api_server, etcd) = self.control_plane.process_ids();
+        let api_server = api_server.context("the API server is stopped")?;
+        Ok(Usage::of(api_server)?.cpu + Usage::of(etcd)?.cpu)
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -137,16 +146,18 @@ impl Cluster {
         Ok(Progress { seen, task })
     }
 
-    /// Waits until `count` Nodes are complete, and says when the last of them changed for the last time.
-    pub(crate) async fn all_complete(&self, count: usize, progress: &Progress) -> Result<Instant> {
+    /// Waits until `count` Nodes are complete, and says when the last of them changed for the last time, and what CPU
+    /// time API server and etcd had taken until shortly after.
+    pub(crate) async fn all_complete(&self, count: usize, progress: &Progress) -> Result<Done> {
         let began = Instant::now();
         loop {
             sleep(Duration::from_millis(100)).await;
             let (zoned, last) = progress.state();
             let quiet = last.unwrap_or(began).elapsed();
             if zoned >= count && quiet >= QUIET {
+                let cluster_cpu = self.cpu()?;
                 if self.count_complete().await? >= count {
-                    return Ok(last.unwrap_or(began));
+                    return Ok(Done { at: last.unwrap_or(began), cluster_cpu });
                 }
                 sleep(QUIET).await;
             }
@@ -222,6 +233,14 @@ fn is_complete(node: &Node) -> bool {
 pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints.iter().any(|taint| taint.key == key)
+}
+
+/// The end of all work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) at: Instant,
+    /// CPU time of API server and etcd since they were started.
+    pub(crate) cluster_cpu: Duration,
 }
 
 /// When Nodes changed, as the watch saw it.

@@ -42,6 +42,10 @@ const BEST_FLAGS: [&str; 3] =
     ["--concurrent-node-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"];
 
 impl Manager {
+    /// In the order of the report.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Ours, Self::Floor, Self::GoBest, Self::GoDefaults, Self::CpiBest, Self::CpiDefaults];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use anyhow::Result;
 
-use crate::{managers::Manager, results::Measurement, statistics::Summary};
+use crate::{managers::Manager, results::Measurement, statistics::Summary, suite};
 
 /// What is said about a case, and which of its values ratios are made of.
 struct About {
@@ -27,7 +27,12 @@ const ABOUT: &[About] = &[
                taint is gone. The floor is a client that lists once and writes the same two patches a Node, without \
                watching or deciding anything, with as many connections. Nobody else writes the Nodes meanwhile; a \
                heartbeat in that moment costs the daemon another request.",
-        columns: &[("seconds", "time"), ("cpu_seconds", "CPU"), ("peak_bytes", "peak memory")],
+        columns: &[
+            ("seconds", "time"),
+            ("cpu_seconds", "CPU"),
+            ("cluster_cpu_seconds", "CPU of API server and etcd"),
+            ("peak_bytes", "peak memory"),
+        ],
         plot: Some("initialize"),
     },
     About {
@@ -63,7 +68,7 @@ const ABOUT: &[About] = &[
         case: "settled",
         title: "A settled cluster",
         text: "Nothing happens but kubelets' heartbeats: each renews its Lease every 10 s and writes its Node's status \
-               every 5 minutes. Both managers were measured at the same time, in a cluster each. Nodes are Ready.",
+               every 5 minutes. Nodes are Ready.",
         columns: &[
             ("cpu_seconds", "CPU"),
             ("writes", "writes"),
@@ -103,7 +108,7 @@ const ABOUT: &[About] = &[
 /// Values of one manager in one variant, by name.
 type Group = BTreeMap<String, Vec<f64>>;
 
-/// Variants in the order they were measured, in each the managers in the order they were.
+/// Variants in the suite's order, in each the managers in theirs, whatever was measured first.
 fn grouped<'a>(measurements: &'a [Measurement], case: &str) -> Vec<(&'a str, Vec<(&'a str, Group)>)> {
     let mut variants: Vec<(&str, Vec<(&str, Group)>)> = Vec::new();
     for measurement in measurements.iter().filter(|one| one.case == case) {
@@ -112,6 +117,11 @@ fn grouped<'a>(measurements: &'a [Measurement], case: &str) -> Vec<(&'a str, Vec
         for (name, value) in &measurement.values {
             group.entry(name.clone()).or_default().push(*value);
         }
+    }
+    let order = suite::variants(case);
+    variants.sort_by_key(|(variant, _)| order.iter().position(|name| name == variant).unwrap_or(order.len()));
+    for (_, managers) in &mut variants {
+        managers.sort_by_key(|(name, _)| Manager::ALL.iter().position(|manager| manager.name() == *name));
     }
     variants
 }

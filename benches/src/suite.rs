@@ -58,6 +58,11 @@ pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &
     Ok(())
 }
 
+/// The variants of a case, in the order in which the report shows them.
+pub(crate) fn variants(case: &str) -> Vec<String> {
+    full().iter().filter(|(one, _)| one.name() == case).map(|(one, _)| one.variant()).collect()
+}
+
 fn initialize(nodes: usize) -> Initialize {
     Initialize { nodes, size: NodeSize::Real, delay_millis: 0 }
 }
@@ -70,12 +75,12 @@ fn full() -> Vec<Plan> {
     );
     vec![
         (Case::Startup(Startup), vec![(Ours, 5), (GoDefaults, 5)]),
+        (Case::Initialize(initialize(100)), vec![(Ours, 5), (GoBest, 5)]),
         (Case::Initialize(initialize(1000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 2)]),
+        (Case::Initialize(initialize(5000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 1)]),
+        (Case::Initialize(initialize(10_000)), vec![(Ours, 3), (GoBest, 1)]),
         (Case::Initialize(bare), vec![(Ours, 5), (Floor, 5), (GoBest, 5)]),
         (Case::Initialize(slow), vec![(Ours, 5), (GoBest, 5)]),
-        (Case::Initialize(initialize(5000)), vec![(Ours, 5), (Floor, 5), (GoBest, 5), (GoDefaults, 1)]),
-        (Case::Initialize(initialize(100)), vec![(Ours, 5), (GoBest, 5)]),
-        (Case::Initialize(initialize(10_000)), vec![(Ours, 3), (GoBest, 1)]),
         (Case::Vsphere(Vsphere { nodes: 1000 }), vec![(Ours, 5), (CpiBest, 5), (CpiDefaults, 1)]),
         (Case::VsphereChange(VsphereChange::PoweredOff), vec![(Ours, 5), (CpiDefaults, 5)]),
         (Case::VsphereChange(VsphereChange::Destroyed), vec![(Ours, 5), (CpiDefaults, 5)]),

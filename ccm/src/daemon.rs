@@ -29,7 +29,11 @@ use crate::{
     inspection::Inspection,
     logging::LogLevel,
     metrics::Metrics,
-    nodes::{NodeStore, NodeWriter, watch_nodes},
+    nodes::{
+        NodeStore, NodeWriter,
+        protobuf::{self, PROTOBUF},
+        watch_nodes,
+    },
     reload::ReloadReporter,
     secrets::ClusterSecrets,
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
@@ -254,7 +258,10 @@ impl Base {
         });
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
-        support.spawn(watch_nodes(clients.informers.clone(), nodes.clone(), stop_support.clone()));
+        let in_protobuf = flags.generic.kube_api_content_type == PROTOBUF && !flags.misc.dry_run;
+        let informers = clients.informers.clone();
+        let informers = if in_protobuf { protobuf::client(informers) } else { informers };
+        support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
         if let Some(api_server) = parts.api_server.clone() {
             let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
             support.spawn(api_server.follow(reporter, stop_support.clone()));

@@ -184,7 +184,6 @@ impl Flags {
                 self.cloud_node_controller.status_updates() == self.cloud_node_controller.syncs()
             }
             "contention-profiling" => !self.debugging.contention_profiling,
-            "kube-api-content-type" => self.generic.kube_api_content_type == "application/json",
             "webhooks" => self.webhook.webhooks.is_empty(),
             "webhook-secure-port" => self.webhook_serving.secure_port == 0,
             "webhook-disable-http2-serving" => !self.webhook_serving.disable_http2_serving,

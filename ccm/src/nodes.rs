@@ -1,6 +1,7 @@
 //! Nodes as the controllers see them: one watch, shared, that keeps only the fields which are read.
 
 mod node;
+pub mod protobuf;
 mod read;
 mod store;
 mod watch;

@@ -37,6 +37,7 @@ mod node_lifecycle;
 mod outage;
 mod peers;
 mod permissions;
+mod protobuf;
 mod scale;
 mod secrets;
 mod serving;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         hypervisors::trials(),
         config_reload::trials(),
         conformance::trials(),
+        protobuf::trials(),
         serving::trials(),
         kubectl::trials(),
         command_line::trials(),

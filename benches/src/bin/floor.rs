@@ -24,20 +24,28 @@ async fn main() -> anyhow::Result<()> {
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
-    stream::iter(nodes.items)
-        .map(Ok)
-        .try_for_each_concurrent(connections, |node| {
-            let writer = &writer;
-            async move {
-                let (name, uid) = (node.name_any(), node.uid().unwrap_or_default());
-                let mut version = node.resource_version().unwrap_or_default();
-                for patch in patches(&name, &uid) {
-                    version = writer.patch(&name, &patch.of_version(&version)).await?;
+    let names = nodes.items.iter().map(|node| {
+        (node.name_any(), node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default())
+    });
+    let mut nodes: Vec<_> = names.collect();
+    // One patch of each and then the other, so that the API server's cache has the first one when the second one comes:
+    // otherwise it would apply the second one twice.
+    for step in 0..2 {
+        nodes = stream::iter(nodes)
+            .map(|(name, uid, version)| {
+                let writer = &writer;
+                async move {
+                    let [status, main] = patches(&name, &uid);
+                    let mut patch = if step == 0 { status } else { main };
+                    patch.set_version(Some(&version));
+                    let version = writer.patch(&name, &patch).await?;
+                    anyhow::Ok((name, uid, version))
                 }
-                anyhow::Ok(())
-            }
-        })
-        .await?;
+            })
+            .buffer_unordered(connections)
+            .try_collect()
+            .await?;
+    }
     std::future::pending().await
 }
 

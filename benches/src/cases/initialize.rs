@@ -28,13 +28,14 @@ impl Initialize {
         let cluster = Cluster::start().await?;
         cluster.post(0..self.nodes, self.size).await?;
         let progress = cluster.watch().await?;
-        let began = Instant::now();
+        let (began, cluster_cpu) = (Instant::now(), cluster.cpu()?);
         let arguments: &[&str] = if manager == Manager::Floor { &[] } else { &["--leader-elect=false"] };
         let cloud = Cloud::Ideal { delay_millis: self.delay_millis };
         let working = Working::start(manager, &cluster, cloud, arguments)?;
         let done = cluster.all_complete(self.nodes, &progress).await?;
         let mut values = values([
-            ("seconds", (done - began).as_secs_f64()),
+            ("seconds", (done.at - began).as_secs_f64()),
+            ("cluster_cpu_seconds", done.cluster_cpu.saturating_sub(cluster_cpu).as_secs_f64()),
             ("nodes", number(self.nodes)),
             ("first_seconds", progress.first().map_or(0.0, |first| (first - began).as_secs_f64())),
         ]);

@@ -80,7 +80,7 @@ impl Vsphere {
         let working = Working::start(manager, &cluster, vcenter.cloud(), ARGUMENTS)?;
         let done = cluster.all_complete(self.nodes, &progress).await?;
         let mut values = values([
-            ("seconds", (done - began).as_secs_f64()),
+            ("seconds", (done.at - began).as_secs_f64()),
             ("round_trips", number(vcenter.vcsim.counts()?.values().sum::<u64>())),
         ]);
         values.extend(used(&working.process)?);

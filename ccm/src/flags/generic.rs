@@ -9,6 +9,7 @@ use super::{
     notes::{Note, differs, no_effect, no_effect_either, not_yet},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
+use crate::nodes::protobuf::PROTOBUF;
 
 /// The least rate that makes any sense: a request in 1,000 s.
 const LEAST_QPS: f64 = 0.001;
@@ -48,7 +49,7 @@ pub struct GenericFlags {
     #[arg(long, value_name = "N", value_parser = int32)]
     pub kube_api_burst: Option<i32>,
 
-    /// Content type of requests to the API server; it is always JSON.
+    /// Content type in which Nodes are listed and watched: application/vnd.kubernetes.protobuf or application/json.
     #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
     pub kube_api_content_type: String,
 
@@ -101,6 +102,7 @@ pub struct GenericFlags {
     pub node_sync_period: Duration,
 }
 
+const JSON: &str = "application/json";
 const NO_ROUTES: &str = "There is no route controller yet";
 
 pub(super) const NOTES: &[Note] = &[
@@ -110,7 +112,10 @@ pub(super) const NOTES: &[Note] = &[
     ),
     differs("kube-api-qps", "No limit unless this flag or --kube-api-burst asks for one; upstream: 20"),
     differs("kube-api-burst", "No limit unless this flag or --kube-api-qps asks for one; upstream: 30"),
-    no_effect("kube-api-content-type", "requests and answers are always JSON"),
+    differs(
+        "kube-api-content-type",
+        "For lists and watches of Nodes; everything else is JSON, and so are Nodes with --dry-run",
+    ),
     no_effect(
         "min-resync-period",
         "a watch that breaks is repaired by itself, and every Node is looked at in each period anyway",
@@ -150,6 +155,12 @@ impl GenericFlags {
                 "--allocate-node-cidrs with --configure-cloud-routes asks for routes in the cloud: there is no route controller yet, so none are made"
                     .to_owned(),
             );
+        }
+        let content_type = &self.kube_api_content_type;
+        if ![PROTOBUF, JSON].contains(&content_type.as_str()) {
+            warnings.push(format!(
+                "--kube-api-content-type={content_type}: not spoken here, so it is {JSON}; {PROTOBUF} would be the other one"
+            ));
         }
         warnings
     }

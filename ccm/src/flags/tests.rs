@@ -239,8 +239,8 @@ fn one_warning_for_what_has_no_effect() {
             "--contention-profiling has no effect here",
         ),
         (
-            &["--kube-api-content-type=application/vnd.kubernetes.protobuf"],
-            "--kube-api-content-type has no effect",
+            &["--kube-api-content-type=application/yaml"],
+            "--kube-api-content-type=application/yaml: not spoken here, so it is application/json",
         ),
         (
             &["--concurrent-node-status-updates=0", "--concurrent-node-status-updates=4"],
@@ -281,6 +281,7 @@ fn one_warning_for_what_has_no_effect() {
         &["--configure-cloud-routes=false", "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"],
         &["--concurrent-service-syncs=5", "--route-reconciliation-period=1m"],
         &["--kube-api-content-type=application/json"],
+        &["--kube-api-content-type=application/vnd.kubernetes.protobuf"],
     ] {
         assert_eq!(flags(args).warnings(), Vec::<String>::new(), "{args:?}");
     }

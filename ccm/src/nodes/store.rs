@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use cloudprovider::InstanceRef;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::Node;
 
@@ -20,6 +21,8 @@ pub struct NodeStore {
 struct Shared {
     nodes: RwLock<HashMap<String, Arc<Node>>>,
     subscribers: Mutex<Vec<Arc<Pending>>>,
+    /// By the name of a Node who waits for its next version.
+    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Infallible>>>>,
     synced: watch::Sender<bool>,
 }
 
@@ -49,6 +52,7 @@ impl NodeStore {
             shared: Arc::new(Shared {
                 nodes: RwLock::default(),
                 subscribers: Mutex::default(),
+                waiting: Mutex::default(),
                 synced: watch::Sender::new(false),
             }),
         }
@@ -111,11 +115,31 @@ impl NodeStore {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
+    /// Waits until the watch has shown this version of a Node or a later one, or that the Node is gone.
+    pub async fn shows(&self, name: &str, version: &str) {
+        loop {
+            // Registered before the Node is read: what comes in between ends the wait.
+            let (next_version, comes) = oneshot::channel();
+            {
+                let mut waiting = lock(&self.shared.waiting);
+                let waiting = waiting.entry(name.to_owned()).or_default();
+                waiting.retain(|waits| !waits.is_closed());
+                waiting.push(next_version);
+            }
+            if self.get(name).is_none_or(|node| !node.is_older_than(version)) {
+                return;
+            }
+            // Nothing is sent: the end of the sender is the message.
+            let _ = comes.await;
+        }
+    }
+
     /// Puts a Node in, and tells the subscribers if anything but its version changed.
     pub(super) fn apply(&self, node: Node) {
         let name = node.name().to_owned();
         let node = Arc::new(node);
         let before = self.write().insert(name.clone(), node.clone());
+        lock(&self.shared.waiting).remove(&name);
         if before.is_none_or(|before| !before.same_content(&node)) {
             self.tell(&[name]);
         }
@@ -124,6 +148,7 @@ impl NodeStore {
     /// Takes a Node out.
     pub(super) fn remove(&self, name: &str) {
         if self.write().remove(name).is_some() {
+            lock(&self.shared.waiting).remove(name);
             self.tell(&[name.to_owned()]);
         }
     }
@@ -142,6 +167,7 @@ impl NodeStore {
             *current = new;
             changed
         };
+        lock(&self.shared.waiting).clear();
         self.tell(&changed);
         self.shared.synced.send_replace(true);
     }
@@ -235,6 +261,45 @@ mod tests {
         assert_eq!(names(&mut changes), ["a", "b"]);
         store.replace(vec![node("a", "9"), node("c", "1")]);
         assert_eq!(names(&mut changes), ["b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn a_version_is_waited_for() {
+        let store = NodeStore::new();
+        store.replace(vec![node("a", "5"), node("b", "5")]);
+        assert!(store.shows("a", "5").now_or_never().is_some());
+        assert!(store.shows("nobody", "5").now_or_never().is_some());
+        let waits = |name: &'static str| {
+            let store = store.clone();
+            tokio::spawn(async move { store.shows(name, "7").await })
+        };
+        let tasks = [waits("a"), waits("a"), waits("b")];
+        let are_done = async || {
+            tokio::task::yield_now().await;
+            tasks.each_ref().map(tokio::task::JoinHandle::is_finished)
+        };
+        assert_eq!(are_done().await, [false, false, false]);
+        store.apply(node("a", "6"));
+        assert_eq!(are_done().await, [false, false, false]);
+        store.apply(node("a", "8"));
+        assert_eq!(are_done().await, [true, true, false]);
+        store.remove("b");
+        assert_eq!(are_done().await, [true, true, true]);
+        store.replace(vec![node("a", "5")]);
+        let listed = waits("a");
+        tokio::task::yield_now().await;
+        store.replace(vec![node("a", "10")]);
+        listed.await.expect("a new list shows it");
+    }
+
+    #[test]
+    fn those_who_wait_no_more_are_forgotten() {
+        let store = NodeStore::new();
+        store.replace(vec![node("a", "5")]);
+        for _ in 0..10 {
+            assert!(store.shows("a", "6").now_or_never().is_none());
+        }
+        assert_eq!(lock(&store.shared.waiting)["a"].len(), 1);
     }
 
     #[test]

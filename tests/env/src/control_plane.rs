@@ -255,6 +255,11 @@ impl ControlPlane {
         self.scratch.join("kube-apiserver.log")
     }
 
+    /// The process IDs of API server and etcd. The API server's is missing while it is stopped.
+    pub fn process_ids(&self) -> (Option<u32>, u32) {
+        (self.api_server().as_ref().map(Process::id), self.etcd.id())
+    }
+
     /// The end of the audit log, for [`Self::refusals_after`].
     pub fn audit_position(&self) -> u64 {
         self.audit_log.length()

@@ -67,7 +67,9 @@ pub fn plan(node: &Node, answer: &InstanceLookup, provider: &str, now: Timestamp
     match initialize(node, answer, provider, now) {
         Ok(initialization) => {
             plan.why = String::from("it waits for the daemon: nothing stands in the way");
-            plan.next.extend(initialization.warnings.iter().map(|warning| format!("leave alone: {warning}")));
+            plan.next.extend(
+                initialization.into_warnings().iter().map(|warning| format!("leave alone: {warning}")),
+            );
             plan.next.push(
                 "initialise it: write what differs, and remove the taint with the last write".to_owned(),
             );

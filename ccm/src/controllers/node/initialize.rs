@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider::{
-    Error, ErrorKind, Instance, InstanceLookup, NodeAddress, ProvidedNodeIpError, apply_provided_node_ip,
+    Error, ErrorKind, InstanceLookup, NodeAddress, ProvidedNodeIpError, apply_provided_node_ip,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,14 +23,54 @@ use crate::{
 pub(super) struct Initialization {
     /// Addresses and condition. `None` where they are right already.
     pub status: Option<NodePatch>,
-    /// Provider ID, labels and the removal of the taint, guarded: it fails if the Node is another one by now or the
-    /// taint moved.
-    pub main: NodePatch,
-    /// The same for a Node that nobody else has written since, guarded by its version. `None` where the taints that
-    /// stay cannot be written back as they are.
+    /// Provider ID, labels and the removal of the taint for a Node that nobody else has written since, guarded by its
+    /// version. `None` where the taints that stay cannot be written back as they are.
     pub quick_main: Option<NodePatch>,
+    addresses: Vec<NodeAddress>,
+    /// Where the Node has none.
+    provider_id: Option<String>,
+    labels: LabelChanges,
+}
+
+impl Initialization {
+    /// The same as `quick_main` for a Node that others write as well: a JSON Patch, so that its `test` operations guard
+    /// exactly what matters, and heartbeats of the kubelet, which change the resource version all the time, do not
+    /// disturb it. It fails if the Node is another one by now or the taint moved.
+    pub(super) fn guarded_main(&self, node: &Node) -> NodePatch {
+        let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
+        if !self.addresses.is_empty() {
+            // What the first write has put there, and nobody has changed since.
+            operations.push(json!({"op": "test", "path": "/status/addresses", "value": self.addresses}));
+        }
+        let ours: Vec<usize> = node
+            .taints
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| t.key == UNINITIALIZED_TAINT)
+            .map(|(i, _)| i)
+            .collect();
+        for index in &ours {
+            operations.push(
+                json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": UNINITIALIZED_TAINT}),
+            );
+        }
+        if let Some(provider_id) = &self.provider_id {
+            operations.push(json!({"op": "add", "path": "/spec/providerID", "value": provider_id}));
+        }
+        let LabelChanges { labels, annotations, .. } = &self.labels;
+        set_in_map(&mut operations, "/metadata/labels", &node.identity.labels, labels);
+        set_in_map(&mut operations, "/metadata/annotations", &node.identity.annotations, annotations);
+        // From the last one down, so that the indices before it stay right.
+        for index in ours.iter().rev() {
+            operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
+        }
+        NodePatch::Json(Value::Array(operations))
+    }
+
     /// For the log.
-    pub warnings: Vec<String>,
+    pub(super) fn into_warnings(self) -> Vec<String> {
+        self.labels.warnings
+    }
 }
 
 /// The reason where the API server did not take a write.
@@ -95,11 +135,13 @@ pub(super) fn initialize(
     let labels = label_changes(node, &instance.metadata)
         .map_err(|error| NotInitialized::new("InvalidLabel", error.to_string()))?;
     let addresses = addresses(node, &instance.metadata.addresses)?;
+    let provider_id = node.identity.provider_id.is_none().then(|| instance.provider_id.as_str().to_owned());
     Ok(Initialization {
         status: status_patch(node, &addresses, now),
-        main: main_patch(node, instance, &addresses, &labels),
-        quick_main: quick_main_patch(node, instance, &labels),
-        warnings: labels.warnings,
+        quick_main: quick_main_patch(node, provider_id.as_deref(), &labels),
+        addresses,
+        provider_id,
+        labels,
     })
 }
 
@@ -134,54 +176,16 @@ fn status_patch(node: &Node, addresses: &[NodeAddress], now: Timestamp) -> Optio
         .then(|| NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status})))
 }
 
-/// One JSON Patch, so that its `test` operations guard exactly what matters: heartbeats of the kubelet, which change
-/// the resource version all the time, do not disturb it.
-fn main_patch(
-    node: &Node,
-    instance: &Instance,
-    addresses: &[NodeAddress],
-    labels: &LabelChanges,
-) -> NodePatch {
-    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
-    if !addresses.is_empty() {
-        // What the first write has put there, and nobody has changed since.
-        operations.push(json!({"op": "test", "path": "/status/addresses", "value": addresses}));
-    }
-    let ours: Vec<usize> = node
-        .taints
-        .iter()
-        .enumerate()
-        .filter(|(_, t)| t.key == UNINITIALIZED_TAINT)
-        .map(|(i, _)| i)
-        .collect();
-    for index in &ours {
-        operations.push(
-            json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": UNINITIALIZED_TAINT}),
-        );
-    }
-    if node.identity.provider_id.is_none() {
-        operations
-            .push(json!({"op": "add", "path": "/spec/providerID", "value": instance.provider_id.as_str()}));
-    }
-    set_in_map(&mut operations, "/metadata/labels", &node.identity.labels, &labels.labels);
-    set_in_map(&mut operations, "/metadata/annotations", &node.identity.annotations, &labels.annotations);
-    // From the last one down, so that the indices before it stay right.
-    for index in ours.iter().rev() {
-        operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
-    }
-    NodePatch::Json(Value::Array(operations))
-}
-
 /// A strategic merge patch, which costs the API server less than a JSON Patch: it need not make JSON of the whole Node,
 /// images included, and read it again. It replaces the list of taints, so it must hold for one version of the Node only.
-fn quick_main_patch(node: &Node, instance: &Instance, labels: &LabelChanges) -> Option<NodePatch> {
+fn quick_main_patch(node: &Node, provider_id: Option<&str>, labels: &LabelChanges) -> Option<NodePatch> {
     let stay: Vec<_> = node.taints.iter().filter(|taint| taint.key != UNINITIALIZED_TAINT).collect();
     if stay.iter().any(|taint| taint.key.is_empty() || taint.effect.is_empty()) {
         return None;
     }
     let mut spec = json!({"taints": stay});
-    if node.identity.provider_id.is_none() {
-        spec["providerID"] = instance.provider_id.as_str().into();
+    if let Some(provider_id) = provider_id {
+        spec["providerID"] = provider_id.into();
     }
     let mut metadata = json!({"uid": node.identity.uid});
     for (name, changes) in [("labels", &labels.labels), ("annotations", &labels.annotations)] {
@@ -223,7 +227,7 @@ fn set_in_map(
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::{InstanceMetadata, NodeAddress, PowerState, ProviderId};
+    use cloudprovider::{Instance, InstanceMetadata, NodeAddress, PowerState, ProviderId};
 
     use super::*;
 
@@ -256,8 +260,9 @@ mod tests {
 
     #[test]
     fn a_new_node_takes_two_writes() {
-        let plan = decide(&tainted(false), instance()).expect("complete");
-        let Some(NodePatch::Status(status)) = plan.status else { panic!("no status patch") };
+        let node = tainted(false);
+        let plan = decide(&node, instance()).expect("complete");
+        let Some(NodePatch::Status(status)) = &plan.status else { panic!("no status patch") };
         assert_eq!(status["metadata"]["uid"], "u");
         assert_eq!(
             status["status"]["addresses"],
@@ -284,7 +289,7 @@ mod tests {
                 "spec": {"taints": [], "providerID": "test:///1"},
             })))
         );
-        let NodePatch::Json(main) = plan.main else { panic!("no JSON patch") };
+        let NodePatch::Json(main) = plan.guarded_main(&node) else { panic!("no JSON patch") };
         assert_eq!(
             main,
             json!([
@@ -317,10 +322,10 @@ mod tests {
         let mut node = tainted(true);
         node.identity.provider_id = Some("test:///0".into());
         let plan = decide(&node, instance()).expect("complete");
-        let Some(NodePatch::Strategic(quick)) = plan.quick_main else { panic!("no strategic patch") };
+        let Some(NodePatch::Strategic(quick)) = &plan.quick_main else { panic!("no strategic patch") };
         let spec = json!({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]});
         assert_eq!(quick["spec"], spec);
-        let NodePatch::Json(main) = plan.main else { panic!() };
+        let NodePatch::Json(main) = plan.guarded_main(&node) else { panic!() };
         let operations: Vec<(&str, &str)> = main
             .as_array()
             .expect("a list")
@@ -381,7 +386,7 @@ mod tests {
         let mut silent = instance();
         silent.metadata.addresses.clear();
         let plan = decide(&tainted(false), silent).expect("as upstream");
-        let Some(NodePatch::Status(status)) = plan.status else { panic!("the condition is written") };
+        let Some(NodePatch::Status(status)) = &plan.status else { panic!("the condition is written") };
         assert!(status["status"].get("addresses").is_none());
     }
 }

@@ -1,9 +1,10 @@
 //! The work on one Node: decide, then write. Runs in a task, many at once.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{InstanceLookup, InstanceMetadata};
 use jiff::Timestamp;
+use tokio::time::timeout;
 
 use super::{
     UNINITIALIZED_TAINT,
@@ -17,6 +18,9 @@ use crate::{
     metrics::Metrics,
     nodes::{Node, NodePatch, NodeStore, NodeWriter, WriteError, WrittenVersion},
 };
+
+/// How long the watch may take to show a patch before the next one is sent anyway.
+const LONGEST_LAG: Duration = Duration::from_millis(200);
 
 /// What the tasks need.
 #[derive(Debug)]
@@ -83,12 +87,12 @@ impl Shared {
     async fn initialize(
         &self,
         node: Arc<Node>,
-        plan: Initialization,
+        mut plan: Initialization,
         answer: InstanceLookup,
         failed_before: bool,
     ) -> Outcome {
         let mut status_was_written = false;
-        let version = match self.write(&node, &plan, failed_before, &mut status_was_written).await {
+        let version = match self.write(&node, &mut plan, failed_before, &mut status_was_written).await {
             Ok(version) => version,
             Err(WriteError::Gone) => return Outcome::Outdated,
             Err(error) => {
@@ -111,7 +115,7 @@ impl Shared {
             }
             InstanceLookup::Absent | InstanceLookup::Unknown(_) => InstanceMetadata::default(),
         };
-        Outcome::Initialized { node, version, metadata, warnings: plan.warnings }
+        Outcome::Initialized { node, version, metadata, warnings: plan.into_warnings() }
     }
 
     /// Writes addresses and condition first, all else and the removal of the taint after. As long as nobody else writes
@@ -120,39 +124,47 @@ impl Shared {
     async fn write(
         &self,
         node: &Node,
-        plan: &Initialization,
+        plan: &mut Initialization,
         failed_before: bool,
         status_was_written: &mut bool,
     ) -> Result<WrittenVersion, WriteError> {
         let name = node.name();
         let mut version = (!failed_before).then(|| node.resource_version.clone());
-        if let Some(status) = &plan.status {
-            version = self.write_version(name, version, Some(status)).await?;
+        if let Some(status) = &mut plan.status {
+            version = self.write_version(name, version, status).await?;
             if version.is_none() {
                 self.writer.patch(name, status).await?;
             }
             *status_was_written = true;
         }
-        match self.write_version(name, version, plan.quick_main.as_ref()).await? {
-            Some(version) => Ok(version),
-            None => self.writer.patch(name, &plan.main).await,
+        if let Some(main) = &mut plan.quick_main {
+            if let Some(version) = &version {
+                // Until the API server's own cache has the first patch, it applies the second one twice.
+                let _ = timeout(LONGEST_LAG, self.nodes.shows(name, version)).await;
+            }
+            if let Some(version) = self.write_version(name, version, main).await? {
+                return Ok(version);
+            }
         }
+        self.writer.patch(name, &plan.guarded_main(node)).await
     }
 
     /// Patches the Node if it has this version, and says which one it has then. `None` where it has another one, or
-    /// where there is no such version or patch.
+    /// where there is no such version; the patch is one for any version then.
     async fn write_version(
         &self,
         name: &str,
         version: Option<WrittenVersion>,
-        patch: Option<&NodePatch>,
+        patch: &mut NodePatch,
     ) -> Result<Option<WrittenVersion>, WriteError> {
-        let Some((version, patch)) = version.filter(|version| !version.is_empty()).zip(patch) else {
-            return Ok(None);
-        };
-        match self.writer.patch(name, &patch.of_version(&version)).await {
+        let Some(version) = version.filter(|version| !version.is_empty()) else { return Ok(None) };
+        patch.set_version(Some(&version));
+        match self.writer.patch(name, patch).await {
             Ok(written) => Ok(Some(written)),
-            Err(WriteError::Stale(_)) => Ok(None),
+            Err(WriteError::Stale(_)) => {
+                patch.set_version(None);
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

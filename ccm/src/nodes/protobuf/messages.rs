@@ -1,0 +1,338 @@
+//! What is read of the API server's messages, and how it looks in JSON.
+//!
+//! Numbers and meanings of the fields are those of Kubernetes' `generated.proto` files (`k8s.io/api/core/v1`,
+//! `k8s.io/apimachinery/pkg/apis/meta/v1`, `k8s.io/apimachinery/pkg/runtime`). Texts are bytes here, since Go writes
+//! whatever it was given: where it is not UTF-8, JSON gets a replacement character, as from the API server itself.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use prost::Message;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+/// What the API server puts before each object.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Why a message cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnreadableMessage {
+    #[error("the API server's answer does not begin as an object in protobuf does")]
+    NoMagic,
+    #[error("the API server's answer holds {kind:?} where Nodes were asked for")]
+    Kind { kind: String },
+    #[error("the API server's answer cannot be read as protobuf: {0}")]
+    Malformed(#[from] prost::DecodeError),
+    #[error("the API server's answer cannot be said in JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// A list of Nodes, or a refusal, in JSON.
+pub(super) fn object_in_json(bytes: Bytes) -> Result<Vec<u8>, UnreadableMessage> {
+    let mut json = Vec::new();
+    object(bytes, &mut json)?;
+    Ok(json)
+}
+
+/// An event of a watch as a line of JSON.
+pub(super) fn event_in_json(bytes: Bytes) -> Result<Vec<u8>, UnreadableMessage> {
+    let event = WatchEvent::decode(bytes)?;
+    let mut json = b"{\"type\":".to_vec();
+    serde_json::to_writer(&mut json, &String::from_utf8_lossy(&event.event_type))?;
+    json.extend(b",\"object\":");
+    object(event.object.unwrap_or_default().raw, &mut json)?;
+    json.extend(b"}\n");
+    Ok(json)
+}
+
+fn object(bytes: Bytes, json: &mut Vec<u8>) -> Result<(), UnreadableMessage> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(UnreadableMessage::NoMagic);
+    }
+    let Unknown { type_meta, raw } = Unknown::decode(bytes.slice(MAGIC.len()..))?;
+    let TypeMeta { api_version, kind } = type_meta.unwrap_or_default();
+    match &*kind {
+        b"Node" => serde_json::to_writer(json, &Typed { api_version, kind, object: Node::decode(raw)? }),
+        b"NodeList" => {
+            serde_json::to_writer(json, &Typed { api_version, kind, object: NodeList::decode(raw)? })
+        }
+        b"Status" => serde_json::to_writer(json, &Typed { api_version, kind, object: Status::decode(raw)? }),
+        _ => return Err(UnreadableMessage::Kind { kind: String::from_utf8_lossy(&kind).into_owned() }),
+    }
+    .map_err(UnreadableMessage::Json)
+}
+
+/// An object with what it is.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed<T> {
+    #[serde(serialize_with = "text")]
+    api_version: Bytes,
+    #[serde(serialize_with = "text")]
+    kind: Bytes,
+    #[serde(flatten)]
+    object: T,
+}
+
+/// `runtime.Unknown`, the envelope of each object.
+#[derive(Message)]
+struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    type_meta: Option<TypeMeta>,
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+/// `runtime.TypeMeta`
+#[derive(Message)]
+struct TypeMeta {
+    #[prost(bytes = "bytes", tag = "1")]
+    api_version: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    kind: Bytes,
+}
+
+/// `meta.v1.WatchEvent`
+#[derive(Message)]
+struct WatchEvent {
+    #[prost(bytes = "bytes", tag = "1")]
+    event_type: Bytes,
+    #[prost(message, optional, tag = "2")]
+    object: Option<RawExtension>,
+}
+
+/// `runtime.RawExtension`: an object in its envelope.
+#[derive(Message)]
+struct RawExtension {
+    #[prost(bytes = "bytes", tag = "1")]
+    raw: Bytes,
+}
+
+/// `core.v1.NodeList`
+#[derive(Message, Serialize)]
+struct NodeList {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ListMeta>,
+    #[prost(message, repeated, tag = "2")]
+    items: Vec<Node>,
+}
+
+/// `meta.v1.ListMeta`
+#[derive(Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    resource_version: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(rename = "continue", serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
+    continue_: Bytes,
+}
+
+/// `core.v1.Node`
+#[derive(Message, Serialize)]
+struct Node {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<ObjectMeta>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<NodeSpec>,
+    #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<NodeStatus>,
+}
+
+/// `meta.v1.ObjectMeta`
+#[derive(Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectMeta {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    #[serde(serialize_with = "text")]
+    uid: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    #[serde(serialize_with = "text")]
+    resource_version: Bytes,
+    #[prost(message, optional, tag = "8")]
+    creation_timestamp: Option<Time>,
+    #[prost(message, optional, tag = "9")]
+    deletion_timestamp: Option<Time>,
+    #[prost(message, repeated, tag = "11")]
+    #[serde(serialize_with = "map")]
+    labels: Vec<Entry>,
+    #[prost(message, repeated, tag = "12")]
+    #[serde(serialize_with = "map")]
+    annotations: Vec<Entry>,
+}
+
+/// An entry of a map of texts.
+#[derive(Message)]
+struct Entry {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// `meta.v1.Time`
+#[derive(Message)]
+struct Time {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+/// `core.v1.NodeSpec`
+#[derive(Message, Serialize)]
+struct NodeSpec {
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(rename = "providerID", serialize_with = "text")]
+    provider_id: Bytes,
+    #[prost(message, repeated, tag = "5")]
+    taints: Vec<Taint>,
+}
+
+/// `core.v1.Taint`
+#[derive(Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Taint {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    value: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    effect: Bytes,
+    #[prost(message, optional, tag = "4")]
+    time_added: Option<Time>,
+}
+
+/// `core.v1.NodeStatus`
+#[derive(Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeStatus {
+    #[prost(message, repeated, tag = "4")]
+    conditions: Vec<NodeCondition>,
+    #[prost(message, repeated, tag = "5")]
+    addresses: Vec<NodeAddress>,
+    #[prost(message, optional, tag = "7")]
+    node_info: Option<NodeSystemInfo>,
+}
+
+/// `core.v1.NodeCondition`
+#[derive(Message, Serialize)]
+struct NodeCondition {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(rename = "type", serialize_with = "text")]
+    condition_type: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    status: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
+}
+
+/// `core.v1.NodeAddress`
+#[derive(Message, Serialize)]
+struct NodeAddress {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(rename = "type", serialize_with = "text")]
+    address_type: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    address: Bytes,
+}
+
+/// `core.v1.NodeSystemInfo`
+#[derive(Message, Serialize)]
+struct NodeSystemInfo {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(rename = "machineID", serialize_with = "text")]
+    machine_id: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(rename = "systemUUID", serialize_with = "text")]
+    system_uuid: Bytes,
+}
+
+/// `meta.v1.Status`, a refusal.
+#[derive(Message, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the API's name")]
+struct Status {
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    status: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
+    #[prost(message, optional, tag = "5")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<StatusDetails>,
+    #[prost(int32, tag = "6")]
+    code: i32,
+}
+
+/// `meta.v1.StatusDetails`
+#[derive(Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusDetails {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    group: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    kind: Bytes,
+    #[prost(message, repeated, tag = "4")]
+    causes: Vec<StatusCause>,
+    #[prost(int32, tag = "5")]
+    retry_after_seconds: i32,
+}
+
+/// `meta.v1.StatusCause`
+#[derive(Message, Serialize)]
+struct StatusCause {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    field: Bytes,
+}
+
+fn text<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn map<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(entries.len()))?;
+    for Entry { key, value } in entries {
+        map.serialize_entry(&String::from_utf8_lossy(key), &String::from_utf8_lossy(value))?;
+    }
+    map.end()
+}
+
+impl Serialize for Time {
+    /// As the API server says times in JSON: to the second, in UTC, and null where there is none.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self, Timestamp::from_second(self.seconds)) {
+            (Self { seconds: 0, nanos: 0 }, _) | (_, Err(_)) => serializer.serialize_none(),
+            (_, Ok(time)) => serializer.collect_str(&time),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+use std::convert::Infallible;
+
+use futures::stream;
+use http::StatusCode;
+use kube::{
+    Api,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use prost::encoding::{WireType, encode_key, encode_varint};
+use serde_json::{Value, json};
+
+use super::{
+    super::node::{Node, WireNode},
+    *,
+};
+
+/// A field with bytes (wire type 2): the number, the length, the content.
+fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    let mut bytes = Vec::new();
+    encode_key(number.into(), WireType::LengthDelimited, &mut bytes);
+    encode_varint(content.len() as u64, &mut bytes);
+    bytes.extend(content);
+    bytes
+}
+
+fn number(number: u8, value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_key(number.into(), WireType::Varint, &mut bytes);
+    encode_varint(value, &mut bytes);
+    bytes
+}
+
+/// An object in its envelope.
+fn object(kind: &str, content: Vec<u8>) -> Vec<u8> {
+    let type_meta = [field(1, "v1"), field(2, kind)].concat();
+    [b"k8s\0".to_vec(), field(1, type_meta), field(2, content), field(3, ""), field(4, "")].concat()
+}
+
+/// An event of a watch with its length before it.
+fn event(kind: &str, object: Vec<u8>) -> Vec<u8> {
+    let event = [field(1, kind), field(2, field(1, object))].concat();
+    [u32::try_from(event.len()).expect("short").to_be_bytes().to_vec(), event].concat()
+}
+
+fn entry(key: &str, value: &str) -> Vec<u8> {
+    [field(1, key), field(2, value)].concat()
+}
+
+/// A Node with fields that are read and others that are not.
+fn node(name: &str) -> Vec<u8> {
+    let metadata = [
+        field(1, name),
+        field(2, "not read"),
+        field(5, "u"),
+        field(6, "7"),
+        number(7, 300),
+        field(8, [number(1, 1_767_323_045), number(2, 0)].concat()),
+        field(11, entry("a", "b")),
+        field(11, entry("e", "")),
+        field(12, entry("c", "d")),
+        field(17, field(1, "kubelet")),
+    ];
+    let taint = [field(1, "k"), field(2, ""), field(3, "NoSchedule"), field(4, number(1, 1_767_323_045))];
+    let spec = [field(1, "10.0.0.0/24"), field(3, "test://1"), number(4, 1), field(5, taint.concat())];
+    let condition = |kind: &str, message: &[u8]| {
+        [field(1, kind), field(2, "True"), field(3, number(1, 5)), field(5, "R"), field(6, message)].concat()
+    };
+    let status = [
+        field(1, entry("cpu", "2")),
+        field(4, condition("NetworkUnavailable", b"bad \xff byte")),
+        field(4, condition("DiskPressure", b"x")),
+        field(5, [field(1, "InternalIP"), field(2, "10.0.0.1")].concat()),
+        field(7, [field(1, "m"), field(2, "s"), field(3, "boot")].concat()),
+        field(8, [field(1, "registry/x:1"), number(2, 9)].concat()),
+    ];
+    [field(1, metadata.concat()), field(2, spec.concat()), field(3, status.concat())].concat()
+}
+
+/// A client to which everything is answered with this.
+fn answering(status: u16, content_type: &'static str, parts: Vec<Vec<u8>>) -> Client {
+    let answer = move |request: Request<Body>| {
+        assert_eq!(request.headers()[header::ACCEPT], ACCEPTED);
+        let frames =
+            parts.clone().into_iter().map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from(part))));
+        let mut answer = Response::new(StreamBody::new(stream::iter(frames)));
+        *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        async { Ok::<_, Infallible>(answer) }
+    };
+    client(Client::new(tower::service_fn(answer), "default"))
+}
+
+async fn listed(content_type: &'static str, body: Vec<u8>) -> kube::Result<(Option<String>, Vec<Node>)> {
+    let list =
+        Api::<WireNode>::all(answering(200, content_type, vec![body])).list(&ListParams::default()).await?;
+    Ok((list.metadata.continue_, list.items.into_iter().map(Node::from).collect()))
+}
+
+async fn watched(parts: Vec<Vec<u8>>) -> Vec<kube::Result<WatchEvent<WireNode>>> {
+    let api = Api::<WireNode>::all(answering(200, "application/vnd.kubernetes.protobuf;stream=watch", parts));
+    let events = api.watch(&WatchParams::default(), "0").await.expect("a watch");
+    events.collect().await
+}
+
+#[tokio::test]
+async fn a_list_is_what_it_is_in_json() {
+    let metadata = [field(2, "70"), field(3, "more")].concat();
+    let list = [field(1, metadata), field(2, node("n1")), field(2, node("n2"))].concat();
+    let (more, nodes) = listed(PROTOBUF, object("NodeList", list)).await.expect("a list");
+    assert_eq!(more.as_deref(), Some("more"));
+    let in_json = |name: &str| {
+        Node::from_json(json!({
+            "metadata": {
+                "name": name, "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z",
+                "labels": {"a": "b", "e": ""}, "annotations": {"c": "d"},
+            },
+            "spec": {
+                "providerID": "test://1",
+                "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}],
+            },
+            "status": {
+                "conditions": [{
+                    "type": "NetworkUnavailable", "status": "True", "reason": "R", "message": "bad \u{fffd} byte",
+                }],
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+                "nodeInfo": {"machineID": "m", "systemUUID": "s"},
+            },
+        }))
+    };
+    assert_eq!(nodes, [in_json("n1"), in_json("n2")]);
+}
+
+#[tokio::test]
+async fn the_last_page_has_no_token_and_a_bare_node_is_read() {
+    let deleting = field(1, [field(1, "n"), field(8, ""), field(9, number(1, 5))].concat());
+    let list = [field(1, [field(2, "70"), field(3, "")].concat()), field(2, deleting), field(2, "")].concat();
+    let (more, nodes) = listed(PROTOBUF, object("NodeList", list)).await.expect("a list");
+    assert_eq!(more, None);
+    assert!(nodes[0].deleting && nodes[0].created.is_none());
+    assert_eq!(nodes[1], Node::default());
+}
+
+#[tokio::test]
+async fn json_is_understood() {
+    let list = json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "n"}}]});
+    let (_, nodes) = listed("application/json", list.to_string().into_bytes()).await.expect("a list");
+    assert_eq!(nodes[0].name(), "n");
+}
+
+#[tokio::test]
+async fn what_is_no_list_is_an_error() {
+    for (body, words) in [
+        (b"{}".to_vec(), "does not begin as an object in protobuf does"),
+        (object("PodList", Vec::new()), "holds \"PodList\" where Nodes were asked for"),
+        (object("NodeList", vec![0x0a, 0x7f]), "cannot be read as protobuf"),
+    ] {
+        let error = listed(PROTOBUF, body).await.expect_err("no list");
+        assert!(crate::api_client::describe(&error).contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told() {
+    let cause = [field(1, "Why"), field(2, "so"), field(3, "limit")].concat();
+    let details = [field(3, "nodes"), field(4, cause), number(5, 3)].concat();
+    let status =
+        [field(2, "Failure"), field(3, "no, n"), field(4, "Expired"), field(5, details), number(6, 410)];
+    let refused = answering(410, PROTOBUF, vec![object("Status", status.concat())]);
+    let error = Api::<WireNode>::all(refused).list(&ListParams::default()).await.expect_err("refused");
+    let kube::Error::Api(status) = error else { panic!("{error:?}") };
+    assert_eq!((status.code, &*status.message, &*status.reason), (410, "no, n", "Expired"));
+    let details = status.details.expect("details");
+    assert_eq!((details.retry_after_seconds, &*details.causes[0].field), (3, "limit"));
+}
+
+#[tokio::test]
+async fn a_watch_in_whatever_pieces_it_comes() {
+    let metadata = [field(6, "99"), field(12, entry("k8s.io/initial-events-end", "true"))].concat();
+    let refusal = [field(2, "Failure"), field(3, "too old"), field(4, "Expired"), number(6, 410)].concat();
+    let stream = [
+        event("ADDED", object("Node", node("n1"))),
+        event("MODIFIED", object("Node", node("n2"))),
+        event("DELETED", object("Node", node("n3"))),
+        event("BOOKMARK", object("Node", field(1, metadata))),
+        event("ERROR", object("Status", refusal)),
+    ]
+    .concat();
+    for size in [1, 3, 1000, stream.len()] {
+        let events = watched(stream.chunks(size).map(<[u8]>::to_vec).collect()).await;
+        let told: Vec<Value> = events.iter().map(|event| told(event.as_ref().expect("an event"))).collect();
+        assert_eq!(
+            told,
+            [
+                json!(["added", "n1"]),
+                json!(["modified", "n2"]),
+                json!(["deleted", "n3"]),
+                json!("99"),
+                json!(410)
+            ],
+            "in pieces of {size}"
+        );
+    }
+}
+
+fn told(event: &WatchEvent<WireNode>) -> Value {
+    let name = |node: &WireNode| Node::from(node.clone()).name().to_owned();
+    match event {
+        WatchEvent::Added(node) => json!(["added", name(node)]),
+        WatchEvent::Modified(node) => json!(["modified", name(node)]),
+        WatchEvent::Deleted(node) => json!(["deleted", name(node)]),
+        WatchEvent::Bookmark(bookmark) => json!(bookmark.metadata.resource_version),
+        WatchEvent::Error(status) => json!(status.code),
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_ends_the_watch() {
+    let broken = [event("ADDED", object("Node", node("n1"))), event("ADDED", b"what?".to_vec())].concat();
+    let events = watched(vec![broken]).await;
+    assert!(events[0].is_ok());
+    let error = events[1].as_ref().expect_err("an error");
+    assert!(crate::api_client::describe(error).contains("does not begin as an object"), "{error}");
+    // longer than any event may be
+    let events = watched(vec![vec![0xff; 100]]).await;
+    assert!(events[0].is_err());
+}
