@@ -2,9 +2,16 @@
 
 #![allow(clippy::expect_used, reason = "a program for developers")]
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use ccm::{controllers::node::plan, nodes::Node};
+use ccm::{
+    controllers::node::plan,
+    nodes::{
+        Node,
+        protobuf::{self, PROTOBUF},
+        read_nodes,
+    },
+};
 use cloudprovider::{
     CloudProvider, FactoryInput, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeIdentity,
     PowerState, ProviderId, StartContext,
@@ -12,7 +19,9 @@ use cloudprovider::{
 use cloudprovider_libvirt as libvirt;
 use cloudprovider_vsphere as vsphere;
 use divan::{AllocProfiler, Bencher, black_box};
+use http_body_util::Full;
 use jiff::Timestamp;
+use kube::{Client, client::Body};
 use sandbox::kubelet;
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +70,29 @@ fn decode_node(bencher: Bencher<'_, '_>) {
     bencher
         .counter(divan::counter::BytesCount::of_slice(json.as_bytes()))
         .bench(|| serde_json::from_str::<Node>(black_box(&json)));
+}
+
+/// A page of the list of Nodes in protobuf, from the body of the answer to the Nodes.
+#[divan::bench(args = [1, 250])]
+fn read_nodes_in_protobuf(bencher: Bencher<'_, '_>, nodes: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let body = kubelet::list_of_real_size_in_protobuf(nodes);
+    let client = runtime.block_on(async { protobuf::client(answering(&body)) });
+    bencher.counter(divan::counter::BytesCount::of_slice(&body)).bench_local(|| {
+        let read = runtime.block_on(read_nodes(client.clone())).expect("a list");
+        assert_eq!(read.len(), nodes);
+    });
+}
+
+/// An API server with this answer to everything.
+fn answering(body: &[u8]) -> Client {
+    let body = bytes::Bytes::copy_from_slice(body);
+    let answer = move |_: http::Request<Body>| {
+        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, PROTOBUF);
+        let answer = answer.body(Full::new(body.clone())).expect("an answer");
+        async { Ok::<_, Infallible>(answer) }
+    };
+    Client::new(tower::service_fn(answer), "default")
 }
 
 /// What is written to a new Node.
@@ -133,9 +165,13 @@ async fn libvirt_with(
         .collect();
     let all: Vec<&NodeIdentity> = nodes.iter().collect();
     let instances = provider.instances().expect("instances");
-    while !instances.lookup(&all).await.iter().all(|answer| matches!(answer, InstanceLookup::Present(_))) {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let listed = async {
+        while !instances.lookup(&all).await.iter().all(|answer| matches!(answer, InstanceLookup::Present(_)))
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), listed).await.expect("all machines are listed");
     (provider, nodes)
 }
 

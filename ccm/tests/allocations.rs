@@ -5,12 +5,19 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    convert::Infallible,
     hint::black_box,
 };
 
-use ccm::{controllers::node::plan, nodes::Node};
+use bytes::Bytes;
+use ccm::{
+    controllers::node::plan,
+    nodes::{Node, protobuf, read_nodes},
+};
 use cloudprovider::{Instance, InstanceLookup, InstanceMetadata, NodeAddress, PowerState, ProviderId};
+use http_body_util::Full;
 use jiff::Timestamp;
+use kube::{Client, client::Body};
 use sandbox::kubelet;
 
 struct Counting;
@@ -59,6 +66,26 @@ fn decoding_a_node() {
     assert!(of_real <= MOST_TO_DECODE, "{of_real}");
 }
 
+/// As the daemon reads a page of the list. What the request itself takes counts for one Node more.
+#[test]
+fn reading_nodes_in_protobuf() {
+    const NODES: usize = 250;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let body = Bytes::from(kubelet::list_of_real_size_in_protobuf(NODES));
+    let answer = move |_: http::Request<Body>| {
+        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, protobuf::PROTOBUF);
+        let answer = answer.body(Full::new(body.clone())).expect("an answer");
+        async { Ok::<_, Infallible>(answer) }
+    };
+    let client =
+        runtime.block_on(async { protobuf::client(Client::new(tower::service_fn(answer), "default")) });
+    let mut read = Vec::new();
+    let count = allocations(|| read = runtime.block_on(read_nodes(client)).expect("a list"));
+    assert_eq!(read.len(), NODES);
+    println!("allocations: {}", count / NODES);
+    assert!(count <= MOST_TO_READ * (NODES + 1), "{count}");
+}
+
 #[test]
 fn comparing_a_settled_node() {
     let mut node: Node = serde_json::from_str(&json(&kubelet::node("node-1", "u"))).expect("a Node");
@@ -78,4 +105,6 @@ fn comparing_a_settled_node() {
 
 /// Strings and maps of labels, annotations, taints, addresses and conditions.
 const MOST_TO_DECODE: usize = 50;
+/// The same, and the messages on the way.
+const MOST_TO_READ: usize = 90;
 const MOST_TO_COMPARE: usize = 12;

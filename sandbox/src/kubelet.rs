@@ -119,6 +119,29 @@ pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
     node
 }
 
+/// A list of such Nodes, initialised by a cloud-controller-manager, in protobuf: the body of a kube-apiserver's answer to
+/// whoever accepts `application/vnd.kubernetes.protobuf`. All are called `node-1`.
+pub fn list_of_real_size_in_protobuf(nodes: usize) -> Vec<u8> {
+    /// A `core.v1.Node` as kube-apiserver 1.36 encodes it.
+    const NODE: &[u8] = include_bytes!("kubelet/node.pb");
+    /// `runtime.TypeMeta` with `apiVersion` and `kind`.
+    const TYPE_META: &[u8] = b"\x0a\x02v1\x12\x08NodeList";
+    let field = |number: u8, content: &[u8]| {
+        // The wire type of what has a length is 2; the length is in groups of seven bits, the lowest first.
+        let mut bytes = vec![number << 3 | 2];
+        let mut length = content.len();
+        while length > 0x7f {
+            bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+            length >>= 7;
+        }
+        bytes.push(u8::try_from(length).unwrap_or_default());
+        bytes.extend(content);
+        bytes
+    };
+    let list = [field(1, &[]), field(2, NODE).repeat(nodes)].concat();
+    [b"k8s\0".to_vec(), field(1, TYPE_META), field(2, &list)].concat()
+}
+
 fn conditions(ready: bool) -> Vec<NodeCondition> {
     let now = Time(Timestamp::now());
     let condition = |type_: &str, status: bool, reason: &str, message: &str| NodeCondition {
