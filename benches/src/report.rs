@@ -25,7 +25,8 @@ const ABOUT: &[About] = &[
         text: "All Nodes are there, tainted as uninitialised, when the process is started. Time runs from there to the \
                last change of the last Node: its addresses, provider ID, zone, region and type are written and the \
                taint is gone. The floor is a client that lists once and writes the same two patches a Node, without \
-               watching or deciding anything, with as many connections. Nobody else writes the Nodes meanwhile; a \
+               watching or deciding anything, with as many connections: first the one of all Nodes, then the other. The \
+               CPU of API server and etcd is that of the whole time and of two seconds more. Nobody else writes the Nodes meanwhile; a \
                heartbeat in that moment costs the daemon another request.",
         columns: &[
             ("seconds", "time"),

@@ -29,11 +29,7 @@ use crate::{
     inspection::Inspection,
     logging::LogLevel,
     metrics::Metrics,
-    nodes::{
-        NodeStore, NodeWriter,
-        protobuf::{self, PROTOBUF},
-        watch_nodes,
-    },
+    nodes::{NodeStore, NodeWriter, protobuf, watch_nodes},
     reload::ReloadReporter,
     secrets::ClusterSecrets,
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
@@ -258,9 +254,7 @@ impl Base {
         });
         let nodes = NodeStore::new();
         let mut support = JoinSet::new();
-        let in_protobuf = flags.generic.kube_api_content_type == PROTOBUF && !flags.misc.dry_run;
-        let informers = clients.informers.clone();
-        let informers = if in_protobuf { protobuf::client(informers) } else { informers };
+        let informers = protobuf::client_for(&flags.generic.kube_api_content_type, clients.informers.clone());
         support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
         if let Some(api_server) = parts.api_server.clone() {
             let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));

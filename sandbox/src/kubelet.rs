@@ -122,7 +122,7 @@ pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
 /// A list of such Nodes, initialised by a cloud-controller-manager, in protobuf: the body of a kube-apiserver's answer to
 /// whoever accepts `application/vnd.kubernetes.protobuf`. All are called `node-1`.
 pub fn list_of_real_size_in_protobuf(nodes: usize) -> Vec<u8> {
-    /// A `core.v1.Node` as kube-apiserver 1.36 encodes it.
+    /// A `core.v1.Node` as kube-apiserver 1.36 encodes it: its answer to a GET of the Node without the envelope.
     const NODE: &[u8] = include_bytes!("kubelet/node.pb");
     /// `runtime.TypeMeta` with `apiVersion` and `kind`.
     const TYPE_META: &[u8] = b"\x0a\x02v1\x12\x08NodeList";

@@ -1,11 +1,20 @@
 //! Scenarios of the node controller.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::ensure;
 use cloudprovider::NodeAddress;
 use futures::FutureExt;
-use kube::api::DeleteParams;
+use http::{Method, Request, Response};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams},
+    client::Body,
+};
 use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
@@ -36,7 +45,47 @@ pub(crate) fn trials() -> Vec<Trial> {
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
     trials.push(on(Target::Sandbox, "a_settled_hour_costs_no_writes", |api| settled_hour(api).boxed_local()));
+    trials.push(on(Target::Sandbox, "what_others_write_meanwhile_costs_no_refused_write", |api| {
+        written_by_others(api).boxed_local()
+    }));
     trials
+}
+
+/// Somebody annotates the Node as soon as the first write is through, and the daemon has seen that before it writes again.
+async fn written_by_others(api: &Api) -> anyhow::Result<()> {
+    let written = Arc::<Mutex<Vec<(String, u16)>>>::default();
+    let noted = Arc::clone(&written);
+    let (daemon, somebody) = (api.daemon_client.clone(), kube::Api::<Node>::all(api.client.clone()));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (daemon, somebody, noted) = (daemon.clone(), somebody.clone(), Arc::clone(&noted));
+        async move {
+            let is_patch = request.method() == Method::PATCH;
+            let path = request.uri().path().to_owned();
+            let answer: Response<Body> = daemon.send(request).await?;
+            if is_patch {
+                let status = answer.status().as_u16();
+                noted.lock().unwrap_or_else(PoisonError::into_inner).push((path.clone(), status));
+            }
+            if is_patch && path.ends_with("/status") {
+                let patch =
+                    Patch::Merge(json!({"metadata": {"annotations": {"example.com/by": "somebody"}}}));
+                somebody.patch("n1", &PatchParams::default(), &patch).await?;
+                sleep(Duration::from_millis(50)).await;
+            }
+            Ok::<_, kube::Error>(answer)
+        }
+    });
+    let cloud = FakeCloud::new();
+    cloud.put(&uuid(1), Machine::running(1));
+    let daemon = InProcess::start(&Client::new(service, "default"), cloud.provider(), &[])?;
+    kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
+    let node = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    daemon.stop().await?;
+    ensure!(node.metadata.annotations.is_some_and(|all| all.contains_key("example.com/by")));
+    let written = written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let expected = [("/api/v1/nodes/n1/status".to_owned(), 200), ("/api/v1/nodes/n1".to_owned(), 200)];
+    ensure!(written == expected, "{written:?}");
+    Ok(())
 }
 
 async fn complete(api: &Api) -> anyhow::Result<()> {

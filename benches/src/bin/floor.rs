@@ -24,10 +24,10 @@ async fn main() -> anyhow::Result<()> {
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
-    let names = nodes.items.iter().map(|node| {
+    let listed = nodes.items.iter().map(|node| {
         (node.name_any(), node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default())
     });
-    let mut nodes: Vec<_> = names.collect();
+    let mut nodes: Vec<_> = listed.collect();
     // One patch of each and then the other, so that the API server's cache has the first one when the second one comes:
     // otherwise it would apply the second one twice.
     for step in 0..2 {

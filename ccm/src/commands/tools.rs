@@ -11,7 +11,7 @@ use crate::{
     cloud::{Cloud, Owner, Started},
     flags::Flags,
     metrics::Metrics,
-    nodes::Node,
+    nodes::{Node, protobuf},
     secrets::ClusterSecrets,
 };
 
@@ -73,13 +73,16 @@ pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceL
     }
 }
 
-/// A client for where the flags say that the API server is, and its address.
+/// A client for where the flags say that the API server is, which lists Nodes as the daemon does, and the address.
 ///
 /// # Errors
 /// What is wrong with the flags or the files that they name.
 pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
     let misc = &flags.misc;
-    api_client::connect(misc.kubeconfig.as_deref(), &misc.master).await.map_err(|error| format!("{error:#}"))
+    let (client, url) = api_client::connect(misc.kubeconfig.as_deref(), &misc.master)
+        .await
+        .map_err(|error| format!("{error:#}"))?;
+    Ok((protobuf::client_for(&flags.generic.kube_api_content_type, client), url))
 }
 
 /// Lines of cells, each column as wide as it has to be; the last one is never padded.

@@ -112,10 +112,7 @@ pub(super) const NOTES: &[Note] = &[
     ),
     differs("kube-api-qps", "No limit unless this flag or --kube-api-burst asks for one; upstream: 20"),
     differs("kube-api-burst", "No limit unless this flag or --kube-api-qps asks for one; upstream: 30"),
-    differs(
-        "kube-api-content-type",
-        "For lists and watches of Nodes; everything else is JSON, and so are Nodes with --dry-run",
-    ),
+    differs("kube-api-content-type", "For lists and watches of Nodes; everything else is JSON"),
     no_effect(
         "min-resync-period",
         "a watch that breaks is repaired by itself, and every Node is looked at in each period anyway",

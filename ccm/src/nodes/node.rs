@@ -13,7 +13,7 @@ use crate::conditions;
 /// A Node in the cache.
 ///
 /// A real Node carries 10 to 20 kB of image names, managed fields and capacities that nobody here needs; they are
-/// skipped while the bytes are parsed. It is read from the JSON of the API server.
+/// skipped while the bytes are parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireNode")]
 pub struct Node {
@@ -121,7 +121,7 @@ impl Node {
     }
 }
 
-/// A Node on the wire: what of it is parsed at all.
+/// A Node on the wire: what of it is parsed at all. A field here is one in `protobuf/messages.rs` as well.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WireNode {
     #[serde(default, deserialize_with = "needed_metadata")]

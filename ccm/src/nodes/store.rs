@@ -115,10 +115,16 @@ impl NodeStore {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// Waits until the watch has shown this version of a Node or a later one, or that the Node is gone.
-    pub async fn shows(&self, name: &str, version: &str) {
+    /// Waits until the watch shows this version of a Node or a later one, and gives the Node that it shows then. `None`:
+    /// there is no such Node any more.
+    pub async fn until_shown(&self, name: &str, version: &str) -> Option<Arc<Node>> {
+        let is_shown =
+            |node: &Option<Arc<Node>>| node.as_ref().is_none_or(|node| !node.is_older_than(version));
         loop {
-            // Registered before the Node is read: what comes in between ends the wait.
+            let node = self.get(name);
+            if is_shown(&node) {
+                return node;
+            }
             let (next_version, comes) = oneshot::channel();
             {
                 let mut waiting = lock(&self.shared.waiting);
@@ -126,8 +132,11 @@ impl NodeStore {
                 waiting.retain(|waits| !waits.is_closed());
                 waiting.push(next_version);
             }
-            if self.get(name).is_none_or(|node| !node.is_older_than(version)) {
-                return;
+            // What came in between told nobody.
+            let node = self.get(name);
+            if is_shown(&node) {
+                lock(&self.shared.waiting).remove(name);
+                return node;
             }
             // Nothing is sent: the end of the sender is the message.
             let _ = comes.await;
@@ -267,11 +276,11 @@ mod tests {
     async fn a_version_is_waited_for() {
         let store = NodeStore::new();
         store.replace(vec![node("a", "5"), node("b", "5")]);
-        assert!(store.shows("a", "5").now_or_never().is_some());
-        assert!(store.shows("nobody", "5").now_or_never().is_some());
+        assert!(store.until_shown("a", "5").now_or_never().is_some());
+        assert!(store.until_shown("nobody", "5").now_or_never().is_some());
         let waits = |name: &'static str| {
             let store = store.clone();
-            tokio::spawn(async move { store.shows(name, "7").await })
+            tokio::spawn(async move { store.until_shown(name, "7").await })
         };
         let tasks = [waits("a"), waits("a"), waits("b")];
         let are_done = async || {
@@ -289,7 +298,9 @@ mod tests {
         let listed = waits("a");
         tokio::task::yield_now().await;
         store.replace(vec![node("a", "10")]);
-        listed.await.expect("a new list shows it");
+        let shown = listed.await.expect("a new list shows it");
+        assert_eq!(shown.map(|node| node.resource_version.clone()).as_deref(), Some("10"));
+        assert!(lock(&store.shared.waiting).is_empty());
     }
 
     #[test]
@@ -297,7 +308,7 @@ mod tests {
         let store = NodeStore::new();
         store.replace(vec![node("a", "5")]);
         for _ in 0..10 {
-            assert!(store.shows("a", "6").now_or_never().is_none());
+            assert!(store.until_shown("a", "6").now_or_never().is_none());
         }
         assert_eq!(lock(&store.shared.waiting)["a"].len(), 1);
     }

@@ -133,16 +133,18 @@ impl Shared {
         if let Some(status) = &mut plan.status {
             version = self.write_version(name, version, status).await?;
             if version.is_none() {
+                status.set_version(None);
                 self.writer.patch(name, status).await?;
             }
             *status_was_written = true;
         }
-        if let Some(main) = &mut plan.quick_main {
-            if let Some(version) = &version {
-                // Until the API server's own cache has the first patch, it applies the second one twice.
-                let _ = timeout(LONGEST_LAG, self.nodes.shows(name, version)).await;
-            }
-            if let Some(version) = self.write_version(name, version, main).await? {
+        if let (Some(main), Some(written)) = (&mut plan.quick_main, &version) {
+            // Until the API server's own cache has the first patch, it applies the second one twice.
+            let shown = timeout(LONGEST_LAG, self.nodes.until_shown(name, written)).await;
+            // Somebody else may have written the Node since: this patch would be refused.
+            let is_outdated =
+                shown.is_ok_and(|shown| shown.is_some_and(|node| node.resource_version != *written));
+            if !is_outdated && let Some(version) = self.write_version(name, version, main).await? {
                 return Ok(version);
             }
         }
@@ -150,7 +152,7 @@ impl Shared {
     }
 
     /// Patches the Node if it has this version, and says which one it has then. `None` where it has another one, or
-    /// where there is no such version; the patch is one for any version then.
+    /// where there is no such version.
     async fn write_version(
         &self,
         name: &str,
@@ -161,10 +163,7 @@ impl Shared {
         patch.set_version(Some(&version));
         match self.writer.patch(name, patch).await {
             Ok(written) => Ok(Some(written)),
-            Err(WriteError::Stale(_)) => {
-                patch.set_version(None);
-                Ok(None)
-            }
+            Err(WriteError::Stale(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -2,10 +2,13 @@
 //!
 //! Numbers and meanings of the fields are those of Kubernetes' `generated.proto` files (`k8s.io/api/core/v1`,
 //! `k8s.io/apimachinery/pkg/apis/meta/v1`, `k8s.io/apimachinery/pkg/runtime`). Texts are bytes here, since Go writes
-//! whatever it was given: where it is not UTF-8, JSON gets a replacement character, as from the API server itself.
+//! whatever it was given: where it is not UTF-8, JSON gets replacement characters, as from the API server itself.
 
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{
+    SignedDuration,
+    civil::{Date, DateTime},
+};
 use prost::Message;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
@@ -110,6 +113,7 @@ struct RawExtension {
 #[derive(Message, Serialize)]
 struct NodeList {
     #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<ListMeta>,
     #[prost(message, repeated, tag = "2")]
     items: Vec<Node>,
@@ -178,10 +182,9 @@ struct Entry {
 /// `meta.v1.Time`
 #[derive(Message)]
 struct Time {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-    #[prost(int32, tag = "2")]
-    nanos: i32,
+    /// Missing in the time that means none.
+    #[prost(int64, optional, tag = "1")]
+    seconds: Option<i64>,
 }
 
 /// `core.v1.NodeSpec`
@@ -267,7 +270,7 @@ struct NodeSystemInfo {
 #[expect(clippy::struct_field_names, reason = "the API's name")]
 struct Status {
     #[prost(bytes = "bytes", tag = "2")]
-    #[serde(serialize_with = "text")]
+    #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
     status: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(serialize_with = "text")]
@@ -330,9 +333,13 @@ fn map<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Erro
 impl Serialize for Time {
     /// As the API server says times in JSON: to the second, in UTC, and null where there is none.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match (self, Timestamp::from_second(self.seconds)) {
-            (Self { seconds: 0, nanos: 0 }, _) | (_, Err(_)) => serializer.serialize_none(),
-            (_, Ok(time)) => serializer.collect_str(&time),
+        let after = |seconds| {
+            DateTime::from(Date::constant(1970, 1, 1)).checked_add(SignedDuration::from_secs(seconds))
+        };
+        match self.seconds.map(after) {
+            Some(Ok(time)) => serializer.collect_str(&format_args!("{time}Z")),
+            // JSON has no years beyond 9999, in Go neither.
+            Some(Err(_)) | None => serializer.serialize_none(),
         }
     }
 }

@@ -61,8 +61,19 @@ fn node(name: &str) -> Vec<u8> {
         field(12, entry("c", "d")),
         field(17, field(1, "kubelet")),
     ];
+    let no_end = field(4, [number(1, 253_402_300_799), number(2, 0)].concat());
+    let eternal = [field(1, "e"), field(2, "v"), field(3, "NoExecute"), no_end].concat();
+    let old =
+        [field(1, "o"), field(2, ""), field(3, "NoExecute"), field(4, [number(1, 0), number(2, 0)].concat())];
     let taint = [field(1, "k"), field(2, ""), field(3, "NoSchedule"), field(4, number(1, 1_767_323_045))];
-    let spec = [field(1, "10.0.0.0/24"), field(3, "test://1"), number(4, 1), field(5, taint.concat())];
+    let spec = [
+        field(1, "10.0.0.0/24"),
+        field(3, "test://1"),
+        number(4, 1),
+        field(5, taint.concat()),
+        field(5, eternal),
+        field(5, old.concat()),
+    ];
     let condition = |kind: &str, message: &[u8]| {
         [field(1, kind), field(2, "True"), field(3, number(1, 5)), field(5, "R"), field(6, message)].concat()
     };
@@ -117,7 +128,11 @@ async fn a_list_is_what_it_is_in_json() {
             },
             "spec": {
                 "providerID": "test://1",
-                "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}],
+                "taints": [
+                    {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"},
+                    {"key": "e", "value": "v", "effect": "NoExecute", "timeAdded": "9999-12-31T23:59:59Z"},
+                    {"key": "o", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z"},
+                ],
             },
             "status": {
                 "conditions": [{
@@ -215,13 +230,49 @@ fn told(event: &WatchEvent<WireNode>) -> Value {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_ends_the_watch() {
-    let broken = [event("ADDED", object("Node", node("n1"))), event("ADDED", b"what?".to_vec())].concat();
-    let events = watched(vec![broken]).await;
-    assert!(events[0].is_ok());
+async fn a_refusal_that_cannot_be_read_has_its_status() {
+    let refused = answering(503, PROTOBUF, vec![b"?".to_vec()]);
+    let error = Api::<WireNode>::all(refused).list(&ListParams::default()).await.expect_err("refused");
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 503), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_costs_that_event() {
+    let (first, last) =
+        (event("ADDED", object("Node", node("n1"))), event("ADDED", object("Node", node("n2"))));
+    let events = watched(vec![[first, event("ADDED", b"what?".to_vec()), last].concat()]).await;
+    assert!(events[0].is_ok() && events[2].is_ok() && events.len() == 3);
     let error = events[1].as_ref().expect_err("an error");
     assert!(crate::api_client::describe(error).contains("does not begin as an object"), "{error}");
     // longer than any event may be
     let events = watched(vec![vec![0xff; 100]]).await;
-    assert!(events[0].is_err());
+    assert!(events[0].is_err() && events.len() == 1);
+}
+
+#[tokio::test]
+async fn half_an_event_is_no_error() {
+    let whole = event("ADDED", object("Node", node("n1")));
+    for cut in [3, 4, 5, whole.len() - 1] {
+        let events = watched(vec![[whole.clone(), whole[..cut].to_vec()].concat()]).await;
+        assert!(events.len() == 1 && events[0].is_ok(), "cut after {cut}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_for_another_form_gets_it() {
+    let answer = |request: Request<Body>| {
+        let accepted = request.headers()[header::ACCEPT].to_str().expect("text").to_owned();
+        async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(accepted)))) }
+    };
+    let client = client(Client::new(tower::service_fn(answer), "default"));
+    for (path, accepted, sent) in [
+        ("/api/v1/nodes?limit=5", "application/json", "application/vnd.kubernetes.protobuf,application/json"),
+        ("/api/v1/nodes", "application/json;as=Table", "application/json;as=Table"),
+        ("/api/v1/nodes/n", "application/json", "application/json"),
+        ("/api/v1/pods", "application/json", "application/json"),
+    ] {
+        let request =
+            Request::get(path).header(header::ACCEPT, accepted).body(Vec::new()).expect("a request");
+        assert_eq!(client.request_text(request).await.expect("an answer"), sent, "{path}");
+    }
 }
