@@ -47,6 +47,9 @@ enum Task {
         /// The folder for `performance.md` and its plots.
         #[arg(long, default_value = "docs")]
         folder: PathBuf,
+        /// What a reader has to know about these runs: what was measured beside what, or apart.
+        #[arg(long, default_value = "")]
+        remark: String,
     },
 }
 
@@ -70,7 +73,7 @@ fn work(arguments: &Arguments) -> Result<()> {
             let most = runs.unwrap_or(usize::MAX);
             tokio::runtime::Runtime::new()?.block_on(suite::run(amount, only, most, &results))
         }
-        Task::Report { folder } => report::write(&results.read()?, folder),
+        Task::Report { folder, remark } => report::write(&results.read()?, folder, remark),
     }
 }
 

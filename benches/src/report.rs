@@ -136,10 +136,13 @@ fn position_or_push<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, key: &'
 }
 
 /// Writes `performance.md` and its plots into the folder.
-pub(crate) fn write(measurements: &[Measurement], folder: &Path) -> Result<()> {
+pub(crate) fn write(measurements: &[Measurement], folder: &Path, remark: &str) -> Result<()> {
     let plots = folder.join("performance");
     fs::create_dir_all(&plots)?;
     let mut text = introduction()?;
+    if !remark.is_empty() {
+        write!(text, "\n{}\n", wrapped(remark))?;
+    }
     for about in ABOUT {
         let variants = grouped(measurements, about.case);
         if variants.is_empty() {
@@ -169,7 +172,8 @@ fn introduction() -> Result<String> {
     Ok(format!(
         "<!-- Written by `make bench`; do not edit. -->\n\n# Performance\n\n\
          Measured by `make bench` on one machine with {cores} cores and {} GiB of memory, on which API server and etcd\n\
-         run too. Runs are interleaved; each cell is the median, with minimum and maximum where there are several runs.\n\
+         run too. Managers take turns, where nothing else is said; each cell is the median, with minimum and maximum\n\
+         where there are several runs.\n\
          Times depend on the machine: what can be compared are the ratios to `{}` in the same table.\n\n\
          \"Go\" is the Kubernetes 1.36 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
          its best flags are `--concurrent-node-syncs=64` and no client throttle. `{}` has the same cloud.\n\
@@ -294,8 +298,9 @@ mod tests {
         let measured = [1.0, 3.0, 2.0].map(|seconds| measurement("ours", "100 Nodes", seconds));
         let mut measured = measured.to_vec();
         measured.push(measurement("Go, best flags", "100 Nodes", 30.0));
-        write(&measured, folder.path()).expect("written");
+        write(&measured, folder.path(), "One after the other.").expect("written");
         let text = fs::read_to_string(folder.path().join("performance.md")).expect("a report");
+        assert!(text.contains("\nOne after the other.\n"), "{text}");
         assert!(text.contains("| 100 Nodes | ours | 3 | 2.00 s (1.00 s to 3.00 s) |  |"), "{text}");
         assert!(text.contains("| 100 Nodes | Go, best flags | 1 | 30.00 s | 15x |"), "{text}");
         let plot = fs::read_to_string(folder.path().join("performance/initialize.svg")).expect("a plot");
