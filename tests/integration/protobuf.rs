@@ -140,6 +140,14 @@ async fn watches(api: &Api) -> anyhow::Result<()> {
         let patch = json!({"metadata": {"labels": {"example.com/number": number.to_string()}}});
         nodes.patch("real", &PatchParams::default(), &Patch::Merge(patch)).await?;
     }
+    for second in 10..15 {
+        let time = format!("2026-01-02T03:04:{second}Z");
+        let conditions = json!([{"type": "Ready", "lastHeartbeatTime": time}]);
+        for name in ["real", "odd"] {
+            let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+            nodes.patch_status(name, &PatchParams::default(), &patch).await?;
+        }
+    }
     nodes.delete("least", &DeleteParams::default()).await?;
     kubelet::register(&api.client, &kubelet::node_of_real_size("new", &uuid(2))).await?;
     let_go(&api.client).await?;

@@ -123,6 +123,7 @@ impl Node {
 
 /// A Node on the wire: what of it is parsed at all. A field here is one in `protobuf/messages.rs` as well.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct WireNode {
     #[serde(default, deserialize_with = "needed_metadata")]
     metadata: ObjectMeta,
@@ -130,6 +131,9 @@ pub(super) struct WireNode {
     spec: WireSpec,
     #[serde(default)]
     status: WireStatus,
+    /// Set by `protobuf/messages.rs`: everything but the version is as it was said last, and is missing here.
+    #[serde(default)]
+    only_version_changed: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -204,6 +208,14 @@ impl kube::Resource for WireNode {
     }
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+impl WireNode {
+    /// Name and version, where nothing else changed and nothing else is said.
+    pub(super) fn as_version(&self) -> Option<(&str, &str)> {
+        let (name, version) = (self.metadata.name.as_ref()?, self.metadata.resource_version.as_ref()?);
+        self.only_version_changed.then_some((name, version))
     }
 }
 

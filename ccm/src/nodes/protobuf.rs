@@ -5,7 +5,10 @@
 //! are read as JSON, so that whoever lists and watches need not know. API servers that answer in JSON, as they may, are
 //! understood as well.
 
+mod given;
 mod messages;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -18,6 +21,8 @@ use tokio_util::{
     io::StreamReader,
 };
 use tower::BoxError;
+
+use given::GivenNodes;
 
 /// The content type, as `--kube-api-content-type` says it.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -41,30 +46,51 @@ pub fn client_for(content_type: &str, client: Client) -> Client {
 }
 
 /// A client whose lists and watches of Nodes travel as protobuf, unless the request asks for something else than JSON;
-/// everything else goes through `client` as it is. Of a Node it gives only the fields that [`Node`](super::Node) keeps.
+/// everything else goes through `client` as it is. Of a Node it gives only the fields that [`Node`](super::Node) keeps,
+/// and of one that changed in nothing but its version only that, as [`watch_nodes`](super::watch_nodes) understands it:
+/// each watch needs a client of its own.
 pub fn client(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
+    let given = Arc::new(Mutex::new(GivenNodes::default()));
     let service = tower::service_fn(move |mut request: Request<Body>| {
-        let client = client.clone();
+        let (client, given) = (client.clone(), given.clone());
         async move {
             let is_for_us = request.method() == Method::GET
                 && request.uri().path() == "/api/v1/nodes"
                 && request.headers().get(header::ACCEPT).is_none_or(|accepted| accepted == JSON);
             if is_for_us {
                 request.headers_mut().insert(header::ACCEPT, ACCEPTED);
+                begin(&mut lock(&given), request.uri().query().unwrap_or_default());
             }
             let answer = client.send(request).await.map_err(BoxError::from)?;
-            if is_for_us { in_json(answer).await } else { Ok(answer.map(as_it_is)) }
+            if is_for_us { in_json(answer, given).await } else { Ok(answer.map(as_it_is)) }
         }
     });
     Client::new(service, namespace)
 }
 
+/// What was given on before, as far as it still counts for this request.
+fn begin(given: &mut GivenNodes, query: &str) {
+    let parameter = |name: &str| {
+        form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
+    };
+    if parameter("watch").is_some() {
+        given.keep_until(parameter("resourceVersion").and_then(|version| version.parse().ok()));
+    } else if parameter("continue").is_none() {
+        given.clear();
+    }
+}
+
 /// The answer with its body in JSON.
-async fn in_json(answer: Response<Body>) -> Result<Response<AnswerBody>, BoxError> {
+async fn in_json(
+    answer: Response<Body>,
+    given: Arc<Mutex<GivenNodes>>,
+) -> Result<Response<AnswerBody>, BoxError> {
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with(PROTOBUF) {
+        // What is in there is not read here.
+        lock(&given).clear();
         return Ok(answer.map(as_it_is));
     }
     let is_stream = content_type.contains("stream=watch");
@@ -72,10 +98,10 @@ async fn in_json(answer: Response<Body>) -> Result<Response<AnswerBody>, BoxErro
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     let body = if is_stream {
-        events_in_json(body)
+        events_in_json(body, given)
     } else {
         let bytes = body.collect().await?.to_bytes();
-        let json = match messages::object_in_json(bytes.clone()) {
+        let json = match messages::object_in_json(bytes.clone(), &mut lock(&given)) {
             Ok(json) => Bytes::from(json),
             // What matters of a refusal is its status.
             Err(_) if !head.status.is_success() => bytes,
@@ -92,17 +118,21 @@ fn as_it_is(body: Body) -> AnswerBody {
 
 /// The events of a watch as lines of JSON. One that cannot be read is a line that cannot be read either, which costs no
 /// more than that event.
-fn events_in_json(body: Body) -> AnswerBody {
+fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
     // kube finds out what broke off a watch by the error's source and text, so the error is kept.
     let bytes = body.into_data_stream().map_err(std::io::Error::other);
-    let lines = FramedRead::new(StreamReader::new(bytes), Events::new()).map(|event| {
-        let line = messages::event_in_json(event?.freeze()).unwrap_or_else(|error| {
+    let lines = FramedRead::new(StreamReader::new(bytes), Events::new()).map(move |event| {
+        let line = messages::event_in_json(event?.freeze(), &mut lock(&given)).unwrap_or_else(|error| {
             let text = serde_json::Value::from(error.to_string());
             format!("{text}\n").into_bytes()
         });
         Ok::<_, BoxError>(Frame::data(Bytes::from(line)))
     });
     StreamBody::new(lines).boxed_unsync()
+}
+
+fn lock(given: &Mutex<GivenNodes>) -> MutexGuard<'_, GivenNodes> {
+    given.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Events follow each other with their length before each, in four bytes, the highest first. What comes of one when the

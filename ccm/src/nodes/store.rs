@@ -154,6 +154,14 @@ impl NodeStore {
         }
     }
 
+    /// Gives a Node another version: nothing else of it changed.
+    pub(super) fn set_version(&self, name: &str, version: &str) {
+        if let Some(node) = self.write().get_mut(name) {
+            version.clone_into(&mut Arc::make_mut(node).resource_version);
+        }
+        lock(&self.shared.waiting).remove(name);
+    }
+
     /// Takes a Node out.
     pub(super) fn remove(&self, name: &str) {
         if self.write().remove(name).is_some() {
@@ -252,8 +260,11 @@ mod tests {
         let mut changes = store.subscribe();
         assert_eq!(names(&mut changes), ["a", "b"]);
         store.apply(node("a", "2"));
-        assert_eq!(names(&mut changes), Vec::<String>::new());
-        assert_eq!(store.get("a").map(|n| n.resource_version.clone()).as_deref(), Some("2"));
+        let version = || store.get("a").map(|n| n.resource_version.clone());
+        assert_eq!((names(&mut changes), version().as_deref()), (vec![], Some("2")));
+        store.set_version("a", "3");
+        assert_eq!((names(&mut changes), version().as_deref()), (vec![], Some("3")));
+        store.set_version("nobody", "3");
         store.apply(Node { deleting: true, ..node("a", "3") });
         store.apply(Node { deleting: true, ..node("a", "4") });
         store.remove("b");

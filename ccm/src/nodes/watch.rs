@@ -60,7 +60,10 @@ pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationTok
             watcher::Event::Init => listing.clear(),
             watcher::Event::InitApply(node) => listing.push(node.into()),
             watcher::Event::InitDone => store.replace(std::mem::take(&mut listing)),
-            watcher::Event::Apply(node) => store.apply(node.into()),
+            watcher::Event::Apply(node) => match node.as_version() {
+                Some((name, version)) => store.set_version(name, version),
+                None => store.apply(node.into()),
+            },
             watcher::Event::Delete(node) => store.remove(super::Node::from(node).name()),
         }
     }

@@ -72,6 +72,10 @@ pub struct NodeLifecycleController {
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
     due: HashMap<String, Instant>,
+    /// Names of all Nodes in question, and of some that no longer are: thousands of Nodes that are not need no thought.
+    in_question: HashSet<String>,
+    /// Names of the Nodes whose instance is gone.
+    absent: HashSet<String>,
     breaker: Breaker,
 }
 
@@ -95,6 +99,8 @@ impl NodeLifecycleController {
             options,
             memories: HashMap::new(),
             due: HashMap::new(),
+            in_question: HashSet::new(),
+            absent: HashSet::new(),
             breaker: Breaker::default(),
         }
     }
@@ -124,7 +130,7 @@ impl NodeLifecycleController {
                 () = sleep_until(next_period) => {
                     is_pass = true;
                     passes = (passes + 1) % FULL_PASS;
-                    (passes != 0).then(|| self.in_question())
+                    (passes != 0).then(|| self.names_in_question())
                 }
                 () = sleep_until(next_due.unwrap_or(next_period)), if next_due.is_some() => Some(self.take_due()),
                 names = changes.next() => Some(self.worth_a_look(names)),
@@ -209,15 +215,21 @@ impl NodeLifecycleController {
                     if self.memories.get(name).is_some_and(|memory| memory.uid != node.identity.uid) {
                         self.forget(name);
                     }
-                    self.is_in_question(&node)
+                    let is_in_question = self.is_in_question(&node);
+                    if is_in_question {
+                        self.in_question.insert(name.clone());
+                    }
+                    is_in_question
                 }
             })
             .collect()
     }
 
-    fn in_question(&self) -> Vec<String> {
-        let nodes = self.nodes.all();
-        nodes.iter().filter(|node| self.is_in_question(node)).map(|node| node.name().to_owned()).collect()
+    fn names_in_question(&mut self) -> Vec<String> {
+        let mut names = std::mem::take(&mut self.in_question);
+        names.retain(|name| self.nodes.get(name).is_some_and(|node| self.is_in_question(&node)));
+        self.in_question = names;
+        self.in_question.iter().cloned().collect()
     }
 
     /// Whether the answer of the cloud can matter now. A Ready Node of which nothing is to be mended is left to the full
@@ -229,13 +241,10 @@ impl NodeLifecycleController {
             || (node.ready() != ReadyStatus::True && node.identity.provider_id.is_some())
     }
 
-    fn someone_is_absent(&self) -> bool {
-        self.memories.values().any(|memory| memory.absence.is_some())
-    }
-
     /// Whether an instance was found to be gone after this, for the first time.
     fn is_someone_absent_since(&self, then: Instant) -> bool {
-        self.memories.values().any(|memory| memory.absence.is_some_and(|absence| absence.first > then))
+        let absences = self.absent.iter().filter_map(|name| self.memories.get(name)?.absence);
+        absences.map(|absence| absence.first).any(|first| first > then)
     }
 
     /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
@@ -257,6 +266,8 @@ impl NodeLifecycleController {
 
     fn forget(&mut self, name: &str) {
         self.due.remove(name);
+        self.in_question.remove(name);
+        self.absent.remove(name);
         if let Some(held_back) = self.memories.remove(name).and_then(|memory| memory.held_back) {
             self.metrics.deletions_held_back.with_label_values(&[held_back.as_str()]).dec();
         }
@@ -285,7 +296,7 @@ impl NodeLifecycleController {
             self.note(node, answer, now);
         }
         self.update_breaker();
-        let leases = self.nodes_in_question(&nodes);
+        let leases = self.that_may_have_to_go(&nodes);
         let looks = self.leases.look_at_all(leases, inspection);
         let Some(looks) = stop.run_until_cancelled(looks).await else { return };
         self.note_leases(looks);
@@ -330,6 +341,12 @@ impl NodeLifecycleController {
         let before = memory.answer();
         memory.note(answer, now);
         let answer = memory.answer();
+        if memory.absence.is_some() {
+            self.absent.insert(node.name().to_owned());
+            self.in_question.insert(node.name().to_owned());
+        } else {
+            self.absent.remove(node.name());
+        }
         if before != answer {
             tracing::debug!(node = node.name(), before, answer, "the cloud has another answer");
         }
@@ -347,7 +364,7 @@ impl NodeLifecycleController {
     /// Counts over everything known, not over this batch: pushes come one by one. Where nobody is absent a closed breaker
     /// stays closed, and a thousand Nodes that come one by one are not counted a thousand times.
     fn update_breaker(&mut self) {
-        if !self.breaker.is_open() && !self.someone_is_absent() {
+        if !self.breaker.is_open() && self.absent.is_empty() {
             return;
         }
         let mut seen = Vec::new();
@@ -401,7 +418,7 @@ impl NodeLifecycleController {
     }
 
     /// Names of the Nodes that may have to go, as far as their kubelets' leases matter.
-    fn nodes_in_question(&self, nodes: &[Arc<Node>]) -> Vec<String> {
+    fn that_may_have_to_go(&self, nodes: &[Arc<Node>]) -> Vec<String> {
         nodes
             .iter()
             .filter(|node| !is_excluded(node) && !node.deleting)
@@ -425,6 +442,7 @@ impl NodeLifecycleController {
                 LeaseLook::Failed => {
                     memory.absence = None;
                     memory.lease = None;
+                    self.absent.remove(&name);
                 }
             }
         }

@@ -169,15 +169,12 @@ fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Dur
 pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Option<NodePatch> {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN_TAINT && taint.effect == "NoSchedule";
     let index = node.taints.iter().position(is_ours);
-    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
-    match (node.ready(), index, answer) {
-        (ReadyStatus::True, Some(index), _) => {
-            operations.extend([
-                json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": SHUTDOWN_TAINT}),
-                json!({"op": "test", "path": format!("/spec/taints/{index}/effect"), "value": "NoSchedule"}),
-                json!({"op": "remove", "path": format!("/spec/taints/{index}")}),
-            ]);
-        }
+    let operations = match (node.ready(), index, answer) {
+        (ReadyStatus::True, Some(index), _) => vec![
+            json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": SHUTDOWN_TAINT}),
+            json!({"op": "test", "path": format!("/spec/taints/{index}/effect"), "value": "NoSchedule"}),
+            json!({"op": "remove", "path": format!("/spec/taints/{index}")}),
+        ],
         (ReadyStatus::False | ReadyStatus::Unknown, None, InstanceLookup::Present(instance))
             if instance.power_state.is_shutdown() && !node.deleting =>
         {
@@ -185,17 +182,18 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
             if node.taints.is_empty() {
                 // There is no list to append to, and putting one in place must not lose a taint that somebody else
                 // adds right now.
-                operations.extend([
+                vec![
                     json!({"op": "test", "path": "/metadata/resourceVersion", "value": node.resource_version}),
                     json!({"op": "add", "path": "/spec/taints", "value": [taint]}),
-                ]);
+                ]
             } else {
-                operations.push(json!({"op": "add", "path": "/spec/taints/-", "value": taint}));
+                vec![json!({"op": "add", "path": "/spec/taints/-", "value": taint})]
             }
         }
         _ => return None,
-    }
-    Some(NodePatch::Json(operations.into()))
+    };
+    let same_node = json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid});
+    Some(NodePatch::Json(std::iter::once(same_node).chain(operations).collect()))
 }
 
 /// The condition [`INSTANCE_EXISTS`] that an answer other than "gone" asks for, if any.

@@ -4,6 +4,8 @@
 //! `k8s.io/apimachinery/pkg/apis/meta/v1`, `k8s.io/apimachinery/pkg/runtime`). Texts are bytes here, since Go writes
 //! whatever it was given: where it is not UTF-8, JSON gets replacement characters, as from the API server itself.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
 use jiff::{
     SignedDuration,
@@ -11,6 +13,8 @@ use jiff::{
 };
 use prost::Message;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+use super::given::GivenNodes;
 
 /// What the API server puts before each object.
 const MAGIC: &[u8] = b"k8s\0";
@@ -29,50 +33,105 @@ pub(super) enum UnreadableMessage {
 }
 
 /// A list of Nodes, or a refusal, in JSON.
-pub(super) fn object_in_json(bytes: Bytes) -> Result<Vec<u8>, UnreadableMessage> {
-    let mut json = Vec::new();
-    object(bytes, &mut json)?;
+pub(super) fn object_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
+    let object = read_object(bytes)?;
+    if let Content::NodeList(list) = &object.content {
+        list.items.iter().for_each(|node| given.note(node));
+    }
+    Ok(serde_json::to_vec(&object)?)
+}
+
+/// An event of a watch as a line of JSON. Where nothing but the version of a Node is another than `given`, it is all
+/// that is said.
+pub(super) fn event_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
+    let WatchEvent { event_type, object: raw } = WatchEvent::decode(bytes)?;
+    let mut object = read_object(raw.unwrap_or_default().raw)?;
+    object.content = match (&*event_type, object.content) {
+        (b"MODIFIED", Content::Node(node)) if given.has(&node) => Content::NodeVersion(node.into()),
+        (b"ADDED" | b"MODIFIED", Content::Node(node)) => {
+            given.note(&node);
+            Content::Node(node)
+        }
+        (b"DELETED", Content::Node(node)) => {
+            given.forget(&node);
+            Content::Node(node)
+        }
+        // A bookmark has the form of a Node and is none.
+        (_, other) => other,
+    };
+    let mut json = serde_json::to_vec(&Event { event_type, object })?;
+    json.push(b'\n');
     Ok(json)
 }
 
-/// An event of a watch as a line of JSON.
-pub(super) fn event_in_json(bytes: Bytes) -> Result<Vec<u8>, UnreadableMessage> {
-    let event = WatchEvent::decode(bytes)?;
-    let mut json = b"{\"type\":".to_vec();
-    serde_json::to_writer(&mut json, &String::from_utf8_lossy(&event.event_type))?;
-    json.extend(b",\"object\":");
-    object(event.object.unwrap_or_default().raw, &mut json)?;
-    json.extend(b"}\n");
-    Ok(json)
-}
-
-fn object(bytes: Bytes, json: &mut Vec<u8>) -> Result<(), UnreadableMessage> {
+fn read_object(bytes: Bytes) -> Result<Object, UnreadableMessage> {
     if !bytes.starts_with(MAGIC) {
         return Err(UnreadableMessage::NoMagic);
     }
     let Unknown { type_meta, raw } = Unknown::decode(bytes.slice(MAGIC.len()..))?;
     let TypeMeta { api_version, kind } = type_meta.unwrap_or_default();
-    match &*kind {
-        b"Node" => serde_json::to_writer(json, &Typed { api_version, kind, object: Node::decode(raw)? }),
-        b"NodeList" => {
-            serde_json::to_writer(json, &Typed { api_version, kind, object: NodeList::decode(raw)? })
-        }
-        b"Status" => serde_json::to_writer(json, &Typed { api_version, kind, object: Status::decode(raw)? }),
+    let content = match &*kind {
+        b"Node" => Content::Node(Node::decode(raw)?),
+        b"NodeList" => Content::NodeList(NodeList::decode(raw)?),
+        b"Status" => Content::Status(Status::decode(raw)?),
         _ => return Err(UnreadableMessage::Kind { kind: String::from_utf8_lossy(&kind).into_owned() }),
-    }
-    .map_err(UnreadableMessage::Json)
+    };
+    Ok(Object { api_version, kind, content })
+}
+
+/// An event in JSON.
+#[derive(Serialize)]
+struct Event {
+    #[serde(rename = "type", serialize_with = "text")]
+    event_type: Bytes,
+    object: Object,
 }
 
 /// An object with what it is.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Typed<T> {
+struct Object {
     #[serde(serialize_with = "text")]
     api_version: Bytes,
     #[serde(serialize_with = "text")]
     kind: Bytes,
     #[serde(flatten)]
-    object: T,
+    content: Content,
+}
+
+/// What is read at all.
+#[derive(Serialize)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "one at a time")]
+enum Content {
+    Node(Node),
+    NodeVersion(NodeVersion),
+    NodeList(NodeList),
+    Status(Status),
+}
+
+/// A Node of which nothing but the version changed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeVersion {
+    metadata: VersionMetadata,
+    only_version_changed: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionMetadata {
+    #[serde(serialize_with = "text")]
+    name: Bytes,
+    #[serde(serialize_with = "text")]
+    resource_version: Bytes,
+}
+
+impl From<Node> for NodeVersion {
+    fn from(node: Node) -> Self {
+        let ObjectMeta { name, resource_version, .. } = node.metadata.unwrap_or_default();
+        Self { metadata: VersionMetadata { name, resource_version }, only_version_changed: true }
+    }
 }
 
 /// `runtime.Unknown`, the envelope of each object.
@@ -133,7 +192,7 @@ struct ListMeta {
 
 /// `core.v1.Node`
 #[derive(Message, Serialize)]
-struct Node {
+pub(super) struct Node {
     #[prost(message, optional, tag = "1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<ObjectMeta>,
@@ -143,6 +202,36 @@ struct Node {
     #[prost(message, optional, tag = "3")]
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<NodeStatus>,
+}
+
+impl Node {
+    pub(super) fn name(&self) -> &[u8] {
+        self.metadata.as_ref().map_or(&[], |metadata| &metadata.name)
+    }
+
+    /// `metadata.resourceVersion`, where it is a number.
+    pub(super) fn version(&self) -> Option<u64> {
+        let version = &self.metadata.as_ref()?.resource_version;
+        std::str::from_utf8(version).ok()?.parse().ok()
+    }
+
+    /// Feeds everything but the version to `hasher`.
+    pub(super) fn hash_content(&self, hasher: &mut impl Hasher) {
+        let Self { metadata, spec, status } = self;
+        (spec, status).hash(hasher);
+        if let Some(metadata) = metadata {
+            let ObjectMeta {
+                name,
+                uid,
+                resource_version: _,
+                creation_timestamp,
+                deletion_timestamp,
+                labels,
+                annotations,
+            } = metadata;
+            (name, uid, creation_timestamp, deletion_timestamp, labels, annotations).hash(hasher);
+        }
+    }
 }
 
 /// `meta.v1.ObjectMeta`
@@ -171,7 +260,7 @@ struct ObjectMeta {
 }
 
 /// An entry of a map of texts.
-#[derive(Message)]
+#[derive(Hash, Message)]
 struct Entry {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
@@ -180,7 +269,7 @@ struct Entry {
 }
 
 /// `meta.v1.Time`
-#[derive(Message)]
+#[derive(Hash, Message)]
 struct Time {
     /// Missing in the time that means none.
     #[prost(int64, optional, tag = "1")]
@@ -188,7 +277,7 @@ struct Time {
 }
 
 /// `core.v1.NodeSpec`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 struct NodeSpec {
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(rename = "providerID", serialize_with = "text")]
@@ -198,7 +287,7 @@ struct NodeSpec {
 }
 
 /// `core.v1.Taint`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Taint {
     #[prost(bytes = "bytes", tag = "1")]
@@ -215,7 +304,7 @@ struct Taint {
 }
 
 /// `core.v1.NodeStatus`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeStatus {
     #[prost(message, repeated, tag = "4")]
@@ -227,7 +316,7 @@ struct NodeStatus {
 }
 
 /// `core.v1.NodeCondition`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 struct NodeCondition {
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(rename = "type", serialize_with = "text")]
@@ -244,7 +333,7 @@ struct NodeCondition {
 }
 
 /// `core.v1.NodeAddress`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 struct NodeAddress {
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(rename = "type", serialize_with = "text")]
@@ -255,7 +344,7 @@ struct NodeAddress {
 }
 
 /// `core.v1.NodeSystemInfo`
-#[derive(Message, Serialize)]
+#[derive(Hash, Message, Serialize)]
 struct NodeSystemInfo {
     #[prost(bytes = "bytes", tag = "1")]
     #[serde(rename = "machineID", serialize_with = "text")]

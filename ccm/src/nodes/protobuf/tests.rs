@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{collections::VecDeque, convert::Infallible, sync::Mutex};
 
 use futures::stream;
 use http::StatusCode;
@@ -214,6 +214,102 @@ async fn a_watch_in_whatever_pieces_it_comes() {
                 json!(410)
             ],
             "in pieces of {size}"
+        );
+    }
+}
+
+/// A Node with this version and label, and with a time of which every heartbeat makes another one.
+fn heartbeat(name: &str, version: u64, label: &str) -> Vec<u8> {
+    let metadata =
+        [field(1, name), field(5, "u"), field(6, version.to_string()), field(11, entry("label", label))];
+    let ready = [field(1, "Ready"), field(2, "True"), field(3, number(1, version))].concat();
+    [field(1, metadata.concat()), field(3, field(4, ready))].concat()
+}
+
+/// What watches say that get these events, one watch after the other, after a list with a Node `n` of version 5: of
+/// each event the version, and the label where it is said.
+async fn said(watches: &[(&str, &[(&str, Vec<u8>)])]) -> Vec<(String, Option<String>)> {
+    let list = [field(1, field(2, "6")), field(2, heartbeat("n", 5, "old"))].concat();
+    let bodies =
+        std::iter::once((PROTOBUF, object("NodeList", list))).chain(watches.iter().map(|(_, events)| {
+            let events = events.iter().map(|(kind, node)| event(kind, object("Node", node.clone())));
+            ("application/vnd.kubernetes.protobuf;stream=watch", events.flatten().collect())
+        }));
+    let bodies = Mutex::new(bodies.collect::<VecDeque<_>>());
+    let answer = move |_: Request<Body>| {
+        let (content_type, body) = bodies.lock().expect("not poisoned").pop_front().expect("an answer");
+        let mut answer = Response::new(Full::new(Bytes::from(body)));
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        async { Ok::<_, Infallible>(answer) }
+    };
+    let api = Api::<WireNode>::all(client(Client::new(tower::service_fn(answer), "default")));
+    api.list(&ListParams::default()).await.expect("a list");
+    let mut said = Vec::new();
+    for (version, _) in watches {
+        let events: Vec<_> =
+            api.watch(&WatchParams::default(), version).await.expect("a watch").collect().await;
+        said.extend(events.into_iter().map(|event| match event.expect("an event") {
+            WatchEvent::Added(node) | WatchEvent::Modified(node) | WatchEvent::Deleted(node) => {
+                let only_version = node.as_version().map(|(name, version)| {
+                    assert_eq!(name, "n");
+                    (version.to_owned(), None)
+                });
+                only_version.unwrap_or_else(|| {
+                    let node = Node::from(node);
+                    (node.resource_version, node.identity.labels.get("label").cloned())
+                })
+            }
+            other => panic!("{other:?}"),
+        }));
+    }
+    said
+}
+
+#[tokio::test]
+async fn of_a_heartbeat_only_the_version_is_said() {
+    let node = |version, label| heartbeat("n", version, label);
+    let all = |version: &str, label: &str| (version.to_owned(), Some(label.to_owned()));
+    let version = |version: &str| (version.to_owned(), None);
+    let one_watch = [
+        ("MODIFIED", node(7, "old")),
+        ("MODIFIED", node(8, "new")),
+        ("MODIFIED", node(9, "new")),
+        ("MODIFIED", node(10, "old")),
+        ("DELETED", node(11, "old")),
+        ("ADDED", node(12, "old")),
+        ("MODIFIED", node(13, "old")),
+    ];
+    assert_eq!(
+        said(&[("6", &one_watch)]).await,
+        [
+            version("7"),
+            all("8", "new"),
+            version("9"),
+            all("10", "old"),
+            all("11", "old"),
+            all("12", "old"),
+            version("13"),
+        ]
+    );
+    let another = [("MODIFIED", heartbeat("m", 7, "old"))];
+    assert_eq!(said(&[("6", &another)]).await, [all("7", "old")], "one that was never said");
+}
+
+#[tokio::test]
+async fn what_may_have_been_lost_is_said_again() {
+    let node = |version| ("MODIFIED", heartbeat("n", version, "new"));
+    let all = |version: &str| (version.to_owned(), Some("new".to_owned()));
+    let version = |version: &str| (version.to_owned(), None);
+    // What was said until version 8 has arrived, since the watch goes on there.
+    assert_eq!(
+        said(&[("6", &[node(8), node(9)]), ("8", &[node(9), node(10)])]).await,
+        [all("8"), version("9"), version("9"), version("10")]
+    );
+    for begin in ["7", "opaque"] {
+        assert_eq!(
+            said(&[("6", &[node(8)]), (begin, &[node(8), node(9)])]).await,
+            [all("8"), all("8"), version("9")],
+            "{begin}"
         );
     }
 }

@@ -1,0 +1,70 @@
+//! What was given on of each Node. A kubelet writes its Node's status every few minutes, and nothing changes of it but
+//! the version and times that nobody here reads: in a settled cluster that is all that comes.
+
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    hash::{BuildHasher as _, Hasher as _},
+};
+
+use super::messages::Node;
+
+/// A digest of what was given on of each Node, and with which version.
+#[derive(Debug, Default)]
+pub(super) struct GivenNodes {
+    /// By the digest of the name. Where two names share one, both are said in full.
+    nodes: HashMap<u64, Given>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Given {
+    content: u64,
+    version: u64,
+}
+
+impl GivenNodes {
+    /// Whether everything that was given on of this Node is as in `node`, but for its version.
+    pub(super) fn has(&self, node: &Node) -> bool {
+        let given = self.nodes.get(&self.digest_of_name(node));
+        given.is_some_and(|given| given.content == self.digest_of_content(node))
+    }
+
+    /// Takes note that a Node is given on.
+    pub(super) fn note(&mut self, node: &Node) {
+        let name = self.digest_of_name(node);
+        match node.version() {
+            Some(version) => {
+                self.nodes.insert(name, Given { content: self.digest_of_content(node), version });
+            }
+            // Whether it arrived could not be told later.
+            None => {
+                self.nodes.remove(&name);
+            }
+        }
+    }
+
+    /// Takes note that a Node is gone.
+    pub(super) fn forget(&mut self, node: &Node) {
+        self.nodes.remove(&self.digest_of_name(node));
+    }
+
+    /// A list begins: it will say everything.
+    pub(super) fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// A watch begins after this version: what was given on with a later one may have been lost on the way.
+    pub(super) fn keep_until(&mut self, version: Option<u64>) {
+        self.nodes.retain(|_, given| version.is_some_and(|version| given.version <= version));
+    }
+
+    fn digest_of_name(&self, node: &Node) -> u64 {
+        self.hasher.hash_one(node.name())
+    }
+
+    fn digest_of_content(&self, node: &Node) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        node.hash_content(&mut hasher);
+        hasher.finish()
+    }
+}
