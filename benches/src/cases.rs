@@ -8,9 +8,9 @@ mod settled;
 mod startup;
 mod vsphere;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, process::Command, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use test_env::Process;
 
 pub(crate) use handover::{End, Handover};
@@ -119,6 +119,17 @@ impl Working {
         let port = free_port()?;
         let setup = Setup { kubeconfig: cluster.kubeconfig(), cloud, folder: folder.path(), port };
         Ok(Self { process: manager.start(&setup, arguments)?, port, _folder: folder })
+    }
+
+    /// What it serves under this path.
+    fn get(&self, cluster: &Cluster, path: &str) -> Result<String> {
+        let output = Command::new("curl")
+            .args(["--silent", "--insecure", "--fail", "--noproxy", "*", "--max-time", "10", "--header"])
+            .arg(format!("Authorization: Bearer {}", cluster.admin_token()))
+            .arg(format!("https://127.0.0.1:{}{path}", self.port))
+            .output()?;
+        ensure!(output.status.success(), "no {path}: {}", self.process.log_tail());
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     fn end(self) -> Result<()> {

@@ -28,7 +28,7 @@ const POSTERS: usize = 32;
 /// All are complete once no Node has changed for so long and the list says so.
 const QUIET: Duration = Duration::from_secs(2);
 /// Whoever has not initialised a Node for so long is stuck.
-const STUCK: Duration = Duration::from_secs(120);
+pub(crate) const STUCK: Duration = Duration::from_secs(120);
 /// Between two looks at one Node.
 const POLL: Duration = Duration::from_millis(10);
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -54,7 +54,7 @@ const ABOUT: &[About] = &[
         case: "vsphere-change",
         title: "A machine of a vCenter changes",
         text: "From the change in vcsim to what the Node shows of it. A deletion here waits on purpose until it is \
-               confirmed (docs/deletion.md).",
+               confirmed (docs/deletion.md); that the machine is gone is noticed when `/debug/state` says so.",
         columns: &[("seconds", "time")],
         plot: None,
     },
@@ -69,7 +69,8 @@ const ABOUT: &[About] = &[
         case: "settled",
         title: "A settled cluster",
         text: "Nothing happens but kubelets' heartbeats: each renews its Lease every 10 s and writes its Node's status \
-               every 5 minutes. Nodes are Ready.",
+               every 5 minutes. Nodes are Ready. The floor is a client that receives what the watch says of that, and \
+               reads nothing of it.",
         columns: &[
             ("cpu_seconds", "CPU"),
             ("writes", "writes"),

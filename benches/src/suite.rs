@@ -83,12 +83,13 @@ fn full() -> Vec<Plan> {
         (Case::Initialize(slow), vec![(Ours, 5), (GoBest, 5)]),
         (Case::Vsphere(Vsphere { nodes: 1000 }), vec![(Ours, 5), (CpiBest, 5), (CpiDefaults, 1)]),
         (Case::VsphereChange(VsphereChange::PoweredOff), vec![(Ours, 5), (CpiDefaults, 5)]),
+        (Case::VsphereChange(VsphereChange::Noticed), vec![(Ours, 5)]),
         (Case::VsphereChange(VsphereChange::Destroyed), vec![(Ours, 5), (CpiDefaults, 5)]),
         (Case::Join(Join { nodes: 5000, joining: 200 }), vec![(Ours, 3), (GoBest, 2)]),
         (Case::Restart(Restart { nodes: 5000 }), vec![(Ours, 5), (GoBest, 5)]),
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 5), (GoDefaults, 5)]),
         (Case::Handover(Handover { end: End::Killed }), vec![(Ours, 5), (GoDefaults, 5)]),
-        (Case::Settled(Settled { nodes: 5000, minutes: 10 }), vec![(Ours, 1), (GoBest, 1)]),
+        (Case::Settled(Settled { nodes: 5000, minutes: 10 }), vec![(Ours, 1), (Floor, 1), (GoBest, 1)]),
     ]
 }
 
@@ -99,10 +100,11 @@ fn quick() -> Vec<Plan> {
         (Case::Initialize(initialize(100)), vec![(Ours, 1), (Floor, 1), (GoBest, 1), (GoDefaults, 1)]),
         (Case::Vsphere(Vsphere { nodes: 20 }), vec![(Ours, 1), (CpiBest, 1), (CpiDefaults, 1)]),
         (Case::VsphereChange(VsphereChange::PoweredOff), vec![(Ours, 1), (CpiDefaults, 1)]),
+        (Case::VsphereChange(VsphereChange::Noticed), vec![(Ours, 1)]),
         (Case::VsphereChange(VsphereChange::Destroyed), vec![(Ours, 1), (CpiDefaults, 1)]),
         (Case::Join(Join { nodes: 100, joining: 10 }), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Restart(Restart { nodes: 100 }), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 1), (GoDefaults, 1)]),
-        (Case::Settled(Settled { nodes: 100, minutes: 1 }), vec![(Ours, 1), (GoBest, 1)]),
+        (Case::Settled(Settled { nodes: 100, minutes: 1 }), vec![(Ours, 1), (Floor, 1), (GoBest, 1)]),
     ]
 }

@@ -2,26 +2,35 @@
 //! decision, no check. With as many connections, nothing that initialises Nodes with these patches can be faster. Then it
 //! waits, so that what it used can be read.
 //!
-//! `floor KUBECONFIG CONNECTIONS`
+//! With `watch` it writes nothing, and receives for ever what a watch of all Nodes says, without reading it.
+//!
+//! `floor KUBECONFIG CONNECTIONS [watch]`
 
 use std::path::Path;
 
 use anyhow::Context;
 use ccm::nodes::{NodePatch, NodeWriter};
 use futures::{StreamExt, TryStreamExt, stream};
+use http::{Request, header};
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams, client::Body};
 use serde_json::json;
+
+const USAGE: &str = "usage: floor KUBECONFIG CONNECTIONS [watch]";
 
 // As many threads as the daemon has.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let kubeconfig = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?;
-    let connections: usize = arguments.next().context("usage: floor KUBECONFIG CONNECTIONS")?.parse()?;
+    let kubeconfig = arguments.next().context(USAGE)?;
+    let connections: usize = arguments.next().context(USAGE)?.parse()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
+    if arguments.next().is_some_and(|argument| argument == "watch") {
+        return watch(&client).await;
+    }
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     let writer = NodeWriter::new(client);
     let listed = nodes.items.iter().map(|node| {
@@ -47,6 +56,18 @@ async fn main() -> anyhow::Result<()> {
             .await?;
     }
     std::future::pending().await
+}
+
+/// In the form and for as long as the daemon asks for it.
+async fn watch(client: &Client) -> anyhow::Result<()> {
+    loop {
+        let request = Request::get("/api/v1/nodes?watch=true&resourceVersion=0&timeoutSeconds=290")
+            .header(header::ACCEPT, ccm::nodes::protobuf::PROTOBUF)
+            .body(Body::empty())?;
+        let mut body = client.send(request).await?.into_body();
+        // A watch that breaks off is followed by another one.
+        while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
+    }
 }
 
 /// Addresses and condition first, all else after, as the daemon writes them.

@@ -1,8 +1,8 @@
 //! Nothing happens but heartbeats.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use futures::{StreamExt, stream};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
@@ -41,18 +41,24 @@ impl Settled {
         format!("{} Nodes, {} minutes", self.nodes, self.minutes)
     }
 
-    /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile: `cpu_seconds`, `memory_bytes` at the end,
-    /// `grown_bytes` since the beginning, `writes`.
+    /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile:
+    /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. The floor receives the
+    /// watch and reads nothing of it.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let heartbeats = beat(&cluster, self.nodes);
-        let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
-        cluster.join(self.nodes, NodeSize::Real).await?;
+        let is_floor = manager == Manager::Floor;
+        let argument = if is_floor { "watch" } else { "--leader-elect=false" };
+        let working = Working::start(manager, &cluster, IDEAL, &[argument])?;
+        if !is_floor {
+            cluster.join(self.nodes, NodeSize::Real).await?;
+        }
+        let writes = || if is_floor { Ok(0.0) } else { writes(&cluster, &working) };
         // One period of the controllers, so that what they do at the start is over.
         sleep(SETTLES * 12).await;
-        let (before, writes_before) = (Usage::of(working.process.id())?, writes(&cluster, &working)?);
+        let (before, writes_before) = (Usage::of(working.process.id())?, writes()?);
         sleep(Duration::from_secs(60 * self.minutes)).await;
-        let (after, writes_after) = (Usage::of(working.process.id())?, writes(&cluster, &working)?);
+        let (after, writes_after) = (Usage::of(working.process.id())?, writes()?);
         for task in heartbeats {
             task.abort();
         }
@@ -68,14 +74,9 @@ impl Settled {
 
 /// What the manager has sent so far that was no read, by its own metric.
 fn writes(cluster: &Cluster, working: &Working) -> Result<f64> {
-    let output = Command::new("curl")
-        .args(["--silent", "--insecure", "--fail", "--noproxy", "*", "--max-time", "10", "--header"])
-        .arg(format!("Authorization: Bearer {}", cluster.admin_token()))
-        .arg(format!("https://127.0.0.1:{}/metrics", working.port))
-        .output()?;
-    ensure!(output.status.success(), "no metrics: {}", working.process.log_tail());
-    let text = String::from_utf8(output.stdout)?;
-    text.lines()
+    working
+        .get(cluster, "/metrics")?
+        .lines()
         .filter(|line| line.starts_with("rest_client_requests_total{") && !line.contains("method=\"GET\""))
         // Reviews of who asks for the metrics, and events, are not writes to Nodes.
         .filter(|line| {

@@ -1,14 +1,19 @@
 //! Nodes that are machines of a vCenter.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use tempfile::TempDir;
 use test_env::{Vcsim, VcsimOptions};
 use tokio::time::sleep;
 
 use super::{Cloud, Manager, SETTLES, Values, Working, number, used, values};
-use crate::cluster::{Cluster, NodeSize, has_taint, name};
+use crate::cluster::{Cluster, NodeSize, STUCK, has_taint, name};
 
 /// Many uninitialised Nodes wait when the manager starts.
 #[derive(Clone, Debug)]
@@ -21,6 +26,8 @@ pub(crate) struct Vsphere {
 pub(crate) enum VsphereChange {
     /// It is switched off: until its Node has the shutdown taint.
     PoweredOff,
+    /// It is destroyed: until the manager knows. Only ours tells that before it acts.
+    Noticed,
     /// It is destroyed: until its Node is gone.
     Destroyed,
 }
@@ -93,6 +100,7 @@ impl VsphereChange {
     pub(super) fn variant(self) -> String {
         match self {
             Self::PoweredOff => "powered off: until its taint",
+            Self::Noticed => "destroyed: until that is noticed",
             Self::Destroyed => "destroyed: until its Node is gone",
         }
         .to_owned()
@@ -112,18 +120,28 @@ impl VsphereChange {
         let machine = machine.and_then(|machine| machine["name"].as_str()).context("the machine")?;
         let began = Instant::now();
         vcenter.vcsim.act(machine, "power-off", "")?;
-        if self == Self::Destroyed {
+        if self != Self::PoweredOff {
             vcenter.vcsim.act(machine, "destroy", "")?;
         }
-        cluster
-            .until(&host, |node| match (self, node) {
-                (Self::Destroyed, node) => node.is_none(),
-                (Self::PoweredOff, Some(node)) => has_taint(node, SHUTDOWN_TAINT),
-                (Self::PoweredOff, None) => false,
-            })
-            .await?;
+        match self {
+            Self::PoweredOff => {
+                cluster.until(&host, |node| node.is_some_and(|node| has_taint(node, SHUTDOWN_TAINT))).await?;
+            }
+            Self::Noticed => {
+                while !is_known_to_be_gone(&working, &cluster, &host)? {
+                    ensure!(began.elapsed() < STUCK, "nobody notices that {host} is gone");
+                    sleep(Duration::from_millis(5)).await;
+                }
+            }
+            Self::Destroyed => cluster.until(&host, |node| node.is_none()).await?,
+        }
         let took = began.elapsed();
         working.end()?;
         Ok(values([("seconds", took.as_secs_f64())]))
     }
+}
+
+fn is_known_to_be_gone(working: &Working, cluster: &Cluster, node: &str) -> Result<bool> {
+    let state: Value = serde_json::from_str(&working.get(cluster, "/debug/state")?)?;
+    Ok(state["cloud-node-lifecycle-controller"]["nodes"][node]["lastAnswer"] == "Absent")
 }

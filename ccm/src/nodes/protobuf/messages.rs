@@ -102,7 +102,6 @@ struct Object {
 /// What is read at all.
 #[derive(Serialize)]
 #[serde(untagged)]
-#[expect(clippy::large_enum_variant, reason = "one at a time")]
 enum Content {
     Node(Node),
     NodeVersion(NodeVersion),

@@ -226,9 +226,12 @@ fn heartbeat(name: &str, version: u64, label: &str) -> Vec<u8> {
     [field(1, metadata.concat()), field(3, field(4, ready))].concat()
 }
 
+/// A watch: the version that it begins after, and the events that come.
+type Watch<'a> = (&'a str, &'a [(&'a str, Vec<u8>)]);
+
 /// What watches say that get these events, one watch after the other, after a list with a Node `n` of version 5: of
 /// each event the version, and the label where it is said.
-async fn said(watches: &[(&str, &[(&str, Vec<u8>)])]) -> Vec<(String, Option<String>)> {
+async fn said(watches: &[Watch<'_>]) -> Vec<(String, Option<String>)> {
     let list = [field(1, field(2, "6")), field(2, heartbeat("n", 5, "old"))].concat();
     let bodies =
         std::iter::once((PROTOBUF, object("NodeList", list))).chain(watches.iter().map(|(_, events)| {
