@@ -17,7 +17,7 @@ pub(crate) enum Manager {
     GoDefaults,
     /// The Go framework at its best flags: 64 workers, no client throttle.
     GoBest,
-    /// The least client that can write the same patches.
+    /// The least client that can write the same patches, or, with the argument `watch`, receive the same watch.
     Floor,
     /// vSphere's own manager (CPI) at its defaults.
     CpiDefaults,
@@ -79,7 +79,10 @@ impl Manager {
         let mut command = Command::new(self.program_for(setup.cloud)?);
         let kubeconfig = setup.kubeconfig.display();
         if self == Self::Floor {
-            command.args([kubeconfig.to_string(), FLOOR_CONNECTIONS.to_owned()]);
+            command.arg(kubeconfig.to_string());
+            if arguments.is_empty() {
+                command.arg(FLOOR_CONNECTIONS);
+            }
         } else {
             let (provider, config) = match setup.cloud {
                 Cloud::Ideal { delay_millis } => {

@@ -54,7 +54,8 @@ const ABOUT: &[About] = &[
         case: "vsphere-change",
         title: "A machine of a vCenter changes",
         text: "From the change in vcsim to what the Node shows of it. A deletion here waits on purpose until it is \
-               confirmed (docs/deletion.md); that the machine is gone is noticed when `/debug/state` says so.",
+               confirmed (docs/deletion.md); that the machine is gone is noticed when \
+               `/debug/state` says so, which it does after all Nodes were asked about once more.",
         columns: &[("seconds", "time")],
         plot: None,
     },

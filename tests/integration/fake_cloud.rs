@@ -99,6 +99,11 @@ impl FakeCloud {
         self.push(uuid);
     }
 
+    /// Takes a machine away, and tells nobody.
+    pub(crate) fn lose(&self, uuid: &str) {
+        self.lock().machines.remove(uuid);
+    }
+
     /// Makes all look-ups fail from now on, or work again.
     pub(crate) fn fail(&self, failure: Option<Failure>) {
         self.lock().failure = failure;

@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("the_shutdown_taint_comes_and_goes", |api| shutdown(api).boxed_local()),
         ("a_vanished_instance_takes_its_node_along", |api| vanishes(api).boxed_local()),
+        ("what_nobody_pushes_is_found_in_a_period", |api| vanishes_in_silence(api).boxed_local()),
         ("an_unreachable_cloud_deletes_nothing", |api| unreachable(api).boxed_local()),
         ("a_living_kubelet_keeps_its_node", |api| living_kubelet(api).boxed_local()),
         ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
@@ -107,6 +108,18 @@ async fn vanishes(api: &Api) -> anyhow::Result<()> {
     ensure!(deleting.type_.as_deref() == Some("Normal"));
     ensure!(deleting.source.and_then(|s| s.component).as_deref() == Some("cloud-node-lifecycle-controller"));
     ensure!(api.requests.of("DELETE nodes") == 1);
+    daemon.stop().await
+}
+
+/// Long before the pass in which all Nodes are asked about: that is each twelfth.
+async fn vanishes_in_silence(api: &Api) -> anyhow::Result<()> {
+    let flags =
+        ["--node-monitor-period=3s", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
+    let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
+    // Whatever was to be looked at because the Node changed is over.
+    sleep(Duration::from_secs(1)).await;
+    cloud.lose(&uuid(0));
+    node_vanishes(&api.client, "n0", SOON).await?;
     daemon.stop().await
 }
 

@@ -2,13 +2,13 @@
 //! decision, no check. With as many connections, nothing that initialises Nodes with these patches can be faster. Then it
 //! waits, so that what it used can be read.
 //!
-//! With `watch` it writes nothing, and receives for ever what a watch of all Nodes says, without reading it.
+//! With `watch` in place of a number it writes nothing, and receives what a watch of all Nodes says without reading it.
 //!
-//! `floor KUBECONFIG CONNECTIONS [watch]`
+//! `floor KUBECONFIG CONNECTIONS|watch`
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use ccm::nodes::{NodePatch, NodeWriter};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Request, header};
@@ -18,20 +18,23 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, api::ListParams, client::Body};
 use serde_json::json;
 
-const USAGE: &str = "usage: floor KUBECONFIG CONNECTIONS [watch]";
+const USAGE: &str = "usage: floor KUBECONFIG CONNECTIONS|watch";
+
+/// Longer than any run: a watch that began anew could receive other things than the daemon's.
+const WATCH_SECONDS: u32 = 24 * 60 * 60;
 
 // As many threads as the daemon has.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let kubeconfig = arguments.next().context(USAGE)?;
-    let connections: usize = arguments.next().context(USAGE)?.parse()?;
+    let (kubeconfig, work) = (arguments.next().context(USAGE)?, arguments.next().context(USAGE)?);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (client, _) = ccm::api_client::connect(Some(Path::new(&kubeconfig)), "").await?;
-    if arguments.next().is_some_and(|argument| argument == "watch") {
-        return watch(&client).await;
-    }
     let nodes = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
+    if work == "watch" {
+        return watch(&client, nodes.metadata.resource_version.as_deref().unwrap_or_default()).await;
+    }
+    let connections: usize = work.parse().context(USAGE)?;
     let writer = NodeWriter::new(client);
     let listed = nodes.items.iter().map(|node| {
         (node.name_any(), node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default())
@@ -58,16 +61,20 @@ async fn main() -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// In the form and for as long as the daemon asks for it.
-async fn watch(client: &Client) -> anyhow::Result<()> {
-    loop {
-        let request = Request::get("/api/v1/nodes?watch=true&resourceVersion=0&timeoutSeconds=290")
-            .header(header::ACCEPT, ccm::nodes::protobuf::PROTOBUF)
-            .body(Body::empty())?;
-        let mut body = client.send(request).await?.into_body();
-        // A watch that breaks off is followed by another one.
-        while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
+/// In the form in which the daemon asks for it.
+async fn watch(client: &Client, version: &str) -> anyhow::Result<()> {
+    let path = format!(
+        "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
+    );
+    let request =
+        Request::get(path).header(header::ACCEPT, ccm::nodes::protobuf::PROTOBUF).body(Body::empty())?;
+    let answer = client.send(request).await?;
+    ensure!(answer.status().is_success(), "no watch: {}", answer.status());
+    let mut body = answer.into_body();
+    while let Some(frame) = body.frame().await {
+        frame?;
     }
+    bail!("the watch has ended")
 }
 
 /// Addresses and condition first, all else after, as the daemon writes them.

@@ -43,7 +43,7 @@ impl Settled {
 
     /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile:
     /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. The floor receives the
-    /// watch and reads nothing of it.
+    /// watch and reads nothing of it; it has no metrics.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let heartbeats = beat(&cluster, self.nodes);
@@ -53,7 +53,7 @@ impl Settled {
         if !is_floor {
             cluster.join(self.nodes, NodeSize::Real).await?;
         }
-        let writes = || if is_floor { Ok(0.0) } else { writes(&cluster, &working) };
+        let writes = || (!is_floor).then(|| writes(&cluster, &working)).transpose();
         // One period of the controllers, so that what they do at the start is over.
         sleep(SETTLES * 12).await;
         let (before, writes_before) = (Usage::of(working.process.id())?, writes()?);
@@ -63,12 +63,15 @@ impl Settled {
             task.abort();
         }
         working.end()?;
-        Ok(values([
+        let mut values = values([
             ("cpu_seconds", (after.cpu.saturating_sub(before.cpu)).as_secs_f64()),
             ("memory_bytes", number(after.memory)),
             ("grown_bytes", number(after.memory) - number(before.memory)),
-            ("writes", writes_after - writes_before),
-        ]))
+        ]);
+        if let (Some(before), Some(after)) = (writes_before, writes_after) {
+            values.insert("writes".to_owned(), after - before);
+        }
+        Ok(values)
     }
 }
 

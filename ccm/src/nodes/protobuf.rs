@@ -48,7 +48,7 @@ pub fn client_for(content_type: &str, client: Client) -> Client {
 /// A client whose lists and watches of Nodes travel as protobuf, unless the request asks for something else than JSON;
 /// everything else goes through `client` as it is. Of a Node it gives only the fields that [`Node`](super::Node) keeps,
 /// and of one that changed in nothing but its version only that, as [`watch_nodes`](super::watch_nodes) understands it:
-/// each watch needs a client of its own.
+/// each watch needs a client of its own, with which nobody else lists or watches.
 pub fn client(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let given = Arc::new(Mutex::new(GivenNodes::default()));

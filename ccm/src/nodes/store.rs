@@ -265,6 +265,7 @@ mod tests {
         store.set_version("a", "3");
         assert_eq!((names(&mut changes), version().as_deref()), (vec![], Some("3")));
         store.set_version("nobody", "3");
+        assert!(store.get("nobody").is_none());
         store.apply(Node { deleting: true, ..node("a", "3") });
         store.apply(Node { deleting: true, ..node("a", "4") });
         store.remove("b");
@@ -303,8 +304,16 @@ mod tests {
         assert_eq!(are_done().await, [false, false, false]);
         store.apply(node("a", "8"));
         assert_eq!(are_done().await, [true, true, false]);
+        store.set_version("b", "6");
+        assert_eq!(are_done().await, [true, true, false]);
         store.remove("b");
         assert_eq!(are_done().await, [true, true, true]);
+        store.replace(vec![node("a", "5")]);
+        let beaten = waits("a");
+        tokio::task::yield_now().await;
+        store.set_version("a", "7");
+        let shown = beaten.await.expect("a heartbeat shows it");
+        assert_eq!(shown.map(|node| node.resource_version.clone()).as_deref(), Some("7"));
         store.replace(vec![node("a", "5")]);
         let listed = waits("a");
         tokio::task::yield_now().await;

@@ -58,6 +58,7 @@ pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationTok
         }
         match event {
             watcher::Event::Init => listing.clear(),
+            // A list says everything of each Node.
             watcher::Event::InitApply(node) => listing.push(node.into()),
             watcher::Event::InitDone => store.replace(std::mem::take(&mut listing)),
             watcher::Event::Apply(node) => match node.as_version() {

@@ -72,7 +72,7 @@ pub struct NodeLifecycleController {
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
     due: HashMap<String, Instant>,
-    /// Names of all Nodes in question, and of some that no longer are: thousands of Nodes that are not need no thought.
+    /// Names of the Nodes that were in question when they last changed, or had no instance. Some no longer are.
     in_question: HashSet<String>,
     /// Names of the Nodes whose instance is gone.
     absent: HashSet<String>,
@@ -296,8 +296,8 @@ impl NodeLifecycleController {
             self.note(node, answer, now);
         }
         self.update_breaker();
-        let leases = self.that_may_have_to_go(&nodes);
-        let looks = self.leases.look_at_all(leases, inspection);
+        let names = self.names_that_may_have_to_go(&nodes);
+        let looks = self.leases.look_at_all(names, inspection);
         let Some(looks) = stop.run_until_cancelled(looks).await else { return };
         self.note_leases(looks);
 
@@ -418,7 +418,7 @@ impl NodeLifecycleController {
     }
 
     /// Names of the Nodes that may have to go, as far as their kubelets' leases matter.
-    fn that_may_have_to_go(&self, nodes: &[Arc<Node>]) -> Vec<String> {
+    fn names_that_may_have_to_go(&self, nodes: &[Arc<Node>]) -> Vec<String> {
         nodes
             .iter()
             .filter(|node| !is_excluded(node) && !node.deleting)

@@ -46,19 +46,15 @@ pub(super) fn object_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec
 pub(super) fn event_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
     let WatchEvent { event_type, object: raw } = WatchEvent::decode(bytes)?;
     let mut object = read_object(raw.unwrap_or_default().raw)?;
-    object.content = match (&*event_type, object.content) {
-        (b"MODIFIED", Content::Node(node)) if given.has(&node) => Content::NodeVersion(node.into()),
-        (b"ADDED" | b"MODIFIED", Content::Node(node)) => {
-            given.note(&node);
-            Content::Node(node)
+    if let Content::Node(node) = &object.content {
+        match &*event_type {
+            b"MODIFIED" if given.has(node) => object.content = Content::NodeVersion(node.into()),
+            b"ADDED" | b"MODIFIED" => given.note(node),
+            b"DELETED" => given.forget(node),
+            // A bookmark has the form of a Node and is none.
+            _ => {}
         }
-        (b"DELETED", Content::Node(node)) => {
-            given.forget(&node);
-            Content::Node(node)
-        }
-        // A bookmark has the form of a Node and is none.
-        (_, other) => other,
-    };
+    }
     let mut json = serde_json::to_vec(&Event { event_type, object })?;
     json.push(b'\n');
     Ok(json)
@@ -126,9 +122,13 @@ struct VersionMetadata {
     resource_version: Bytes,
 }
 
-impl From<Node> for NodeVersion {
-    fn from(node: Node) -> Self {
-        let ObjectMeta { name, resource_version, .. } = node.metadata.unwrap_or_default();
+impl From<&Node> for NodeVersion {
+    fn from(node: &Node) -> Self {
+        let (name, resource_version) = node
+            .metadata
+            .as_ref()
+            .map(|metadata| (metadata.name.clone(), metadata.resource_version.clone()))
+            .unwrap_or_default();
         Self { metadata: VersionMetadata { name, resource_version }, only_version_changed: true }
     }
 }

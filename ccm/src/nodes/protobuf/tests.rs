@@ -218,27 +218,36 @@ async fn a_watch_in_whatever_pieces_it_comes() {
     }
 }
 
-/// A Node with this version and label, and with a time of which every heartbeat makes another one.
-fn heartbeat(name: &str, version: u64, label: &str) -> Vec<u8> {
-    let metadata =
-        [field(1, name), field(5, "u"), field(6, version.to_string()), field(11, entry("label", label))];
-    let ready = [field(1, "Ready"), field(2, "True"), field(3, number(1, version))].concat();
+/// A Node with this version and label, and with a time that is another one in each heartbeat.
+fn heartbeat(name: &str, version: &str, label: &str, second: u64) -> Vec<u8> {
+    let metadata = [field(1, name), field(5, "u"), field(6, version), field(11, entry("label", label))];
+    let ready = [field(1, "Ready"), field(2, "True"), field(3, number(1, second))].concat();
     [field(1, metadata.concat()), field(3, field(4, ready))].concat()
 }
 
-/// A watch: the version that it begins after, and the events that come.
-type Watch<'a> = (&'a str, &'a [(&'a str, Vec<u8>)]);
+/// A watch that begins after a version.
+struct Watch {
+    after: &'static str,
+    content_type: &'static str,
+    body: Vec<u8>,
+}
 
-/// What watches say that get these events, one watch after the other, after a list with a Node `n` of version 5: of
-/// each event the version, and the label where it is said.
-async fn said(watches: &[Watch<'_>]) -> Vec<(String, Option<String>)> {
-    let list = [field(1, field(2, "6")), field(2, heartbeat("n", 5, "old"))].concat();
-    let bodies =
-        std::iter::once((PROTOBUF, object("NodeList", list))).chain(watches.iter().map(|(_, events)| {
-            let events = events.iter().map(|(kind, node)| event(kind, object("Node", node.clone())));
-            ("application/vnd.kubernetes.protobuf;stream=watch", events.flatten().collect())
-        }));
-    let bodies = Mutex::new(bodies.collect::<VecDeque<_>>());
+/// A watch in protobuf: the kind of each event, the version of `n` and its label.
+fn watch(after: &'static str, events: &[(&str, &str, &str)]) -> Watch {
+    let events = (0..).zip(events).flat_map(|(second, (kind, version, label))| {
+        event(kind, object("Node", heartbeat("n", version, label, second)))
+    });
+    Watch { after, content_type: "application/vnd.kubernetes.protobuf;stream=watch", body: events.collect() }
+}
+
+/// What is said of `n` in these watches, one after the other, after a list in which it has version 5 and the label
+/// `old`: of each event the version, and the label where that is said.
+async fn said(watches: Vec<Watch>) -> Vec<(String, Option<String>)> {
+    let list = [field(1, field(2, "6")), field(2, heartbeat("n", "5", "old", 0))].concat();
+    let versions: Vec<_> = watches.iter().map(|watch| watch.after).collect();
+    let bodies = watches.into_iter().map(|watch| (watch.content_type, watch.body));
+    let bodies: VecDeque<_> = std::iter::once((PROTOBUF, object("NodeList", list))).chain(bodies).collect();
+    let bodies = Mutex::new(bodies);
     let answer = move |_: Request<Body>| {
         let (content_type, body) = bodies.lock().expect("not poisoned").pop_front().expect("an answer");
         let mut answer = Response::new(Full::new(Bytes::from(body)));
@@ -248,73 +257,90 @@ async fn said(watches: &[Watch<'_>]) -> Vec<(String, Option<String>)> {
     let api = Api::<WireNode>::all(client(Client::new(tower::service_fn(answer), "default")));
     api.list(&ListParams::default()).await.expect("a list");
     let mut said = Vec::new();
-    for (version, _) in watches {
+    for after in versions {
         let events: Vec<_> =
-            api.watch(&WatchParams::default(), version).await.expect("a watch").collect().await;
-        said.extend(events.into_iter().map(|event| match event.expect("an event") {
-            WatchEvent::Added(node) | WatchEvent::Modified(node) | WatchEvent::Deleted(node) => {
-                let only_version = node.as_version().map(|(name, version)| {
+            api.watch(&WatchParams::default(), after).await.expect("a watch").collect().await;
+        for event in events {
+            let (WatchEvent::Added(node) | WatchEvent::Modified(node) | WatchEvent::Deleted(node)) =
+                event.expect("an event")
+            else {
+                panic!("neither a Node nor its end")
+            };
+            said.push(match node.as_version() {
+                Some((name, version)) => {
                     assert_eq!(name, "n");
                     (version.to_owned(), None)
-                });
-                only_version.unwrap_or_else(|| {
+                }
+                None => {
                     let node = Node::from(node);
                     (node.resource_version, node.identity.labels.get("label").cloned())
-                })
-            }
-            other => panic!("{other:?}"),
-        }));
+                }
+            });
+        }
     }
     said
 }
 
+fn all(version: &str, label: &str) -> (String, Option<String>) {
+    (version.to_owned(), Some(label.to_owned()))
+}
+
+fn only(version: &str) -> (String, Option<String>) {
+    (version.to_owned(), None)
+}
+
 #[tokio::test]
 async fn of_a_heartbeat_only_the_version_is_said() {
-    let node = |version, label| heartbeat("n", version, label);
-    let all = |version: &str, label: &str| (version.to_owned(), Some(label.to_owned()));
-    let version = |version: &str| (version.to_owned(), None);
-    let one_watch = [
-        ("MODIFIED", node(7, "old")),
-        ("MODIFIED", node(8, "new")),
-        ("MODIFIED", node(9, "new")),
-        ("MODIFIED", node(10, "old")),
-        ("DELETED", node(11, "old")),
-        ("ADDED", node(12, "old")),
-        ("MODIFIED", node(13, "old")),
+    let events = [
+        ("MODIFIED", "7", "old"),
+        ("MODIFIED", "8", "new"),
+        ("MODIFIED", "9", "new"),
+        ("MODIFIED", "10", "old"),
+        ("DELETED", "11", "old"),
+        ("MODIFIED", "12", "old"),
+        ("ADDED", "13", "old"),
+        ("MODIFIED", "14", "old"),
     ];
     assert_eq!(
-        said(&[("6", &one_watch)]).await,
+        said(vec![watch("6", &events)]).await,
         [
-            version("7"),
+            only("7"),
             all("8", "new"),
-            version("9"),
+            only("9"),
             all("10", "old"),
             all("11", "old"),
+            // which nobody sends
             all("12", "old"),
-            version("13"),
+            all("13", "old"),
+            only("14"),
         ]
     );
-    let another = [("MODIFIED", heartbeat("m", 7, "old"))];
-    assert_eq!(said(&[("6", &another)]).await, [all("7", "old")], "one that was never said");
 }
 
 #[tokio::test]
 async fn what_may_have_been_lost_is_said_again() {
-    let node = |version| ("MODIFIED", heartbeat("n", version, "new"));
-    let all = |version: &str| (version.to_owned(), Some("new".to_owned()));
-    let version = |version: &str| (version.to_owned(), None);
+    let new = |version: &'static str| ("MODIFIED", version, "new");
     // What was said until version 8 has arrived, since the watch goes on there.
-    assert_eq!(
-        said(&[("6", &[node(8), node(9)]), ("8", &[node(9), node(10)])]).await,
-        [all("8"), version("9"), version("9"), version("10")]
-    );
-    for begin in ["7", "opaque"] {
-        assert_eq!(
-            said(&[("6", &[node(8)]), (begin, &[node(8), node(9)])]).await,
-            [all("8"), all("8"), version("9")],
-            "{begin}"
-        );
+    let goes_on = vec![watch("6", &[new("8"), new("9")]), watch("8", &[new("9"), new("10")])];
+    assert_eq!(said(goes_on).await, [all("8", "new"), only("9"), only("9"), only("10")]);
+    for after in ["7", "opaque"] {
+        let back = vec![watch("6", &[new("8")]), watch(after, &[new("8"), new("9")])];
+        assert_eq!(said(back).await, [all("8", "new"), all("8", "new"), only("9")], "{after}");
     }
+    let opaque = vec![watch("6", &[new("opaque"), ("MODIFIED", "9", "old"), ("MODIFIED", "10", "old")])];
+    assert_eq!(said(opaque).await, [all("opaque", "new"), all("9", "old"), only("10")]);
+}
+
+#[tokio::test]
+async fn what_was_said_in_json_is_not_known() {
+    let line = json!({"type": "MODIFIED", "object": {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "8", "labels": {"label": "new"}},
+    }});
+    let in_json =
+        Watch { after: "6", content_type: "application/json", body: format!("{line}\n").into_bytes() };
+    let back = watch("8", &[("MODIFIED", "9", "old")]);
+    assert_eq!(said(vec![in_json, back]).await, [all("8", "new"), all("9", "old")]);
 }
 
 fn told(event: &WatchEvent<WireNode>) -> Value {
