@@ -19,7 +19,7 @@ use cloudprovider::{
 use cloudprovider_libvirt as libvirt;
 use cloudprovider_vsphere as vsphere;
 use divan::{AllocProfiler, Bencher, black_box};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use sandbox::kubelet;
@@ -77,18 +77,35 @@ fn decode_node(bencher: Bencher<'_, '_>) {
 fn read_nodes_in_protobuf(bencher: Bencher<'_, '_>, nodes: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let body = kubelet::list_of_real_size_in_protobuf(nodes);
-    let client = runtime.block_on(async { protobuf::client(answering(&body)) });
+    let client = runtime.block_on(async { protobuf::client(answering(PROTOBUF, &body)) });
     bencher.counter(divan::counter::BytesCount::of_slice(&body)).bench_local(|| {
         let read = runtime.block_on(read_nodes(client.clone())).expect("a list");
         assert_eq!(read.len(), nodes);
     });
 }
 
+/// A watch that brings so many heartbeats of one Node, in which nothing changes that is read.
+#[divan::bench(args = [250])]
+fn heartbeats_in_protobuf(bencher: Bencher<'_, '_>, heartbeats: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let body = kubelet::changes_of_real_size_in_protobuf(heartbeats);
+    let client = runtime.block_on(async {
+        protobuf::client(answering("application/vnd.kubernetes.protobuf;stream=watch", &body))
+    });
+    bencher.counter(divan::counter::BytesCount::of_slice(&body)).bench_local(|| {
+        let watch = http::Request::get("/api/v1/nodes?watch=true&resourceVersion=0").body(Body::empty());
+        let events = runtime.block_on(async {
+            client.send(watch.expect("a request")).await.expect("a watch").into_body().collect().await
+        });
+        assert!(!events.expect("events").to_bytes().is_empty());
+    });
+}
+
 /// An API server with this answer to everything.
-fn answering(body: &[u8]) -> Client {
+fn answering(content_type: &'static str, body: &[u8]) -> Client {
     let body = bytes::Bytes::copy_from_slice(body);
     let answer = move |_: http::Request<Body>| {
-        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, PROTOBUF);
+        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, content_type);
         let answer = answer.body(Full::new(body.clone())).expect("an answer");
         async { Ok::<_, Infallible>(answer) }
     };

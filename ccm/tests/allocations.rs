@@ -15,10 +15,11 @@ use ccm::{
     nodes::{Node, protobuf, read_nodes},
 };
 use cloudprovider::{Instance, InstanceLookup, InstanceMetadata, NodeAddress, PowerState, ProviderId};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use sandbox::kubelet;
+use tokio::runtime::Runtime;
 
 struct Counting;
 
@@ -66,24 +67,53 @@ fn decoding_a_node() {
     assert!(of_real <= MOST_TO_DECODE, "{of_real}");
 }
 
-/// As the daemon reads a page of the list. What the request itself takes counts for one Node more.
-#[test]
-fn reading_nodes_in_protobuf() {
-    const NODES: usize = 250;
+/// A client for Nodes in protobuf to which everything is answered with this.
+fn answering(content_type: &'static str, body: Vec<u8>) -> (Runtime, Client) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let body = Bytes::from(kubelet::list_of_real_size_in_protobuf(NODES));
+    let body = Bytes::from(body);
     let answer = move |_: http::Request<Body>| {
-        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, protobuf::PROTOBUF);
+        let answer = http::Response::builder().header(http::header::CONTENT_TYPE, content_type);
         let answer = answer.body(Full::new(body.clone())).expect("an answer");
         async { Ok::<_, Infallible>(answer) }
     };
     let client =
         runtime.block_on(async { protobuf::client(Client::new(tower::service_fn(answer), "default")) });
+    (runtime, client)
+}
+
+/// As the daemon reads a page of the list. What the request itself takes counts for one Node more.
+#[test]
+fn reading_nodes_in_protobuf() {
+    const NODES: usize = 250;
+    let (runtime, client) = answering(protobuf::PROTOBUF, kubelet::list_of_real_size_in_protobuf(NODES));
     let mut read = Vec::new();
     let count = allocations(|| read = runtime.block_on(read_nodes(client)).expect("a list"));
     assert_eq!(read.len(), NODES);
     println!("allocations: {}", count / NODES);
     assert!(count <= MOST_TO_READ * (NODES + 1), "{count}");
+}
+
+/// Heartbeats in which nothing changes that is read, after an event that is read whole.
+#[test]
+fn heartbeats_in_protobuf() {
+    const HEARTBEATS: usize = 250;
+    let content_type = "application/vnd.kubernetes.protobuf;stream=watch";
+    let (runtime, client) =
+        answering(content_type, kubelet::changes_of_real_size_in_protobuf(1 + HEARTBEATS));
+    let watch = http::Request::get("/api/v1/nodes?watch=true&resourceVersion=0").body(Body::empty());
+    let watch = watch.expect("a request");
+    let mut said = Bytes::new();
+    let count = allocations(|| {
+        said = runtime.block_on(async {
+            let answer = client.send(watch).await.expect("a watch");
+            answer.into_body().collect().await.expect("events").to_bytes()
+        });
+    });
+    let lengths: Vec<usize> = said.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
+    assert_eq!(lengths.len(), 1 + HEARTBEATS);
+    assert!(lengths[1..].iter().all(|length| *length < 200), "{lengths:?}");
+    println!("allocations: {}", count / HEARTBEATS);
+    assert!(count <= MOST_FOR_A_HEARTBEAT * HEARTBEATS + 200, "{count}");
 }
 
 #[test]
@@ -107,4 +137,6 @@ fn comparing_a_settled_node() {
 const MOST_TO_DECODE: usize = 50;
 /// The same, and the messages on the way.
 const MOST_TO_READ: usize = 90;
+/// The messages alone.
+const MOST_FOR_A_HEARTBEAT: usize = 15;
 const MOST_TO_COMPARE: usize = 12;

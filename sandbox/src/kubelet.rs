@@ -119,27 +119,43 @@ pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
     node
 }
 
-/// A list of such Nodes, initialised by a cloud-controller-manager, in protobuf: the body of a kube-apiserver's answer to
-/// whoever accepts `application/vnd.kubernetes.protobuf`. All are called `node-1`.
+/// A `core.v1.Node` of that size, initialised by a cloud-controller-manager, as kube-apiserver 1.36 encodes it in protobuf:
+/// its answer to a GET of the Node without the envelope.
+const NODE_IN_PROTOBUF: &[u8] = include_bytes!("kubelet/node.pb");
+
+/// A list of such Nodes in protobuf: the body of a kube-apiserver's answer to whoever accepts
+/// `application/vnd.kubernetes.protobuf`. All are called `node-1`.
 pub fn list_of_real_size_in_protobuf(nodes: usize) -> Vec<u8> {
-    /// A `core.v1.Node` as kube-apiserver 1.36 encodes it: its answer to a GET of the Node without the envelope.
-    const NODE: &[u8] = include_bytes!("kubelet/node.pb");
-    /// `runtime.TypeMeta` with `apiVersion` and `kind`.
-    const TYPE_META: &[u8] = b"\x0a\x02v1\x12\x08NodeList";
-    let field = |number: u8, content: &[u8]| {
-        // The wire type of what has a length is 2; the length is in groups of seven bits, the lowest first.
-        let mut bytes = vec![number << 3 | 2];
-        let mut length = content.len();
-        while length > 0x7f {
-            bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
-            length >>= 7;
-        }
-        bytes.push(u8::try_from(length).unwrap_or_default());
-        bytes.extend(content);
-        bytes
-    };
-    let list = [field(1, &[]), field(2, NODE).repeat(nodes)].concat();
-    [b"k8s\0".to_vec(), field(1, TYPE_META), field(2, &list)].concat()
+    let list = [field(1, &[]), field(2, NODE_IN_PROTOBUF).repeat(nodes)].concat();
+    in_envelope(b"NodeList", &list)
+}
+
+/// So many changes of such a Node, one like the other, in protobuf: the body of a kube-apiserver's answer to a watch.
+pub fn changes_of_real_size_in_protobuf(changes: usize) -> Vec<u8> {
+    let node = in_envelope(b"Node", NODE_IN_PROTOBUF);
+    let event = [field(1, b"MODIFIED"), field(2, &field(1, &node))].concat();
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [length.to_vec(), event].concat().repeat(changes)
+}
+
+/// `runtime.Unknown`, with the kind and the object in it.
+fn in_envelope(kind: &[u8], object: &[u8]) -> Vec<u8> {
+    let type_meta = [field(1, b"v1"), field(2, kind)].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, object)].concat()
+}
+
+/// A field of a message in protobuf.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    // The wire type of what has a length is 2; the length is in groups of seven bits, the lowest first.
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length > 0x7f {
+        bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+        length >>= 7;
+    }
+    bytes.push(u8::try_from(length).unwrap_or_default());
+    bytes.extend(content);
+    bytes
 }
 
 fn conditions(ready: bool) -> Vec<NodeCondition> {
