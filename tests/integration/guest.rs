@@ -22,6 +22,9 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(30);
 
+/// An emulated machine takes its time to boot and to halt where others need the cores too.
+pub(crate) const GUEST_PATIENCE: Duration = Duration::from_secs(180);
+
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("apiserver::qemu::from_power_on_to_deletion", from_power_on_to_deletion)]
 }
@@ -83,7 +86,7 @@ async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     let posted = kubelet::register(client, &kubelet::node(guest.name(), guest.uuid())).await?;
     let mut history = History::record(client, &posted)?;
     guest.start()?;
-    let lease = guest.wait_for_lease(SOON)?;
+    let lease = guest.wait_for_lease(GUEST_PATIENCE)?;
     let leased = Instant::now();
     let done = node_becomes(client, guest.name(), SOON, "initialized", is_initialized).await?;
     println!("from the lease to a complete node: {:?}", leased.elapsed());
@@ -127,12 +130,12 @@ async fn reload(client: &Client, config: &str) -> anyhow::Result<()> {
 async fn stops_and_starts(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     let tainted = |node: &_| has_taint(node, SHUTDOWN);
     guest.shutdown()?;
-    guest.wait_for_state("shut off", SOON)?;
+    guest.wait_for_state("shut off", GUEST_PATIENCE)?;
     set_ready_unknown(client, guest.name()).await?;
     node_becomes(client, guest.name(), SOON, "has the shutdown taint", tainted).await?;
 
     guest.start()?;
-    guest.wait_for_lease(SOON)?;
+    guest.wait_for_lease(GUEST_PATIENCE)?;
     kubelet::heartbeat(client, guest.name(), true).await?;
     node_becomes(client, guest.name(), SOON, "has no shutdown taint", |node| !tainted(node)).await?;
     Ok(())

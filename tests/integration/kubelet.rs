@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     api,
     daemon::{DaemonProcess, binary},
-    guest::{command_line, write_config},
+    guest::{GUEST_PATIENCE, command_line, write_config},
     support::*,
     trial::{Outcome, runtime, trial},
 };
@@ -34,9 +34,9 @@ fn side_by_side() -> Outcome {
     let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
     let guest = MicroGuest::define(&libvirtd, "kubelet-1", &MicroGuestOptions::default())?;
     guest.start()?;
-    let lease = guest.wait_for_lease(SOON)?;
+    let lease = guest.wait_for_lease(GUEST_PATIENCE)?;
     // An address that comes later is a change that the Node follows, and would count as one below.
-    guest.wait_for_ipv6_lease(SOON)?;
+    guest.wait_for_ipv6_lease(GUEST_PATIENCE)?;
     let folder = TempDir::new()?;
     let config = write_config(folder.path(), &libvirtd)?;
     let log = folder.path().join("daemon.log");
