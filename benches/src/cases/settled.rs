@@ -42,8 +42,8 @@ impl Settled {
     }
 
     /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile:
-    /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. The floor receives the
-    /// watch and reads nothing of it; it has no metrics.
+    /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. Of the floor, which
+    /// receives the watch and keeps nothing of it, only the first means something.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let heartbeats = beat(&cluster, self.nodes);
@@ -63,15 +63,15 @@ impl Settled {
             task.abort();
         }
         working.end()?;
-        let mut values = values([
-            ("cpu_seconds", (after.cpu.saturating_sub(before.cpu)).as_secs_f64()),
-            ("memory_bytes", number(after.memory)),
-            ("grown_bytes", number(after.memory) - number(before.memory)),
-        ]);
-        if let (Some(before), Some(after)) = (writes_before, writes_after) {
-            values.insert("writes".to_owned(), after - before);
+        let mut used = values([("cpu_seconds", (after.cpu.saturating_sub(before.cpu)).as_secs_f64())]);
+        if let (Some(writes_before), Some(writes_after)) = (writes_before, writes_after) {
+            used.extend(values([
+                ("memory_bytes", number(after.memory)),
+                ("grown_bytes", number(after.memory) - number(before.memory)),
+                ("writes", writes_after - writes_before),
+            ]));
         }
-        Ok(values)
+        Ok(used)
     }
 }
 

@@ -106,7 +106,8 @@ impl VsphereChange {
         .to_owned()
     }
 
-    /// `seconds` from the change to what the Node, or the manager, shows of it. Kubelets are not ready, as where a machine is away.
+    /// `seconds` from the change to what the Node, or the manager, shows of it. Kubelets are not ready, as where a
+    /// machine is away.
     pub(super) async fn run(self, manager: Manager) -> Result<Values> {
         let (cluster, vcenter) = (Cluster::start().await?, Vcenter::start(FEW)?);
         cluster.post(0..FEW, NodeSize::Real).await?;

@@ -218,9 +218,9 @@ async fn a_watch_in_whatever_pieces_it_comes() {
     }
 }
 
-/// A Node with this version and label, and with a time that is another one in each heartbeat.
-fn heartbeat(name: &str, version: &str, label: &str, second: u64) -> Vec<u8> {
-    let metadata = [field(1, name), field(5, "u"), field(6, version), field(11, entry("label", label))];
+/// The Node `n` with this version and label, and with a time that is another one in each heartbeat.
+fn heartbeat(version: &str, label: &str, second: u64) -> Vec<u8> {
+    let metadata = [field(1, "n"), field(5, "u"), field(6, version), field(11, entry("label", label))];
     let ready = [field(1, "Ready"), field(2, "True"), field(3, number(1, second))].concat();
     [field(1, metadata.concat()), field(3, field(4, ready))].concat()
 }
@@ -235,7 +235,7 @@ struct Watch {
 /// A watch in protobuf: the kind of each event, the version of `n` and its label.
 fn watch(after: &'static str, events: &[(&str, &str, &str)]) -> Watch {
     let events = (0..).zip(events).flat_map(|(second, (kind, version, label))| {
-        event(kind, object("Node", heartbeat("n", version, label, second)))
+        event(kind, object("Node", heartbeat(version, label, second)))
     });
     Watch { after, content_type: "application/vnd.kubernetes.protobuf;stream=watch", body: events.collect() }
 }
@@ -243,7 +243,7 @@ fn watch(after: &'static str, events: &[(&str, &str, &str)]) -> Watch {
 /// What is said of `n` in these watches, one after the other, after a list in which it has version 5 and the label
 /// `old`: of each event the version, and the label where that is said.
 async fn said(watches: Vec<Watch>) -> Vec<(String, Option<String>)> {
-    let list = [field(1, field(2, "6")), field(2, heartbeat("n", "5", "old", 0))].concat();
+    let list = [field(1, field(2, "6")), field(2, heartbeat("5", "old", 0))].concat();
     let versions: Vec<_> = watches.iter().map(|watch| watch.after).collect();
     let bodies = watches.into_iter().map(|watch| (watch.content_type, watch.body));
     let bodies: VecDeque<_> = std::iter::once((PROTOBUF, object("NodeList", list))).chain(bodies).collect();
