@@ -362,7 +362,8 @@ impl Base {
         if runs(NODE_LIFECYCLE_CONTROLLER) {
             let lifecycle = &flags.cloud_node_lifecycle_controller;
             let options = NodeLifecycleOptions {
-                monitor_period: flags.generic.node_monitor_period,
+                monitor_period: lifecycle.node_monitor_period,
+                concurrent_syncs: lifecycle.syncs(),
                 deletion_grace_period: lifecycle.node_deletion_grace_period,
                 deletion_minimum_age: lifecycle.node_deletion_minimum_age,
                 dry_run: flags.misc.dry_run,

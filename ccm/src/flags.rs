@@ -23,13 +23,17 @@ mod notes;
 pub(crate) mod pflag;
 mod secure_serving;
 mod service_lb_controller;
+mod shown;
 mod tls;
 #[cfg(test)]
 mod upstream;
 mod values;
 mod webhook;
 
-use std::{collections::BTreeSet, ffi::OsString};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
@@ -52,6 +56,7 @@ use notes::{Note, NoteKind};
 pub use pflag::CommandLineError;
 pub use secure_serving::SecureServingFlags;
 pub use service_lb_controller::ServiceLbControllerFlags;
+pub(crate) use shown::go_duration;
 pub use values::{NamedCertificate, VModule, VersionRequest};
 pub use webhook::{WebhookFlags, WebhookServingFlags};
 
@@ -103,6 +108,9 @@ pub struct Flags {
     /// The flags that are on the command line, without their hyphens.
     #[arg(skip)]
     given: BTreeSet<String>,
+    /// Every flag with its value as it may be shown.
+    #[arg(skip)]
+    shown: BTreeMap<String, String>,
 }
 
 /// Reads the command line of the daemon; the first argument is the program.
@@ -124,18 +132,25 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Notes which flags are on the command line.
+    /// Notes which flags are on the command line, and how each is shown.
     pub(crate) fn remember_given(&mut self, matches: &ArgMatches) {
         let command = Self::augment_args(Command::new(""));
         let is_given =
             |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         let given = command.get_arguments().filter(is_given).filter_map(clap::Arg::get_long);
         self.given = given.map(str::to_owned).collect();
+        self.shown = shown::shown(&command, matches);
     }
 
     /// Whether a flag, named without its hyphens, is on the command line.
     pub fn is_given(&self, flag: &str) -> bool {
         self.given.contains(flag)
+    }
+
+    /// Every flag of the daemon, without its hyphens, and its value in Go's notation. One without a value is empty. A user
+    /// in a URL, and what stands behind its question mark, is `CLASSIFIED`.
+    pub fn shown(&self) -> &BTreeMap<String, String> {
+        &self.shown
     }
 
     /// Everything that is wrong with the values, each fault with its flag.
@@ -147,6 +162,7 @@ impl Flags {
             self.leader_election.faults(),
             self.leader_migration.faults(&self.leader_election),
             self.cloud_node_controller.faults(),
+            self.cloud_node_lifecycle_controller.faults(),
             self.misc.faults(),
             self.secure_serving.faults(),
             self.authentication.faults(gates),

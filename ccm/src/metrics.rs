@@ -5,6 +5,7 @@ mod build;
 #[cfg(test)]
 mod documentation;
 mod inventory;
+mod node_lifecycle;
 mod process;
 mod register;
 mod rest_client;
@@ -18,6 +19,7 @@ use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, 
 pub use access::AccessMetrics;
 pub use build::commit;
 pub use inventory::InventoryAge;
+pub use node_lifecycle::NodeLifecycleMetrics;
 pub use process::start_time;
 pub use register::Described;
 pub use rest_client::RestClientMetrics;
@@ -48,6 +50,8 @@ pub struct Metrics {
     pub taint_removal_delay: Histogram,
     /// Upstream: seconds from a Node's creation to the end of its first sync.
     pub initial_node_sync_delay: Histogram,
+    /// Upstream: passes of the node-lifecycle controller, and the cloud's answers to it.
+    pub node_lifecycle: NodeLifecycleMetrics,
     /// Upstream: 1 while this process leads on the Lease `name`, 0 while it does not.
     pub leader_election_master_status: IntGaugeVec,
     /// Upstream: renewals of the Lease `name` that had to read it first.
@@ -121,6 +125,7 @@ impl Metrics {
                 "[ALPHA] Number of seconds after node creation when NodeController finished the initial synchronization of a single node.",
                 &NODE_DELAY_BUCKETS,
             )?,
+            node_lifecycle: NodeLifecycleMetrics::new(&mut register)?,
             leader_election_master_status: register.gauges(
                 "leader_election_master_status",
                 "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",

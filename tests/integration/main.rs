@@ -30,6 +30,7 @@ mod hypervisors;
 mod kubectl;
 mod kubelet;
 mod leader_election;
+mod lifecycle_load;
 mod logging;
 mod metrics;
 mod node;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         swap_in::trials(),
         node::trials(),
         node_lifecycle::trials(),
+        lifecycle_load::trials(),
         clients::trials(),
         metrics::trials(),
         logging::trials(),

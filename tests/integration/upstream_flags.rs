@@ -16,7 +16,8 @@ use crate::{
 const NOT_THE_FRAMEWORKS: [&str; 1] = ["help"];
 
 /// Flags whose default differs on purpose.
-const OTHER_DEFAULTS: [&str; 3] = ["concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
+const OTHER_DEFAULTS: [&str; 4] =
+    ["concurrent-node-lifecycle-syncs", "concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag)]

@@ -146,7 +146,7 @@ fn explanation(
             let lifecycle = &flags.cloud_node_lifecycle_controller;
             let grace = lifecycle
                 .node_deletion_grace_period
-                .unwrap_or_else(|| flags.generic.node_monitor_period.max(std::time::Duration::from_secs(5)));
+                .unwrap_or_else(|| lifecycle.node_monitor_period.max(std::time::Duration::from_secs(5)));
             next.extend(node_lifecycle::plan(node, answer, grace, lifecycle.node_deletion_minimum_age));
         } else {
             next.push(off(NODE_LIFECYCLE_CONTROLLER));

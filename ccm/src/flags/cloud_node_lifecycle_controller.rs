@@ -1,18 +1,27 @@
-//! The cloud-node-lifecycle controller, which taints and deletes Nodes. Its period is `--node-monitor-period`.
+//! The cloud-node-lifecycle controller, which taints and deletes Nodes.
 
 use std::time::Duration;
 
 use clap::Args;
 
 use super::{
-    notes::{Note, ours},
-    values::duration,
+    notes::{Note, differs, ours},
+    values::{duration, int32},
 };
 
-/// When a Node is deleted; upstream has none of these.
+/// How often and how much at once it looks at Nodes, and when it deletes one.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cloud-node-lifecycle-controller flags")]
 pub struct CloudNodeLifecycleControllerFlags {
+    /// How many Nodes are tainted, untainted or deleted, and how many kubelets' leases are read, at the same time. The
+    /// cloud is asked about all Nodes at once whatever this says.
+    #[arg(long, default_value = "16", value_name = "N", value_parser = int32)]
+    pub concurrent_node_lifecycle_syncs: i32,
+
+    /// Period of the comparison of all Nodes' existence and power state with the cloud.
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub node_monitor_period: Duration,
+
     /// Time between the two answers of the cloud that an instance is gone, which a deletion of its Node asks for.
     /// [default: one node monitor period, at least 5s]
     #[arg(long, value_parser = duration, value_name = "DURATION")]
@@ -33,8 +42,35 @@ pub struct CloudNodeLifecycleControllerFlags {
 }
 
 pub(super) const NOTES: &[Note] = &[
+    differs(
+        "concurrent-node-lifecycle-syncs",
+        "Upstream looks at one Node at a time, and asks the cloud about each by itself",
+    ),
+    differs(
+        "node-monitor-period",
+        "All Nodes in one batch, and Ready ones too; providers push changes at once; 0 is refused",
+    ),
     ours("node-deletion-grace-period", "Upstream deletes on one answer"),
     ours("node-deletion-minimum-age", "Upstream deletes Nodes of any age"),
     ours("node-deletion-breaker-count", "Upstream deletes any number at once"),
     ours("node-deletion-breaker-percent", "Upstream deletes any share at once"),
 ];
+
+impl CloudNodeLifecycleControllerFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.concurrent_node_lifecycle_syncs < 1 {
+            let given = self.concurrent_node_lifecycle_syncs;
+            faults.push(format!("--concurrent-node-lifecycle-syncs must be at least 1, but got {given}"));
+        }
+        if self.node_monitor_period.is_zero() {
+            faults.push("--node-monitor-period must be greater than 0".to_owned());
+        }
+        faults
+    }
+
+    /// Requests to the API server that are under way at once.
+    pub fn syncs(&self) -> usize {
+        usize::try_from(self.concurrent_node_lifecycle_syncs).unwrap_or(1).max(1)
+    }
+}

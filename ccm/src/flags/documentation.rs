@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Made from the code by `UPDATE_DOCS=1 cargo test -p ccm --lib flags::documentation`; do not edit. -->
 
-Every flag of the Go framework (k8s.io/cloud-provider 0.36) is accepted. Without a remark in the last column it has
+Every flag of the Go framework (k8s.io/cloud-provider 0.37) is accepted. Without a remark in the last column it has
 upstream's default and upstream's effect.
 
 The grammar is that of Go's flags:

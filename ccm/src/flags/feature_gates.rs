@@ -44,8 +44,13 @@ struct Gate {
 
 /// Gates that switch something here.
 #[cfg(test)]
-pub(super) const WITH_EFFECT: [&str; 3] =
-    ["LoggingAlphaOptions", "LoggingBetaOptions", "RemoteRequestHeaderUID"];
+pub(super) const WITH_EFFECT: [&str; 5] = [
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "RemoteRequestHeaderUID",
+];
 
 /// A gate and what it is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +184,7 @@ mod tests {
         assert!(enabled("AllAlpha=true", "LoggingAlphaOptions"));
         assert!(!enabled("LoggingAlphaOptions=false,AllAlpha=true", "LoggingAlphaOptions"));
         assert!(!enabled("AllBeta=false", "ContextualLogging"));
-        assert!(enabled("AllBeta=false", "BtreeWatchCache"), "that one is GA");
+        assert!(enabled("AllBeta=false", "DeclarativeValidation"), "that one is GA");
     }
 
     #[test]
@@ -192,8 +197,8 @@ mod tests {
                 "invalid value of WatchList=x, err: strconv.ParseBool: parsing \"x\": invalid syntax (expected true or false)",
             ),
             (
-                "BtreeWatchCache=false",
-                "cannot set feature gate BtreeWatchCache to false, feature is locked to true",
+                "DeclarativeValidation=false",
+                "cannot set feature gate DeclarativeValidation to false, feature is locked to true",
             ),
         ] {
             assert_eq!(FeatureGates::parse(text), Err(fault.to_owned()));
@@ -205,8 +210,13 @@ mod tests {
             gone.starts_with("unrecognized feature gate: StableLoadBalancerNodeSet (the gate is gone"),
             "{gone}"
         );
+        let gone = FeatureGates::parse("BtreeWatchCache=true").expect_err("gone");
+        assert!(gone.ends_with("it is always on since Kubernetes 1.33)"), "{gone}");
         let alike = FeatureGates::parse("CloudControllerManagerWebhooks=true").expect_err("unknown");
         assert!(alike.contains("did you mean CloudControllerManagerWebhook?"), "{alike}");
-        assert_eq!(FeatureGates::parse("BtreeWatchCache=true").expect("its default").warnings().len(), 1);
+        assert_eq!(
+            FeatureGates::parse("DeclarativeValidation=true").expect("its default").warnings().len(),
+            1
+        );
     }
 }

@@ -36,10 +36,6 @@ pub struct GenericFlags {
     #[arg(long, default_value = "*", value_name = "LIST", value_parser = list)]
     pub controllers: std::vec::Vec<String>,
 
-    /// Period of the comparison of all Nodes' existence and power state with the cloud.
-    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
-    pub node_monitor_period: Duration,
-
     /// Requests per second to the API server, on average. Without this flag and --kube-api-burst there is no
     /// client-side limit; a negative number means none either. [upstream default: 20]
     #[arg(long, value_name = "N", value_parser = float)]
@@ -106,10 +102,6 @@ const JSON: &str = "application/json";
 const NO_ROUTES: &str = "There is no route controller yet";
 
 pub(super) const NOTES: &[Note] = &[
-    differs(
-        "node-monitor-period",
-        "All Nodes in one batch, and Ready ones too; providers push changes at once; 0 is refused",
-    ),
     differs("kube-api-qps", "No limit unless this flag or --kube-api-burst asks for one; upstream: 20"),
     differs("kube-api-burst", "No limit unless this flag or --kube-api-qps asks for one; upstream: 30"),
     differs("kube-api-content-type", "For lists and watches of Nodes; everything else is JSON"),
@@ -132,9 +124,6 @@ impl GenericFlags {
         let mut faults = Vec::new();
         if self.cloud_provider.is_empty() {
             faults.push("--cloud-provider cannot be empty".to_owned());
-        }
-        if self.node_monitor_period.is_zero() {
-            faults.push("--node-monitor-period must be greater than 0".to_owned());
         }
         if self.kube_api_qps.is_some_and(|qps| !qps.is_finite() || (qps > 0.0 && qps < LEAST_QPS)) {
             faults.push(format!(

@@ -39,7 +39,7 @@ fn upstreams_spellings() {
         "--",
     ]);
     assert_eq!(flags.generic.cloud_provider, "a_b", "the last one wins, values are left alone");
-    assert_eq!(flags.generic.node_monitor_period, Duration::from_secs(90));
+    assert_eq!(flags.cloud_node_lifecycle_controller.node_monitor_period, Duration::from_secs(90));
     assert_eq!(flags.global.v, 4);
     assert_eq!(flags.generic.request_limit(), Some((5.5, 30)));
     assert_eq!(flags.secure_serving.bind_address, "::1".parse::<IpAddr>().expect("an address"));
@@ -162,6 +162,7 @@ fn help_is_no_fault() {
 fn all_faults_at_once() {
     let faults = flags(&[
         "--concurrent-node-syncs=0",
+        "--concurrent-node-lifecycle-syncs=0",
         "--controllers=*,-nope",
         "--node-monitor-period=0s",
         "--secure-port=70000",
@@ -177,6 +178,7 @@ fn all_faults_at_once() {
     for expected in [
         "--cloud-provider cannot be empty",
         "--concurrent-node-syncs must be a positive number, but is 0",
+        "--concurrent-node-lifecycle-syncs must be at least 1, but got 0",
         "--node-monitor-period must be greater than 0",
         "\"nope\" is not in the list of known controllers",
         "--secure-port 70000 must be between 0 and 65535, inclusive. 0 for turning off secure port",
@@ -190,7 +192,7 @@ fn all_faults_at_once() {
     ] {
         assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected} in {faults:#?}");
     }
-    assert_eq!(faults.len(), 12, "{faults:#?}");
+    assert_eq!(faults.len(), 13, "{faults:#?}");
     let same_port = flags(&["--cloud-provider=x", "--webhook-secure-port=10258"]).faults();
     assert_eq!(same_port, ["--webhook-secure-port cannot be the same value as --secure-port"]);
 }
@@ -258,7 +260,10 @@ fn one_warning_for_what_has_no_effect() {
             &["--node-sync-period=5s"],
             "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.",
         ),
-        (&["--feature-gates=BtreeWatchCache=true"], "setting GA feature gate BtreeWatchCache=true"),
+        (
+            &["--feature-gates=DeclarativeValidation=true"],
+            "setting GA feature gate DeclarativeValidation=true",
+        ),
         (
             &["--controllers=service,cloud-node"],
             "--controllers: service-lb-controller is asked for and does not exist yet",

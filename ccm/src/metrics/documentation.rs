@@ -19,7 +19,20 @@ const HEAD: &str = "# Metrics
 What `/metrics` on the secure port shows. Names, labels, buckets and help texts of the first table are those of a Go
 cloud-controller-manager, so dashboards and alerts go on working; what belongs to the Go runtime (`go_*`,
 `rest_client_transport_*`) or to an API server's library (`apiserver_*`, `authentication_token_cache_*`) is not there.
-A Grafana dashboard and alert rules are in [deploy/](../deploy/).
+A Grafana dashboard and alert rules are in [deploy/](../deploy/). Histograms have classic buckets only: the format is text, in
+which a Go program with the gate `NativeHistograms` shows no others either. `service_controller_*`, and
+`route_controller_route_sync_total` with its `outcome` and `trigger`, will come with the controllers that count them.
+
+Two of the first table count what upstream does one Node at a time:
+
+- `cloud_node_lifecycle_controller_monitor_nodes_duration_seconds` is a pass of the period, `--node-monitor-period`, with its writes.
+  What is looked at in between, because the cloud or a Node changed, is none.
+- `cloud_node_lifecycle_controller_cloud_provider_calls_total` counts each Node of a look-up, since one look-up answers for all of them
+  what upstream asks about each in two calls. `instance_exists` is `success` where there is an instance, `instance_not_found` where
+  there is none, `not_implemented` where the provider cannot tell, `canceled` where the controller stopped meanwhile, and
+  `error` otherwise. `instance_shutdown` is `success` for each instance that there is. Ready Nodes are asked about too, in every twelfth pass.
+  There is no `instance_metadata`: a Node without a provider ID is not judged. The calls themselves, by kind of
+  error, are in `cloud_controller_manager_provider_calls_total`.
 ";
 
 fn repository(path: &str) -> PathBuf {

@@ -49,6 +49,8 @@ const LEAST_GRACE: Duration = Duration::from_secs(5);
 pub struct NodeLifecycleOptions {
     /// `--node-monitor-period`: period of the comparison of all Nodes with the cloud.
     pub monitor_period: Duration,
+    /// `--concurrent-node-lifecycle-syncs`: Nodes that are written, or whose leases are read, at the same time.
+    pub concurrent_syncs: usize,
     /// `--node-deletion-grace-period`: time between the two answers that an instance is gone. `None`: one monitor
     /// period, at least 5 s.
     pub deletion_grace_period: Option<Duration>,
@@ -94,7 +96,7 @@ impl NodeLifecycleController {
             nodes,
             cloud,
             writer: NodeWriter::new(client.clone()),
-            leases: LeaseReader::new(client),
+            leases: LeaseReader::new(client, options.concurrent_syncs),
             events: events.for_component(COMPONENT),
             metrics,
             options,
@@ -114,8 +116,10 @@ impl NodeLifecycleController {
         }
         let mut changes = self.nodes.subscribe();
         // All of them first: the breaker must not judge by the few that happen to come first.
+        let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
+        self.metrics.node_lifecycle.monitored(began.elapsed());
         let mut next_period = all_asked + self.options.monitor_period;
         let mut passes = 0u32;
         loop {
@@ -140,6 +144,7 @@ impl NodeLifecycleController {
                     InstanceChange::Resync => None,
                 },
             };
+            let began = Instant::now();
             match names {
                 Some(names) if names.is_empty() && !is_pass => {}
                 Some(names) => {
@@ -158,6 +163,7 @@ impl NodeLifecycleController {
                 all_asked = Instant::now();
             }
             if is_pass {
+                self.metrics.node_lifecycle.monitored(began.elapsed());
                 // As upstream: the period counts from the end of a pass.
                 next_period = Instant::now() + self.options.monitor_period;
             }
@@ -291,7 +297,11 @@ impl NodeLifecycleController {
             self.update_breaker();
             return;
         }
-        let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else { return };
+        let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else {
+            self.metrics.node_lifecycle.canceled(nodes.len());
+            return;
+        };
+        self.metrics.node_lifecycle.answered(&answers);
         let now = Instant::now();
         for (node, answer) in nodes.iter().zip(&answers) {
             self.note(node, answer, now);

@@ -15,9 +15,6 @@ const NAMESPACE: &str = "kube-node-lease";
 
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Leases read at the same time.
-const CONCURRENT_LOOKS: usize = 16;
-
 /// A kubelet that renewed nothing for at least this long is taken for dead.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
@@ -46,12 +43,15 @@ pub(super) struct LeaseView {
 /// Reads kubelets' leases.
 pub(super) struct LeaseReader {
     api: Api<Lease>,
+    /// Leases read at the same time.
+    concurrent_looks: usize,
     forbidden_logged: std::sync::Once,
 }
 
 impl LeaseReader {
-    pub(super) fn new(client: Client) -> Self {
-        Self { api: Api::namespaced(client, NAMESPACE), forbidden_logged: std::sync::Once::new() }
+    pub(super) fn new(client: Client, concurrent_looks: usize) -> Self {
+        let api = Api::namespaced(client, NAMESPACE);
+        Self { api, concurrent_looks, forbidden_logged: std::sync::Once::new() }
     }
 
     /// Looks at the leases of the Nodes called so; `inspection` hears of each look.
@@ -65,7 +65,7 @@ impl LeaseReader {
                 let look = self.look(&name).await;
                 (name, look)
             })
-            .buffer_unordered(CONCURRENT_LOOKS)
+            .buffer_unordered(self.concurrent_looks)
             .inspect(|_| inspection.moved_on())
             .collect()
             .await

@@ -13,9 +13,6 @@ use crate::{
     nodes::{Node, NodePatch, WriteError, WrittenVersion},
 };
 
-/// Requests under way at once.
-const CONCURRENT_REQUESTS: usize = 16;
-
 /// What to write about one Node after a look.
 pub(super) enum Write {
     Patch(Arc<Node>, NodePatch, &'static str),
@@ -45,7 +42,7 @@ impl NodeLifecycleController {
                 };
                 (write, outcome)
             })
-            .buffer_unordered(CONCURRENT_REQUESTS)
+            .buffer_unordered(self.options.concurrent_syncs)
             .inspect(|_| inspection.moved_on())
             .collect()
             .await;

@@ -1,0 +1,163 @@
+//! Flags with their values as Go shows them, for `/flagz` and `/configz`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::{ArgMatches, Command};
+
+/// Stands for what nobody may see; upstream's word.
+const CLASSIFIED: &str = "CLASSIFIED";
+
+/// Every flag that was given or has a default, and its value. The others are empty.
+pub(super) fn shown(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String> {
+    command
+        .get_arguments()
+        .filter_map(|arg| {
+            let flag = arg.get_long()?;
+            Some((flag.to_owned(), without_secrets(flag, &value(matches, arg.get_id().as_str()))))
+        })
+        .collect()
+}
+
+/// As Go writes a value of this type; what has a type of its own is left as it was given.
+fn value(matches: &ArgMatches, id: &str) -> String {
+    if let Ok(Some(value)) = matches.try_get_one::<bool>(id) {
+        return value.to_string();
+    }
+    if let Ok(Some(value)) = matches.try_get_one::<Duration>(id) {
+        return go_duration(*value);
+    }
+    if let Ok(Some(value)) = matches.try_get_one::<i32>(id) {
+        return value.to_string();
+    }
+    if let Ok(Some(value)) = matches.try_get_one::<i64>(id) {
+        return value.to_string();
+    }
+    if let Ok(Some(list)) = matches.try_get_one::<Vec<String>>(id) {
+        return format!("[{}]", list.join(","));
+    }
+    if let Ok(Some(list)) = matches.try_get_one::<Vec<i32>>(id) {
+        let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+        return format!("[{}]", list.join(","));
+    }
+    let raw = matches.try_get_raw(id).ok().flatten();
+    let texts: Vec<_> = raw.into_iter().flatten().map(|text| text.to_string_lossy()).collect();
+    texts.join(",")
+}
+
+/// A URL may hold a user with a password, and more behind a question mark.
+fn without_secrets(flag: &str, text: &str) -> String {
+    if flag != "master" && !text.contains("://") {
+        return text.to_owned();
+    }
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let separator = if text.contains("://") { "://" } else { "" };
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => (format!("{CLASSIFIED}@"), rest),
+        None => (String::new(), rest),
+    };
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, _)) => (rest, format!("?{CLASSIFIED}")),
+        None => (rest, String::new()),
+    };
+    format!("{scheme}{separator}{user}{rest}{query}")
+}
+
+/// A duration as Go writes it: `1h0m0s`, `1.5s`, `100ms`.
+pub(crate) fn go_duration(duration: Duration) -> String {
+    let with_fraction = |whole: u128, fraction: u128, digits: usize, unit: &str| {
+        let fraction = format!("{fraction:0digits$}");
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.is_empty() { format!("{whole}{unit}") } else { format!("{whole}.{fraction}{unit}") }
+    };
+    let nanos = duration.as_nanos();
+    match nanos {
+        0 => return "0s".to_owned(),
+        1..1_000 => return format!("{nanos}ns"),
+        1_000..1_000_000 => return with_fraction(nanos / 1_000, nanos % 1_000, 3, "µs"),
+        1_000_000..1_000_000_000 => return with_fraction(nanos / 1_000_000, nanos % 1_000_000, 6, "ms"),
+        _ => {}
+    }
+    let seconds = duration.as_secs();
+    let rest = with_fraction(u128::from(seconds % 60), u128::from(duration.subsec_nanos()), 9, "s");
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0) => rest,
+        (0, minutes) => format!("{minutes}m{rest}"),
+        (hours, minutes) => format!("{hours}h{minutes}m{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_go_writes_them() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_500, "1.5µs"),
+            (100_000_000, "100ms"),
+            (1_500_000_000, "1.5s"),
+            (10_000_000_000, "10s"),
+            (60_000_000_000, "1m0s"),
+            (90_250_000_000, "1m30.25s"),
+            (43_200_000_000_000, "12h0m0s"),
+        ] {
+            assert_eq!(go_duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn values_as_go_shows_them() {
+        let flags = crate::flags::parse([
+            "ccm",
+            "--cloud-provider=x",
+            "--node-monitor-period=90s",
+            "--controllers=a,b",
+            "--controllers=c",
+            "--secure-port=0x10",
+            "--leader-elect=F",
+            "--kube-api-qps=5.5",
+            "--feature-gates=WatchList=true",
+            "--feature-gates=AllAlpha=false",
+            "--tls-curve-preferences=29,23",
+            "-v4",
+        ])
+        .expect("good flags");
+        let shown = flags.shown();
+        for (flag, value) in [
+            ("cloud-provider", "x"),
+            ("node-monitor-period", "1m30s"),
+            ("controllers", "[a,b,c]"),
+            ("secure-port", "16"),
+            ("leader-elect", "false"),
+            ("profiling", "true"),
+            ("kube-api-qps", "5.5"),
+            ("feature-gates", "WatchList=true,AllAlpha=false"),
+            ("tls-curve-preferences", "[29,23]"),
+            ("v", "4"),
+            ("cloud-config", ""),
+            ("node-deletion-breaker-percent", "20"),
+            ("leader-elect-lease-duration", "15s"),
+            ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
+        ] {
+            assert_eq!(shown.get(flag).map(String::as_str), Some(value), "--{flag}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for (url, expected) in [
+            ("https://u:hunter@2@host:6443/p", "https://CLASSIFIED@host:6443/p"),
+            ("u:hunter2@host", "CLASSIFIED@host"),
+            ("https://host?token=hunter2", "https://host?CLASSIFIED"),
+            ("https://u:hunter?2@host", "https://CLASSIFIED@host"),
+            ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+        ] {
+            let flags = crate::flags::parse(["ccm", &format!("--master={url}")]).expect("good flags");
+            assert_eq!(flags.shown()["master"], expected);
+        }
+        let flags = crate::flags::parse(["ccm", "--cloud-config=ftp://u:hunter2@host/x"]).expect("flags");
+        assert!(!format!("{:?}", flags.shown()).contains("hunter2"));
+    }
+}

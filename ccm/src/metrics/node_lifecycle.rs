@@ -1,0 +1,114 @@
+//! Upstream's metrics of the node-lifecycle controller.
+
+use std::time::Duration;
+
+use cloudprovider::{ErrorKind, InstanceLookup};
+use prometheus::{Histogram, IntCounterVec, exponential_buckets};
+
+use super::register::Register;
+
+const EXISTS: &str = "instance_exists";
+const SHUTDOWN: &str = "instance_shutdown";
+
+/// How long its passes take, and what the cloud answers.
+///
+/// One look-up here answers for many Nodes, and for each what upstream asks in two calls: whether the instance exists,
+/// and whether it is shut down. So each Node that is asked about counts as upstream's calls for it would.
+#[derive(Clone, Debug)]
+pub struct NodeLifecycleMetrics {
+    monitor_duration: Histogram,
+    calls: IntCounterVec,
+}
+
+impl NodeLifecycleMetrics {
+    pub(super) fn new(register: &mut Register<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            monitor_duration: register.histogram(
+                "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+                "[ALPHA] A metric measuring the duration in seconds of a single MonitorNodes loop execution.",
+                &exponential_buckets(0.001, 2.0, 15)?,
+            )?,
+            calls: register.counters(
+                "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+                "[ALPHA] The total number of cloud provider API calls, labeled by operation and result.",
+                &["operation", "result"],
+            )?,
+        })
+    }
+
+    /// A pass of the period took so long, its writes included.
+    pub fn monitored(&self, took: Duration) {
+        self.monitor_duration.observe(took.as_secs_f64());
+    }
+
+    /// The cloud was asked about as many Nodes as there are answers.
+    pub fn answered(&self, answers: &[InstanceLookup]) {
+        for answer in answers {
+            let (exists, shutdown) = results(answer);
+            self.count(EXISTS, exists, 1);
+            if let Some(shutdown) = shutdown {
+                self.count(SHUTDOWN, shutdown, 1);
+            }
+        }
+    }
+
+    /// A question about so many Nodes was given up, since the controller stops.
+    pub fn canceled(&self, nodes: usize) {
+        self.count(EXISTS, "canceled", nodes);
+    }
+
+    fn count(&self, operation: &str, result: &str, calls: usize) {
+        self.calls.with_label_values(&[operation, result]).inc_by(calls as u64);
+    }
+}
+
+/// What upstream's two calls about one Node would have ended with. The second one takes an instance.
+fn results(answer: &InstanceLookup) -> (&'static str, Option<&'static str>) {
+    match answer {
+        InstanceLookup::Present(_) => ("success", Some("success")),
+        InstanceLookup::Absent => ("instance_not_found", None),
+        InstanceLookup::Unknown(error) if error.kind() == ErrorKind::Unsupported => ("not_implemented", None),
+        InstanceLookup::Unknown(_) => ("error", None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::{Error, Instance, PowerState, ProviderId};
+
+    use super::super::Metrics;
+    use super::*;
+
+    #[test]
+    fn each_node_counts_as_upstreams_calls_for_it() {
+        let metrics = Metrics::new().expect("metrics");
+        let instance = || Instance::new(ProviderId::new("x", "/1"), PowerState::Off);
+        metrics.node_lifecycle.answered(&[
+            instance().into(),
+            instance().into(),
+            InstanceLookup::Absent,
+            Error::new(ErrorKind::Timeout, "late").into(),
+            Error::new(ErrorKind::NotFound, "no folder").into(),
+            Error::unsupported("never").into(),
+        ]);
+        metrics.node_lifecycle.canceled(3);
+        metrics.node_lifecycle.monitored(Duration::from_millis(3));
+        let text = metrics.text();
+        let name = "cloud_node_lifecycle_controller_cloud_provider_calls_total";
+        for (operation, result, count) in [
+            ("instance_exists", "success", 2),
+            ("instance_exists", "instance_not_found", 1),
+            ("instance_exists", "error", 2),
+            ("instance_exists", "not_implemented", 1),
+            ("instance_exists", "canceled", 3),
+            ("instance_shutdown", "success", 2),
+        ] {
+            let line = format!("{name}{{operation=\"{operation}\",result=\"{result}\"}} {count}\n");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        assert_eq!(text.matches(&format!("{name}{{")).count(), 6);
+        let pass = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds";
+        assert!(text.contains(&format!("{pass}_bucket{{le=\"0.002\"}} 0\n")), "{text}");
+        assert!(text.contains(&format!("{pass}_bucket{{le=\"0.004\"}} 1\n")), "{text}");
+    }
+}
