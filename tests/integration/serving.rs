@@ -8,6 +8,7 @@ mod endpoints;
 mod keys;
 mod lookups;
 mod process;
+mod zpages;
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -38,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         endpoints::trials(),
         lookups::trials(),
         process::trials(),
+        zpages::trials(),
     ]
     .into_iter()
     .flatten()

@@ -4,6 +4,7 @@ mod flags;
 mod health;
 mod metrics;
 mod profiling;
+mod zpages;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::{
 };
 use health::{Health, Kind};
 use profiling::Profiler;
+use zpages::Zpages;
 
 /// Everything but [`flags`] is read.
 const READ: &str = "GET, HEAD";
@@ -27,6 +29,7 @@ pub(super) struct Endpoints {
     shown: Shown,
     health: Health,
     configz: Value,
+    zpages: Zpages,
     /// `None`: nothing under `/debug/` is there.
     profiler: Option<Arc<Profiler>>,
 }
@@ -40,8 +43,11 @@ impl std::fmt::Debug for Endpoints {
 impl Endpoints {
     /// # Errors
     /// Never, but for a mistake in the names of metrics.
-    pub(super) fn new(options: &ServingOptions, shown: Shown) -> anyhow::Result<Self> {
+    pub(super) fn new(options: &ServingOptions, mut shown: Shown) -> anyhow::Result<Self> {
+        let zpages = Zpages::new(options);
+        shown.set_verbosity = shown.set_verbosity.map(|set| zpages.following(set));
         Ok(Self {
+            zpages,
             health: Health::new(shown.health.clone())?,
             shown,
             configz: options.configz.clone(),
@@ -73,6 +79,8 @@ impl Endpoints {
             ("/metrics", ..) => metrics::metrics(&self.shown.metrics.registry, &parts.headers),
             ("/metrics/slis", ..) => self.health.metrics(&parts.headers),
             ("/configz", ..) => responses::json(StatusCode::OK, &self.configz),
+            ("/statusz", ..) => self.zpages.statusz(&parts.headers),
+            ("/flagz", ..) => self.zpages.flagz(&parts.headers),
             (_, Some(rest), Some(profiler)) => self.debug(rest, profiler, query).await,
             _ => match Kind::of_path(path) {
                 Some((kind, None)) => self.health.all(kind, query),

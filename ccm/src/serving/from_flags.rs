@@ -25,6 +25,7 @@ impl From<&Flags> for ServingOptions {
             permit_port_sharing,
             permit_address_sharing,
         } = flags.secure_serving.clone();
+        let gates = &flags.generic.feature_gates;
         Self {
             bind_address,
             secure_port: flags.secure_serving.port().unwrap_or_default(),
@@ -47,6 +48,8 @@ impl From<&Flags> for ServingOptions {
             authorization: authorization(flags.authorization.clone()),
             profiling: flags.debugging.profiling,
             configz: configz::configz(flags),
+            statusz: gates.enabled("ComponentStatusz").then(|| flags.version().to_owned()),
+            flagz: gates.enabled("ComponentFlagz").then(|| flags.shown().clone()),
         }
     }
 }
@@ -110,7 +113,8 @@ mod tests {
     #[test]
     fn without_flags_the_defaults_hold() {
         let options = options(&[]);
-        let defaults = ServingOptions { configz: options.configz.clone(), ..ServingOptions::default() };
+        let (configz, flagz) = (options.configz.clone(), options.flagz.clone());
+        let defaults = ServingOptions { configz, flagz, ..ServingOptions::default() };
         assert_eq!(options, defaults);
     }
 
@@ -125,6 +129,7 @@ mod tests {
             "--authorization-always-allow-paths=",
             "--requestheader-allowed-names=front-proxy,other",
             "--profiling=false",
+            "--feature-gates=ComponentStatusz=false,ComponentFlagz=false",
         ]);
         assert_eq!((options.bind_address.to_string().as_str(), options.secure_port), ("::1", 0));
         assert_eq!(options.certificates.tls_sni_cert_key.len(), 2);
@@ -132,5 +137,6 @@ mod tests {
         assert!(options.authorization.always_allow_paths.is_empty(), "can be cleared");
         assert_eq!(options.authentication.request_header.allowed_names, ["front-proxy", "other"]);
         assert!(!options.profiling);
+        assert_eq!((options.statusz, options.flagz), (None, None));
     }
 }

@@ -1,6 +1,7 @@
 //! What the flags say about the secure port.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
     time::Duration,
@@ -37,6 +38,10 @@ pub struct ServingOptions {
     pub profiling: bool,
     /// What `/configz` shows.
     pub configz: Value,
+    /// The version that `/statusz` shows. `None`: its gate, `ComponentStatusz`, is off.
+    pub statusz: Option<String>,
+    /// What `/flagz` shows, each flag with its value. `None`: its gate, `ComponentFlagz`, is off.
+    pub flagz: Option<BTreeMap<String, String>>,
 }
 
 /// The serving certificates.
@@ -127,6 +132,8 @@ impl Default for ServingOptions {
             authorization: AuthorizationOptions::default(),
             profiling: true,
             configz: Value::Object(serde_json::Map::new()),
+            statusz: Some(concat!("v", env!("CARGO_PKG_VERSION")).to_owned()),
+            flagz: Some(BTreeMap::new()),
         }
     }
 }

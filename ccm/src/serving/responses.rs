@@ -45,6 +45,12 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
     answer
 }
 
+/// The caller takes nothing that there is. `offered`: media types.
+pub(super) fn not_acceptable(offered: &str) -> Answer {
+    let message = format!("only the following media types are accepted: {offered}");
+    status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
+}
+
 /// The caller is not who it says.
 pub(super) fn unauthorized() -> Answer {
     status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned(), None)
