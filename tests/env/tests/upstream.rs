@@ -1,0 +1,50 @@
+//! The script that says what changed between two versions of the Go framework.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn changes(cache: &Path, arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream/changes.sh");
+    Ok(Command::new(script).args(arguments).env("CCM_TEST_CACHE", cache).output()?)
+}
+
+/// What was read of a version, as the script keeps it.
+fn remember(cache: &Path, version: &str, facts: &str) -> Outcome {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream/dump.go");
+    let digest = String::from_utf8(Command::new("sha256sum").arg(program).output()?.stdout)?;
+    fs::write(cache.join(format!("upstream-{version}-{}.tsv", &digest[..16])), facts)?;
+    Ok(())
+}
+
+#[test]
+fn old_values_stand_above_new_ones() -> Outcome {
+    if Command::new("go").arg("version").output().is_err() {
+        return Ok(());
+    }
+    let cache = std::env::temp_dir().join(format!("ccm-upstream-{}", std::process::id()));
+    fs::create_dir_all(&cache)?;
+    let old = "flag\ta\tdefault\t2\nflag\tb\tdefault\t1\ngate\tG\tstage\tBETA\n";
+    let new = "flag\ta\tdefault\t1\nflag\tb\tdefault\t1\nmetric\tm\thelp\tcounts\n";
+    remember(&cache, "v0.1.0", old)?;
+    remember(&cache, "v0.2.0", new)?;
+    let output = changes(&cache, &["1.1.0", "v0.2.0"])?;
+    let expected =
+        "- flag\ta\tdefault\t2\n+ flag\ta\tdefault\t1\n- gate\tG\tstage\tBETA\n+ metric\tm\thelp\tcounts\n";
+    assert_eq!(String::from_utf8(output.stdout)?, expected);
+    assert_eq!(output.status.code(), Some(1));
+
+    let same = changes(&cache, &["0.1.0", "0.1.0"])?;
+    assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0));
+    let one = changes(&cache, &["0.1.0"])?;
+    assert_eq!((one.status.code(), String::from_utf8(one.stdout)?.as_str()), (Some(0), old));
+    let wrong = changes(&cache, &["latest", "0.1.0"])?;
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8(wrong.stderr)?.contains("latest is no version such as 0.37.2"));
+    assert_eq!(changes(&cache, &[])?.status.code(), Some(2));
+    fs::remove_dir_all(&cache)?;
+    Ok(())
+}
