@@ -1,9 +1,9 @@
 //! The Go framework's own `--help` against ours: whatever an operator has in a manifest is taken here.
 
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
 use anyhow::{Context as _, ensure};
-use ccm::flags::{self, CommandLineError};
+use ccm::flags::{self, CommandLineError, FeatureGates, Stage};
 use libtest_mimic::Trial;
 use test_env::FrameworkCcm;
 
@@ -20,7 +20,10 @@ const OTHER_DEFAULTS: [&str; 4] =
     ["concurrent-node-lifecycle-syncs", "concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag)]
+    vec![
+        trial("upstream_flags::every_flag_of_the_go_framework_is_accepted", every_flag),
+        trial("upstream_flags::every_feature_gate_of_the_go_framework_is_known", every_gate),
+    ]
 }
 
 /// A flag as Go's help shows it.
@@ -40,6 +43,26 @@ fn every_flag() -> Outcome {
     for flag in flags.iter().filter(|flag| !NOT_THE_FRAMEWORKS.contains(&flag.name.as_str())) {
         accepted(flag)?;
         shown(flag, &ours)?;
+    }
+    Ok(())
+}
+
+/// Gates that can still be set, with stage and default; the help leaves the others out.
+fn every_gate() -> Outcome {
+    let help = help(Command::new(FrameworkCcm::program()?))?;
+    let theirs: BTreeSet<String> = help
+        .lines()
+        .filter_map(|line| line.trim().split_once("=true|false ("))
+        .map(|(name, rest)| format!("{name} {}", rest.trim_end_matches(')')))
+        .collect();
+    let ours: BTreeSet<String> = FeatureGates::default()
+        .all()
+        .filter(|gate| [Stage::Alpha, Stage::Beta].contains(&gate.stage))
+        .map(|gate| format!("{} {} - default={}", gate.name, gate.stage.as_str(), gate.default))
+        .collect();
+    let different: Vec<&String> = theirs.symmetric_difference(&ours).collect();
+    if !different.is_empty() || theirs.len() < 20 {
+        return Err(anyhow::anyhow!("of {} gates there differ: {different:#?}", theirs.len()).into());
     }
     Ok(())
 }
