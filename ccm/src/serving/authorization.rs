@@ -32,6 +32,19 @@ impl Decision {
     }
 }
 
+/// What upstream calls whoever reviews, in the reason of who is allowed nothing.
+const REVIEWER: &str = "kubernetes.io/webhook";
+
+impl Decision {
+    /// The decision with the reviewer's name where upstream says it: not before a refusal that the reviewer insists on.
+    fn by_reviewer(self) -> Self {
+        match self {
+            Self::NoOpinion(reason) if !reason.is_empty() => Self::NoOpinion(format!("{REVIEWER}: {reason}")),
+            other => other,
+        }
+    }
+}
+
 /// What is wrong with `--authorization-always-allow-paths`.
 ///
 /// # Errors
@@ -75,8 +88,23 @@ impl Authorizer {
             return Ok(Decision::Allowed);
         }
         match &self.reviews {
-            Some(reviews) => reviews.review(user, verb, path).await,
+            Some(reviews) => reviews.review(user, verb, path).await.map(Decision::by_reviewer),
             None => Ok(Decision::NoOpinion(String::new())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_opinion_is_named_with_its_reason() {
+        let reason = || "no such role".to_owned();
+        let named = Decision::NoOpinion("kubernetes.io/webhook: no such role".to_owned());
+        assert_eq!(Decision::NoOpinion(reason()).by_reviewer(), named);
+        for other in [Decision::Allowed, Decision::Denied(reason()), Decision::NoOpinion(String::new())] {
+            assert_eq!(other.clone().by_reviewer(), other);
         }
     }
 }
