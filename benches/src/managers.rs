@@ -41,6 +41,9 @@ const FLOOR_CONNECTIONS: &str = "32";
 const BEST_FLAGS: [&str; 3] =
     ["--concurrent-node-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"];
 
+/// What only the framework of 1.37 knows.
+const BEST_FLAG_OF_GO: &str = "--concurrent-node-lifecycle-syncs=64";
+
 impl Manager {
     /// In the order of the report.
     pub(crate) const ALL: [Self; 6] =
@@ -102,6 +105,9 @@ impl Manager {
                 .args(["--bind-address=127.0.0.1", &format!("--secure-port={}", setup.port)]);
             if matches!(self, Self::GoBest | Self::CpiBest) {
                 command.args(BEST_FLAGS);
+            }
+            if self == Self::GoBest {
+                command.arg(BEST_FLAG_OF_GO);
             }
         }
         command.args(arguments);

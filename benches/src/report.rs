@@ -177,9 +177,10 @@ fn introduction() -> Result<String> {
          run too. Managers take turns, where nothing else is said; each cell is the median, with minimum and maximum\n\
          where there are several runs.\n\
          Times depend on the machine: what can be compared are the ratios to `{}` in the same table.\n\n\
-         \"Go\" is the Kubernetes 1.36 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
-         its best flags are `--concurrent-node-syncs=64` and no client throttle. `{}` has the same cloud.\n\
-         \"CPI\" is vSphere's own manager 1.36, made with that framework.\n\
+         \"Go\" is the Kubernetes 1.37 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
+         its best flags are `--concurrent-node-syncs=64`, `--concurrent-node-lifecycle-syncs=64` and no client throttle.\n\
+         `{}` has the same cloud.\n\
+         \"CPI\" is vSphere's own manager 1.36, made with the framework of that version.\n\
          Nodes are of real size, with 50 images, where nothing else is said.\n",
         kilobytes / (1024 * 1024),
         Manager::Ours.name(),

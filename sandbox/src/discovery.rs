@@ -36,7 +36,7 @@ pub(crate) fn answer(registry: &Registry, path: &str) -> Option<Response<Respons
 
 fn version() -> Value {
     json!({
-        "major": "1", "minor": "36", "gitVersion": "v1.36.0+sandbox", "gitCommit": "", "gitTreeState": "clean",
+        "major": "1", "minor": "37", "gitVersion": "v1.37.0+sandbox", "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "in-process",
     })
 }
@@ -120,7 +120,7 @@ fn openapi(registry: &Registry, group: &str, version: &str) -> Option<Value> {
         return None;
     }
     Some(json!({
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.0+sandbox"}, "paths": paths,
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.37.0+sandbox"}, "paths": paths,
         "components": {"schemas": {}},
     }))
 }

@@ -87,7 +87,7 @@ pub fn node(name: &str, system_uuid: &str) -> Node {
                 container_runtime_version: "containerd://2.4.2".to_owned(),
                 kernel_version: "6.12.0".to_owned(),
                 kube_proxy_version: String::new(),
-                kubelet_version: "v1.36.3".to_owned(),
+                kubelet_version: "v1.37.1".to_owned(),
                 machine_id: system_uuid.replace('-', ""),
                 operating_system: "linux".to_owned(),
                 os_image: "Debian GNU/Linux 13 (trixie)".to_owned(),

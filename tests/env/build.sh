@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubelet|containerd|leader|framework|vcsim|cpi|helm|guest|all]...
+#   tests/env/build.sh [kubernetes|kubernetes-previous|kubelet|containerd|leader|framework|vcsim|cpi|helm|guest|all]...
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -106,14 +106,20 @@ go_build() {
     (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $flags" -o "$out/" "$@")
 }
 
-kubernetes_version=$(version_of kubernetes k8s.io/kubernetes)
-kubernetes_flags=
-for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-    minor=${kubernetes_version#v1.}
-    kubernetes_flags+=" -X $package.gitVersion=$kubernetes_version"
-    kubernetes_flags+=" -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
-done
-readonly kubernetes_version kubernetes_flags
+# The linker flags with which a program of module folder $1 calls itself by the version of Kubernetes that it is of.
+flags_of() {
+    local version minor package
+    version=$(version_of "$1" k8s.io/kubernetes)
+    minor=${version#v1.}
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        printf ' -X %s.gitVersion=%s' "$package" "$version"
+        printf ' -X %s.gitMajor=1 -X %s.gitMinor=%s' "$package" "$package" "${minor%%.*}"
+    done
+}
+
+kubernetes_flags=$(flags_of kubernetes)
+previous_flags=$(flags_of kubernetes-previous)
+readonly kubernetes_flags previous_flags
 
 make_kubernetes() {
     go_build kubernetes "$kubernetes_flags" "$1" \
@@ -133,6 +139,16 @@ kubernetes() {
     fi
     once "$(folder_for kubernetes "etcd kube-apiserver kubectl $kubernetes_flags" \
         "$here/kubernetes/go.mod" "$here/kubernetes/go.sum")" make_kubernetes
+}
+
+make_kubernetes_previous() {
+    go_build kubernetes-previous "$previous_flags" "$1" k8s.io/kubernetes/cmd/kube-apiserver
+}
+
+# The API server of the minor version before, for whoever upgrades later. etcd and kubectl are those of `kubernetes`.
+kubernetes_previous() {
+    once "$(folder_for kubernetes-previous "kube-apiserver $previous_flags" \
+        "$here/kubernetes-previous/go.mod" "$here/kubernetes-previous/go.sum")" make_kubernetes_previous
 }
 
 make_kubelet() {
@@ -212,8 +228,10 @@ guest() {
 for peer in "$@"; do
     case $peer in
     kubernetes | kubelet | containerd | leader | framework | vcsim | cpi | helm | guest) "$peer" ;;
+    kubernetes-previous) kubernetes_previous ;;
     all)
         kubernetes
+        kubernetes_previous
         kubelet
         containerd
         leader
@@ -227,7 +245,7 @@ for peer in "$@"; do
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubelet containerd leader framework vcsim cpi helm guest all"
+        say "no peer $peer; known: kubernetes kubernetes-previous kubelet containerd leader framework vcsim cpi helm guest all"
         exit 2
         ;;
     esac

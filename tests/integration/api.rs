@@ -29,6 +29,8 @@ use crate::{peers::Borrowed, shipped_roles};
 pub(crate) enum Target {
     Sandbox,
     ApiServer,
+    /// An API server of the minor version before.
+    PreviousApiServer,
 }
 
 impl Target {
@@ -36,6 +38,7 @@ impl Target {
         match self {
             Self::Sandbox => "sandbox",
             Self::ApiServer => "apiserver",
+            Self::PreviousApiServer => "previous",
         }
     }
 }
@@ -72,8 +75,11 @@ impl Api {
                     audit_position: 0,
                 })
             }
-            Target::ApiServer => {
-                let control_plane = Borrowed::control_plane()?;
+            Target::ApiServer | Target::PreviousApiServer => {
+                let control_plane = match target {
+                    Target::PreviousApiServer => Borrowed::previous_control_plane()?,
+                    Target::Sandbox | Target::ApiServer => Borrowed::control_plane()?,
+                };
                 let client = client(control_plane.kubeconfig()).await?;
                 let daemon_client =
                     counted_client(&shipped_roles::kubeconfig(&control_plane).await?, &requests).await?;

@@ -52,6 +52,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         on_both("leader_election::one_of_two_leads_and_hands_over_within_a_second", |api| {
             hand_over(api).boxed_local()
         }),
+        vec![on(
+            Target::PreviousApiServer,
+            "leader_election::one_of_two_leads_and_hands_over_within_a_second",
+            |api| hand_over(api).boxed_local(),
+        )],
         on_both("leader_election::after_a_crash_the_lease_has_to_expire", |api| crash(api).boxed_local()),
         on_both("leader_election::a_leader_whose_lease_is_taken_ends", |api| taken(api).boxed_local()),
         on_both("leader_election::the_wall_clock_of_a_rival_does_not_matter", |api| {

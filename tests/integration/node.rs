@@ -44,6 +44,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    trials.push(on(Target::PreviousApiServer, "a_new_node_becomes_complete", |api| {
+        complete(api).boxed_local()
+    }));
     trials.push(on(Target::Sandbox, "a_settled_hour_costs_no_writes", |api| settled_hour(api).boxed_local()));
     trials.push(on(Target::Sandbox, "what_others_write_meanwhile_costs_no_refused_write", |api| {
         written_by_others(api).boxed_local()

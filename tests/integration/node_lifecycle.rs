@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::Api,
+    api::{Api, Target},
     daemon::InProcess,
     fake_cloud::{Failure, FakeCloud, Machine},
     support::*,
-    trial::{Scenario, on_both},
+    trial::{Scenario, on, on_both},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -41,7 +41,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_young_node_stays", |api| young(api).boxed_local()),
         ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
     ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    for (name, scenario) in &both[..2] {
+        trials.push(on(Target::PreviousApiServer, name, *scenario));
+    }
+    trials
 }
 
 /// A cluster of initialised Nodes `n0`, `n1`, ... whose kubelets have been silent for long.

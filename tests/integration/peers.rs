@@ -7,40 +7,68 @@ use std::{
 
 use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 
-/// Control planes at most: each takes some 400 MB, and its start some seconds.
-const CONTROL_PLANES: usize = 3;
-
-static POOL: Mutex<Pool> = Mutex::new(Pool { idle: Vec::new(), running: 0 });
-static RETURNED: Condvar = Condvar::new();
+/// Control planes of one version.
+struct Shared {
+    pool: Mutex<Pool>,
+    returned: Condvar,
+    /// Control planes at most: each takes some 400 MB, and its start some seconds.
+    most: usize,
+    is_previous: bool,
+}
 
 struct Pool {
     idle: Vec<ControlPlane>,
     running: usize,
 }
 
+static CURRENT: Shared = Shared::new(3, false);
+static PREVIOUS: Shared = Shared::new(1, true);
+
 /// A control plane for one test at a time: the controllers of another one would see its Nodes. Goes back when dropped.
-pub(crate) struct Borrowed(Option<ControlPlane>);
+pub(crate) struct Borrowed(Option<ControlPlane>, &'static Shared);
 
 impl Borrowed {
     /// One that is idle, a new one, or the next one that is given back.
     pub(crate) fn control_plane() -> Result<Self, StartError> {
-        let mut pool = lock();
+        CURRENT.borrow()
+    }
+
+    /// The same with the API server of the minor version before.
+    pub(crate) fn previous_control_plane() -> Result<Self, StartError> {
+        PREVIOUS.borrow()
+    }
+}
+
+impl Shared {
+    const fn new(most: usize, is_previous: bool) -> Self {
+        let pool = Mutex::new(Pool { idle: Vec::new(), running: 0 });
+        Self { pool, returned: Condvar::new(), most, is_previous }
+    }
+
+    fn borrow(&'static self) -> Result<Borrowed, StartError> {
+        let mut pool = self.lock();
         loop {
             if let Some(control_plane) = pool.idle.pop() {
-                return Ok(Self(Some(control_plane)));
+                return Ok(Borrowed(Some(control_plane), self));
             }
-            if pool.running < CONTROL_PLANES {
+            if pool.running < self.most {
                 pool.running += 1;
                 drop(pool);
-                let started = ControlPlane::start(&ControlPlaneOptions::default());
+                let options = ControlPlaneOptions::default();
+                let options = if self.is_previous { options.previous_version() } else { options };
+                let started = ControlPlane::start(&options);
                 if started.is_err() {
-                    lock().running -= 1;
-                    RETURNED.notify_one();
+                    self.lock().running -= 1;
+                    self.returned.notify_one();
                 }
-                return Ok(Self(Some(started?)));
+                return Ok(Borrowed(Some(started?), self));
             }
-            pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,16 +81,14 @@ impl Deref for Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        lock().idle.extend(self.0.take());
-        RETURNED.notify_one();
+        self.1.lock().idle.extend(self.0.take());
+        self.1.returned.notify_one();
     }
-}
-
-fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Stops what was started.
 pub(crate) fn stop_all() {
-    lock().idle.clear();
+    for shared in [&CURRENT, &PREVIOUS] {
+        shared.lock().idle.clear();
+    }
 }

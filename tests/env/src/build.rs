@@ -33,6 +33,12 @@ impl ControlPlanePrograms {
             kubectl: folder.join("kubectl"),
         })
     }
+
+    /// The same with the API server of the minor version before.
+    pub fn find_previous() -> Result<Self, StartError> {
+        let api_server = built("kubernetes-previous")?.join("kube-apiserver");
+        Ok(Self { api_server, ..Self::find()? })
+    }
 }
 
 /// The folder that holds the peer `name`, one that `build.sh` knows (`kubernetes`, `leader`, `guest`, ...), built by it

@@ -25,9 +25,17 @@ const ATTEMPTS: usize = 3;
 pub struct ControlPlaneOptions {
     users: Vec<(String, Vec<String>)>,
     arguments: Vec<String>,
+    is_previous: bool,
 }
 
 impl ControlPlaneOptions {
+    /// Takes the API server of the minor version before.
+    #[must_use]
+    pub fn previous_version(mut self) -> Self {
+        self.is_previous = true;
+        self
+    }
+
     /// Adds a user with a bearer token, see [`ControlPlane::token_for`]. RBAC decides what it may do.
     #[must_use]
     pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
@@ -72,7 +80,11 @@ impl ControlPlane {
     /// a server does not become ready.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, StartError> {
         need_programs(&["openssl", "setpriv", "curl"])?;
-        let programs = ControlPlanePrograms::find()?;
+        let programs = if options.is_previous {
+            ControlPlanePrograms::find_previous()?
+        } else {
+            ControlPlanePrograms::find()?
+        };
         let mut last = anyhow!("no attempt was made");
         for _ in 0..ATTEMPTS {
             match Self::attempt(&programs, options) {
