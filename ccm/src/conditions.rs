@@ -78,7 +78,7 @@ impl WantedCondition {
     }
 }
 
-/// An error's kind as the reason of a condition.
+/// An error's kind as the reason of [`INITIALIZED`]. docs/nodes.md has the table.
 pub fn reason_word(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "InstanceNotFound",
@@ -92,6 +92,15 @@ pub fn reason_word(kind: ErrorKind) -> &'static str {
         ErrorKind::Conflict | ErrorKind::RateLimited | ErrorKind::Unavailable => "ProviderUnavailable",
         ErrorKind::Timeout => "ProviderTimeout",
         _ => "ProviderError",
+    }
+}
+
+/// An error's kind as the reason of [`INSTANCE_EXISTS`], where that is `Unknown`. It never says that there is no instance:
+/// that is an answer, and no error.
+pub fn doubt_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "AbsenceNotConfirmed",
+        other => reason_word(other),
     }
 }
 
@@ -131,6 +140,33 @@ mod tests {
         assert_eq!(other_status.to_json(&node, now)["lastTransitionTime"], "1970-01-01T00:00:00Z");
         node.conditions[0].message = "b".into();
         assert!(same_status.is_on(&node));
+    }
+
+    #[test]
+    fn the_documents_say_what_becomes_of_each_kind() {
+        let read = |path: &str| {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+            std::fs::read_to_string(path).expect("a document")
+        };
+        for text in [read("../docs/nodes.md"), read("../cloudprovider/src/error_kind.rs")] {
+            for kind in ErrorKind::ALL {
+                let of_kind = |line: &&str| {
+                    let first = line.trim_start_matches("/// ").split('|').nth(1).unwrap_or_default();
+                    first.contains(&format!("`{kind:?}`"))
+                };
+                let row = text.lines().find(of_kind).unwrap_or_else(|| panic!("{kind:?} is missing"));
+                let words = [reason_word(*kind), doubt_word(*kind)];
+                assert!(words.iter().all(|word| row.contains(&format!("`{word}`"))), "{row}");
+                assert_eq!(row.contains("60 s"), !kind.is_retryable(), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_not_called_gone() {
+        for kind in ErrorKind::ALL {
+            assert_ne!(doubt_word(*kind), "InstanceNotFound");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod elected;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use cloudprovider::{CloudProvider, Registry, SecretSource, StartContext};
 use kube::Client;
 use serde_json::{Value, json};
@@ -233,20 +233,14 @@ impl Base {
         };
         let stop_provider = stop_support.child_token();
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
-        let context = StartContext::new(stop_provider.clone(), &flags.generic.cluster_name)
-            .with_secrets(Arc::clone(&secrets));
-        let starting = tokio::time::timeout(PROVIDER_START_TIMEOUT, provider.start(context));
-        match stop.run_until_cancelled(starting).await {
-            None => return Ok(None),
-            Some(Err(_)) => bail!(
-                "cloud provider {} cannot start: not done within {PROVIDER_START_TIMEOUT:?}",
-                provider.name()
-            ),
-            Some(Ok(started)) => started.map_err(|error| {
-                anyhow!("cloud provider {} cannot start: {}", provider.name(), error.report())
-            })?,
-        }
-        let cloud = Cloud::new(Started::new(provider, stop_provider), metrics.clone())
+        let context =
+            StartContext::new(stop_provider, &flags.generic.cluster_name).with_secrets(Arc::clone(&secrets));
+        let name = provider.name().to_owned();
+        let starting = Box::pin(Started::start(provider, context, PROVIDER_START_TIMEOUT));
+        let Some(started) = stop.run_until_cancelled(starting).await else { return Ok(None) };
+        let started =
+            started.map_err(|error| anyhow!("cloud provider {name} cannot start: {}", error.report()))?;
+        let cloud = Cloud::new(started, metrics.clone())
             .with_labels(flags.cloud_node_controller.node_labels.0.clone());
         debug_state.share("provider", {
             let cloud = cloud.clone();

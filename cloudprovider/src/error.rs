@@ -1,94 +1,18 @@
 //! The one error type of the contract.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::ErrorKind;
 
 /// What every fallible method of the contract returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// What went wrong, named for what the caller decides on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The cloud confirmed that the thing asked for does not exist. For instances the answer is
-    /// [`InstanceLookup::Absent`](crate::InstanceLookup::Absent), not this error.
-    NotFound,
-    /// More than one thing matches where exactly one must. A person has to decide; nothing is guessed.
-    Ambiguous,
-    /// The credentials are missing, wrong or expired.
-    Unauthenticated,
-    /// The credentials are good, but do not allow this operation.
-    PermissionDenied,
-    /// The thing exists already or was changed by somebody else meanwhile.
-    Conflict,
-    /// The provider's configuration is wrong; see [`Error::problems`].
-    InvalidConfiguration,
-    /// The request itself cannot be served: a malformed provider ID, annotation or port, say.
-    InvalidInput,
-    /// The cloud, or this provider, cannot do this at all.
-    Unsupported,
-    /// Another component does this on purpose: upstream's `ImplementedElsewhere`. For load balancers: stop quietly,
-    /// leave the Service alone, report no failure.
-    ImplementedElsewhere,
-    /// The cloud has begun and is not done: upstream's `RetryError`. Ask again after
-    /// [`retry_after`](Error::retry_after), without counting this as a failure.
-    InProgress,
-    /// The cloud refuses for now because of the rate of requests.
-    RateLimited,
-    /// The cloud cannot be reached or does not work at the moment.
-    Unavailable,
-    /// No answer within the deadline. Whether the operation took place is not known.
-    Timeout,
-    /// A fault in the provider itself, a panic included.
-    Internal,
-}
-
-impl ErrorKind {
-    /// The kind as a word for metric labels and JSON, such as `not_found`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::Ambiguous => "ambiguous",
-            Self::Unauthenticated => "unauthenticated",
-            Self::PermissionDenied => "permission_denied",
-            Self::Conflict => "conflict",
-            Self::InvalidConfiguration => "invalid_configuration",
-            Self::InvalidInput => "invalid_input",
-            Self::Unsupported => "unsupported",
-            Self::ImplementedElsewhere => "implemented_elsewhere",
-            Self::InProgress => "in_progress",
-            Self::RateLimited => "rate_limited",
-            Self::Unavailable => "unavailable",
-            Self::Timeout => "timeout",
-            Self::Internal => "internal",
-        }
-    }
-
-    /// Whether the same call can succeed later without anybody changing the configuration or the request.
-    pub fn is_retryable(self) -> bool {
-        match self {
-            Self::NotFound
-            | Self::Ambiguous
-            | Self::Unauthenticated
-            | Self::PermissionDenied
-            | Self::InvalidConfiguration
-            | Self::InvalidInput
-            | Self::Unsupported
-            | Self::ImplementedElsewhere => false,
-            Self::Conflict
-            | Self::InProgress
-            | Self::RateLimited
-            | Self::Unavailable
-            | Self::Timeout
-            | Self::Internal => true,
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// One fault in a configuration: which key, and what would be right. Never the value where it may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,26 +45,29 @@ impl fmt::Display for ConfigProblem {
 /// `Display` gives the operation and the message on one line, without the source; [`Error::report`] gives the
 /// whole chain. Both end up in events and conditions that every user of the cluster can read, so a message never
 /// holds a secret.
-#[derive(Debug)]
+///
+/// Cloning shares everything, the source included: one fault that stands for a whole batch is one error, cloned for
+/// each node ([`InstanceLookup::all_unknown`](crate::InstanceLookup::all_unknown)).
+#[derive(Clone, Debug)]
 pub struct Error {
-    inner: Box<Inner>,
+    inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     operation: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
     problems: Vec<ConfigProblem>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of this kind. `message` is a phrase in lower case without a full stop, free of secrets.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            inner: Box::new(Inner {
+            inner: Arc::new(Inner {
                 kind,
                 message: message.into(),
                 operation: None,
@@ -169,28 +96,28 @@ impl Error {
     /// An [`ErrorKind::InvalidConfiguration`] that carries every fault found.
     pub fn invalid_configuration(problems: Vec<ConfigProblem>) -> Self {
         let mut error = Self::new(ErrorKind::InvalidConfiguration, "invalid configuration");
-        error.inner.problems = problems;
+        error.inner_mut().problems = problems;
         error
     }
 
     /// Says which operation failed, such as `list domains of kvm1`. The outermost name wins.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
-        self.inner.operation = Some(operation.into());
+        self.inner_mut().operation = Some(operation.into());
         self
     }
 
     /// Says when another try can help.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
-        self.inner.retry_after = Some(after);
+        self.inner_mut().retry_after = Some(after);
         self
     }
 
     /// Keeps the error that caused this one.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
+        self.inner_mut().source = Some(Arc::from(source.into()));
         self
     }
 
@@ -199,8 +126,12 @@ impl Error {
     #[must_use]
     pub fn wrap(self, message: impl Into<Cow<'static, str>>) -> Self {
         let mut outer = Self::new(self.kind(), message);
-        outer.inner.retry_after = self.retry_after();
+        outer.inner_mut().retry_after = self.retry_after();
         outer.with_source(self)
+    }
+
+    fn inner_mut(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.inner)
     }
 
     /// What kind of error this is.
@@ -246,18 +177,24 @@ impl Error {
 }
 
 /// Any error and every source below it, on one line. What a part says already is not said again.
-pub fn error_chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
+///
+/// Sources are other people's code: one that panics while it is printed is named as such, and ends the chain.
+pub fn error_chain(error: &(dyn StdError + 'static)) -> String {
+    let (mut text, mut source) = printed(error);
     while let Some(cause) = source {
-        let part = cause.to_string();
+        let (part, next) = printed(cause);
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        source = cause.source();
+        source = next;
     }
     text
+}
+
+fn printed<'a>(error: &'a (dyn StdError + 'static)) -> (String, Option<&'a (dyn StdError + 'static)>) {
+    catch_unwind(AssertUnwindSafe(|| (error.to_string(), error.source())))
+        .unwrap_or_else(|_| ("an error whose text cannot be told: it panics".to_owned(), None))
 }
 
 impl fmt::Display for Error {
@@ -322,6 +259,37 @@ mod tests {
         );
         assert_eq!(error.problems().len(), 2);
         assert_eq!(error.wrap("outer").problems().len(), 2);
+    }
+
+    #[test]
+    fn a_clone_is_the_same_error_and_changes_alone() {
+        let error = Error::new(ErrorKind::Unavailable, "away").with_source(std::io::Error::other("reset"));
+        let clone = error.clone().with_operation("look up").with_retry_after(Duration::from_secs(1));
+        assert_eq!(error.report(), "away: reset");
+        assert_eq!((error.operation(), error.retry_after()), (None, None));
+        assert_eq!(clone.report(), "look up: away: reset");
+        assert!(std::ptr::addr_eq(
+            std::ptr::from_ref(error.source().expect("a source")),
+            std::ptr::from_ref(clone.source().expect("a source")),
+        ));
+    }
+
+    #[derive(Debug)]
+    struct Unprintable;
+
+    impl fmt::Display for Unprintable {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            // As a panic, but without a word on the terminal.
+            std::panic::resume_unwind(Box::new("no text"))
+        }
+    }
+
+    impl StdError for Unprintable {}
+
+    #[test]
+    fn a_source_that_panics_does_so_alone() {
+        let error = Error::new(ErrorKind::Internal, "no answer").with_source(Unprintable).wrap("list");
+        assert_eq!(error.report(), "list: no answer: an error whose text cannot be told: it panics");
     }
 
     #[test]

@@ -1,22 +1,36 @@
 //! Instances: what the cloud runs, asked for in batches and optionally pushed.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use crate::{Error, NodeAddress, NodeIdentity, ProviderId};
+use crate::{Error, NodeAddress, NodeIdentity, ProviderId, UnknownWord};
 
 /// Looks up the instances behind Nodes. A provider without it can initialise no Node.
 #[async_trait]
 pub trait Instances: fmt::Debug + Send + Sync {
     /// Whether `provider_id` is one that this provider writes, or wrote in an earlier version.
     ///
-    /// A Node whose provider ID belongs to another cloud is never judged: neither changed nor deleted. The answer
-    /// is about the form only; no call to the cloud is made.
+    /// The answer is about the form only; no call to the cloud is made. It decides before any look-up:
+    /// - `true`: the Node is looked up, repaired and judged;
+    /// - `false` for an ID that begins with this provider's [name](crate::CloudProvider::name) and `://`: the Node is
+    ///   nobody's. It is never looked up; a new one is reported as `InvalidNode`;
+    /// - `false` for any other ID: the Node is another cloud's, and left alone.
+    ///
+    /// IDs without `://` can be a provider's own too, if `owns` says so. Every ID that [`lookup`](Self::lookup) gives
+    /// must be one: a Node keeps its ID for ever, so one that `owns` refuses is not written.
     fn owns(&self, provider_id: &str) -> bool;
 
+    /// The form of its provider IDs, such as `mycloud:///<uuid>`, for whoever is told that one is broken.
+    fn provider_id_form(&self) -> Option<&str> {
+        None
+    }
+
     /// One answer per node, in the order of `nodes`.
+    ///
+    /// `nodes` have no provider ID or one that this provider [owns](Self::owns). Names and UUIDs may be any: the daemon's
+    /// subcommand `check` asks about a machine that nobody has, called [`CHECK_NODE_NAME`].
     ///
     /// The rules of a look-up (upstream's `InstancesV2`):
     /// - a node that has a provider ID is looked up by it and by nothing else;
@@ -27,7 +41,9 @@ pub trait Instances: fmt::Debug + Send + Sync {
     /// - two instances that match one node are `Unknown` with [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous)
     ///   and a message that names both.
     ///
-    /// An answer with another length than `nodes` counts as `Unknown` for all.
+    /// A call that panics, takes longer than 60 s or has another number of answers than `nodes` is made again with
+    /// halves of `nodes`, until it is clear which of them it fails for: these are `Unknown`. So it must not matter how
+    /// nodes are put together. The next calls ask about those apart from the others.
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup>;
 
     /// A stream of what changed, for clouds that can push. `None` leaves the controllers to their periods.
@@ -60,8 +76,13 @@ pub struct InstanceRef {
     pub name: Option<String>,
 }
 
+/// The name of the machine that nobody has, about which the daemon's subcommand `check` asks (with a random system
+/// UUID): a provider that answers [`Absent`](InstanceLookup::Absent) sees everything that it has to see. The domain
+/// `invalid` is reserved, so no machine has this name.
+pub const CHECK_NODE_NAME: &str = "cloud-controller-manager-check.invalid";
+
 /// The three answers of a look-up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum InstanceLookup {
     /// The instance exists, running or not.
     Present(Box<Instance>),
@@ -69,6 +90,13 @@ pub enum InstanceLookup {
     Absent,
     /// Nobody can tell now, and why.
     Unknown(Error),
+}
+
+impl InstanceLookup {
+    /// The answer for a whole batch about which nobody can tell: one clone of `error` for each of `nodes`.
+    pub fn all_unknown<T>(nodes: &[T], error: &Error) -> Vec<Self> {
+        nodes.iter().map(|_| Self::Unknown(error.clone())).collect()
+    }
 }
 
 impl From<Instance> for InstanceLookup {
@@ -100,6 +128,10 @@ pub enum PowerState {
 }
 
 impl PowerState {
+    /// Every state.
+    pub const ALL: &'static [Self] =
+        &[Self::Running, Self::Paused, Self::ShuttingDown, Self::Off, Self::Crashed];
+
     /// Whether the instance counts as shut down (upstream's `InstanceShutdown`): its pods run no more, so the
     /// shutdown taint is right.
     pub fn is_shutdown(self) -> bool {
@@ -124,12 +156,24 @@ impl fmt::Display for PowerState {
     }
 }
 
+impl FromStr for PowerState {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        UnknownWord::look_up("power state", text, Self::ALL, Self::as_str)
+    }
+}
+
 /// An instance that exists.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
-    /// Its identity in the cloud, written to `spec.providerID` of a Node that has none.
-    pub provider_id: ProviderId,
+    /// Its identity in the cloud, written to `spec.providerID` of a Node that has none. A Node that has one keeps its
+    /// own, whatever stands here.
+    ///
+    /// `None`: the cloud does not say, as where a Node's own ID has not the form of a [`ProviderId`]. That is enough for
+    /// a Node that has an ID; one that has none stays uninitialised.
+    pub provider_id: Option<ProviderId>,
     /// Whether it runs.
     pub power_state: PowerState,
     /// What goes into the Node.
@@ -142,10 +186,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance with empty, complete metadata.
-    pub fn new(provider_id: ProviderId, power_state: PowerState) -> Self {
+    /// An instance with empty, complete metadata. `provider_id` is a [`ProviderId`], or `None` where the cloud does not
+    /// say.
+    pub fn new(provider_id: impl Into<Option<ProviderId>>, power_state: PowerState) -> Self {
         Self {
-            provider_id,
+            provider_id: provider_id.into(),
             power_state,
             metadata: InstanceMetadata::default(),
             incomplete: None,
@@ -189,4 +234,39 @@ pub struct InstanceMetadata {
     pub region: Option<String>,
     /// Further labels. Keys in `kubernetes.io` and `k8s.io` domains are dropped, as upstream does.
     pub additional_labels: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn every_power_state_is_read_as_it_is_printed() {
+        for state in PowerState::ALL {
+            assert_eq!(state.to_string().parse(), Ok(*state));
+        }
+        let last = PowerState::ALL.last().map(|state| *state as usize);
+        assert_eq!(last, Some(PowerState::ALL.len() - 1), "one more state is one more word");
+        let error = "on".parse::<PowerState>().expect_err("no such state").to_string();
+        assert_eq!(error, "unknown power state \"on\", known: running, paused, shutting down, off, crashed");
+    }
+
+    #[test]
+    fn one_error_answers_for_a_whole_batch() {
+        let away = Error::new(ErrorKind::Unavailable, "away");
+        let answers = InstanceLookup::all_unknown(&[1, 2, 3], &away);
+        assert_eq!(answers.len(), 3);
+        for answer in answers {
+            assert!(matches!(answer, InstanceLookup::Unknown(error) if error.report() == "away"));
+        }
+        assert!(InstanceLookup::all_unknown::<NodeIdentity>(&[], &away).is_empty());
+    }
+
+    #[test]
+    fn an_instance_may_have_no_id() {
+        let id = ProviderId::new("x", "/1");
+        assert_eq!(Instance::new(id.clone(), PowerState::Off).provider_id, Some(id));
+        assert_eq!(Instance::new(None, PowerState::Off).provider_id, None);
+    }
 }

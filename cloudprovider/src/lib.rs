@@ -18,7 +18,8 @@
 //! - **Batches.** Methods that ask about nodes take a slice of them and answer each. A cloud that can answer for
 //!   5,000 nodes with one call does so; one that cannot loops.
 //! - **One [`Error`] type.** Its [`ErrorKind`] is named for what the caller decides, and
-//!   [`retry_after`](Error::retry_after) says when another try can help.
+//!   [`retry_after`](Error::retry_after) says when another try can help. What people then see on a Node is a table
+//!   [there](ErrorKind).
 //!
 //! # A whole provider
 //!
@@ -74,6 +75,7 @@ mod addresses;
 mod clusters;
 mod duration;
 mod error;
+mod error_kind;
 mod instances;
 mod inventory;
 mod load_balancer;
@@ -84,16 +86,18 @@ mod provider_id;
 mod registry;
 mod routes;
 mod secrets;
+mod unknown_word;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use duration::parse_duration;
-pub use error::{ConfigProblem, Error, ErrorKind, Result, error_chain};
+pub use error::{ConfigProblem, Error, Result, error_chain};
+pub use error_kind::ErrorKind;
 pub use instances::{
-    Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances,
-    PowerState,
+    CHECK_NODE_NAME, Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream,
+    Instances, PowerState,
 };
 pub use inventory::{instance_stream, look_once_listed};
 pub use load_balancer::{
@@ -108,4 +112,5 @@ pub use provider_id::{ProviderId, ProviderIdError};
 pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
 pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
+pub use unknown_word::UnknownWord;
 pub use zones::{Zone, Zones};

@@ -22,8 +22,8 @@ pub struct ProviderIdError {
 const SEPARATOR: &str = "://";
 
 impl ProviderId {
-    /// The ID `<provider>://<rest>`. Neither part may be empty, and `rest` must hold more than slashes: a Node keeps
-    /// its provider ID for ever, so the controllers do not write one that cannot be read back.
+    /// The ID `<provider>://<rest>`. Neither part may be empty, and `rest` must hold more than slashes: see
+    /// [`is_complete`](Self::is_complete).
     pub fn new(provider: &str, rest: &str) -> Self {
         Self { text: format!("{provider}{SEPARATOR}{rest}"), provider_length: provider.len() }
     }
@@ -38,10 +38,20 @@ impl ProviderId {
         &self.text[self.provider_length + SEPARATOR.len()..]
     }
 
+    /// Whether it can be read back. A Node keeps its provider ID for ever, so the controllers write no other one: it
+    /// counts as an ID that the cloud does not say.
+    pub fn is_complete(&self) -> bool {
+        is_complete(self.provider(), self.rest())
+    }
+
     /// The whole text, as in `spec.providerID`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
+}
+
+fn is_complete(provider: &str, rest: &str) -> bool {
+    !provider.is_empty() && !rest.trim_matches('/').is_empty()
 }
 
 impl fmt::Display for ProviderId {
@@ -55,9 +65,7 @@ impl FromStr for ProviderId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(SEPARATOR) {
-            Some((provider, rest)) if !provider.is_empty() && !rest.trim_matches('/').is_empty() => {
-                Ok(Self::new(provider, rest))
-            }
+            Some((provider, rest)) if is_complete(provider, rest) => Ok(Self::new(provider, rest)),
             _ => Err(ProviderIdError { text: text.to_owned() }),
         }
     }
@@ -73,6 +81,14 @@ mod tests {
     fn parts() {
         let id: ProviderId = "libvirt:///9d3f".parse().expect("valid");
         assert_eq!((id.provider(), id.rest(), id.as_str()), ("libvirt", "/9d3f", "libvirt:///9d3f"));
+    }
+
+    #[test]
+    fn what_is_not_complete_cannot_be_read_back() {
+        for (provider, rest) in [("", "x"), ("x", ""), ("x", "/"), ("x", "//"), ("x", "/1"), ("x", "1")] {
+            let id = ProviderId::new(provider, rest);
+            assert_eq!(id.is_complete(), id.as_str().parse::<ProviderId>().is_ok(), "{id}");
+        }
     }
 
     #[test]

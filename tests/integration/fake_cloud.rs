@@ -1,7 +1,7 @@
 //! A cloud that does what a test says.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     pub(crate) metadata: InstanceMetadata,
     /// Why its metadata is not complete, if so.
     pub(crate) incomplete: Option<&'static str>,
+    /// Whether the cloud gives it a provider ID.
+    pub(crate) has_id: bool,
 }
 
 impl Machine {
@@ -40,6 +42,7 @@ impl Machine {
                 additional_labels: BTreeMap::new(),
             },
             incomplete: None,
+            has_id: true,
         }
     }
 }
@@ -54,6 +57,10 @@ pub(crate) struct FakeCloud {
 #[derive(Debug, Default)]
 struct State {
     machines: BTreeMap<String, Machine>,
+    /// A look-up panics over these, and with them over its whole batch.
+    poisoned: BTreeSet<String>,
+    /// Whether Nodes are found by their system UUIDs whatever their provider IDs are.
+    is_lenient: bool,
     /// What every look-up answers, if set.
     failure: Option<Failure>,
     /// How long every look-up takes; the answer is that of its beginning.
@@ -110,6 +117,21 @@ impl FakeCloud {
         let _ = self.changes.send(InstanceChange::Resync);
     }
 
+    /// Lets look-ups panic over this machine from now on, or no more.
+    pub(crate) fn poison(&self, uuid: &str, is_poisoned: bool) {
+        let mut state = self.lock();
+        if is_poisoned {
+            state.poisoned.insert(uuid.to_owned());
+        } else {
+            state.poisoned.remove(uuid);
+        }
+    }
+
+    /// Finds Nodes by their system UUIDs from now on, whatever their provider IDs are.
+    pub(crate) fn ignore_provider_ids(&self) {
+        self.lock().is_lenient = true;
+    }
+
     /// Makes every look-up take this long.
     pub(crate) fn delay(&self, delay: Duration) {
         self.lock().delay = delay;
@@ -127,18 +149,18 @@ impl FakeCloud {
                 Some(Failure::Empty) => return InstanceLookup::Absent,
                 None => {}
             }
-            if let Some(id) = node.provider_id.as_deref().filter(|id| !self.owns(id)) {
-                let why = format!("provider ID {id:?} is not of the form fake:///<uuid>");
-                return Error::new(ErrorKind::InvalidInput, why).into();
-            }
             let by_id = node.provider_id.as_deref().map(|id| id.trim_start_matches("fake:///"));
+            let by_id = by_id.filter(|_| !state.is_lenient);
             let Some(uuid) = by_id.or(node.system_uuid.as_deref()) else { return InstanceLookup::Absent };
+            if state.poisoned.contains(uuid) {
+                std::panic::resume_unwind(Box::new("the fake cloud falls over one machine"));
+            }
             match state.machines.get(uuid) {
                 None => InstanceLookup::Absent,
                 Some(machine) => {
+                    let id = machine.has_id.then(|| ProviderId::new("fake", &format!("/{uuid}")));
                     let instance =
-                        Instance::new(ProviderId::new("fake", &format!("/{uuid}")), machine.power_state)
-                            .with_metadata(machine.metadata.clone());
+                        Instance::new(id, machine.power_state).with_metadata(machine.metadata.clone());
                     match machine.incomplete {
                         Some(why) => {
                             let after = Duration::from_secs(1);

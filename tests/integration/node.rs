@@ -39,6 +39,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("nodes_of_other_clouds_are_left_alone", |api| foreign(api).boxed_local()),
         ("addresses_and_labels_follow_the_cloud", |api| follows(api).boxed_local()),
         ("a_panicking_provider_stops_nobody", |api| panics(api).boxed_local()),
+        ("a_provider_that_panics_over_one_node_stops_no_other", |api| panics_over_one(api).boxed_local()),
+        ("an_instance_without_an_id_is_enough_for_a_node_that_has_one", |api| without_id(api).boxed_local()),
         ("an_answer_about_an_older_node_of_the_same_name_does_not_count", |api| {
             name_reused(api).boxed_local()
         }),
@@ -226,6 +228,11 @@ async fn provided_node_ip(api: &Api) -> anyhow::Result<()> {
 
 async fn foreign(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
+    // It would know each of them.
+    cloud.ignore_provider_ids();
+    for number in [1, 3] {
+        cloud.put(&uuid(number), Machine::running(number));
+    }
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
     let mut node = kubelet::node("n1", &uuid(1));
     node.spec.get_or_insert_default().provider_id = Some("aws:///eu-1/i-0".into());
@@ -252,7 +259,7 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     let node = nodes(&api.client).get("n1").await?;
     ensure!(!is_initialized(&node) && condition(&node, "CloudProviderInitialized").is_none());
     for name in ["without-id", "broken"] {
-        nodes(&api.client).get(name).await?;
+        ensure!(!is_initialized(&nodes(&api.client).get(name).await?), "{name}");
     }
     // Its own cloud-controller-manager comes.
     merge(&api.client, "n1", json!({"spec": {"taints": []}})).await?;
@@ -323,6 +330,81 @@ async fn panics(api: &Api) -> anyhow::Result<()> {
     node_becomes(&api.client, "n1", SOON, "says that the provider panicked", says_so).await?;
     cloud.fail(None);
     node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+/// In every batch with that Node: when they are new, when they are compared with the cloud, when they are judged.
+async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
+    const NODES: usize = 20;
+    const POISONED: usize = 7;
+    let cloud = FakeCloud::new();
+    cloud.poison(&uuid(POISONED), true);
+    for number in 0..NODES {
+        cloud.put(&uuid(number), Machine::running(number));
+        kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
+    }
+    let flags = ["--node-deletion-minimum-age=0s", "--node-deletion-grace-period=1s"];
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &flags)?;
+    for number in (0..NODES).filter(|number| *number != POISONED) {
+        node_becomes(&api.client, &format!("n{number}"), SOON, "initialized", is_initialized).await?;
+    }
+    let poisoned = format!("n{POISONED}");
+    let says_so = |kind: &'static str, status: &'static str| {
+        move |node: &_| {
+            condition(node, kind).is_some_and(|(now, reason, words)| {
+                (now.as_str(), reason.as_str()) == (status, "ProviderError")
+                    && words.contains("the cloud provider panicked over this node")
+            })
+        }
+    };
+    let waits = says_so("CloudProviderInitialized", "False");
+    node_becomes(&api.client, &poisoned, SOON, "says that the provider panics over it", waits).await?;
+    event(&api.client, "default", &poisoned, "InitializationFailed").await?;
+
+    cloud.change(&uuid(1), |machine| {
+        machine.metadata.addresses = vec![NodeAddress::internal_ip("10.9.9.9")];
+    });
+    cloud.fail(None);
+    node_becomes(&api.client, "n1", SOON, "follows the cloud", |node| {
+        addresses(node) == ["InternalIP 10.9.9.9", "Hostname n1"]
+    })
+    .await?;
+    cloud.poison(&uuid(POISONED), false);
+    node_becomes(&api.client, &poisoned, Duration::from_secs(60), "initialized", is_initialized).await?;
+
+    cloud.poison(&uuid(POISONED), true);
+    set_ready_unknown(&api.client, &poisoned).await?;
+    set_ready_unknown(&api.client, "n3").await?;
+    cloud.remove(&uuid(3));
+    node_vanishes(&api.client, "n3", Duration::from_secs(60)).await?;
+    let in_doubt = says_so("CloudProviderInstanceExists", "Unknown");
+    node_becomes(&api.client, &poisoned, SOON, "is in doubt", in_doubt).await?;
+    daemon.stop().await
+}
+
+/// Upstream's rule. Nobody could add the ID later, so a Node without one waits.
+async fn without_id(api: &Api) -> anyhow::Result<()> {
+    let cloud = FakeCloud::new();
+    for number in [1, 2] {
+        cloud.put(&uuid(number), Machine { has_id: false, ..Machine::running(number) });
+    }
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
+    let mut with = kubelet::node("with", &uuid(1));
+    with.spec.get_or_insert_default().provider_id = Some(format!("fake:///{}", uuid(1)));
+    kubelet::register(&api.client, &with).await?;
+    kubelet::register(&api.client, &kubelet::node("without", &uuid(2))).await?;
+    let with = node_becomes(&api.client, "with", SOON, "initialized", is_initialized).await?;
+    ensure!(provider_id(&with) == Some(format!("fake:///{}", uuid(1))), "it keeps its own");
+    ensure!(label(&with, "topology.kubernetes.io/zone") == Some("rack-a"));
+    let waits = |node: &_| {
+        condition(node, "CloudProviderInitialized").is_some_and(|(status, reason, words)| {
+            status == "False" && reason == "ProviderIDMissing" && words.contains("cloud provider fake")
+        })
+    };
+    let without = node_becomes(&api.client, "without", SOON, "says what is missing", waits).await?;
+    ensure!(!is_initialized(&without) && addresses(&without) == ["Hostname without"], "nothing is written");
+    cloud.change(&uuid(2), |machine| machine.has_id = true);
+    node_becomes(&api.client, "without", SOON, "initialized", is_initialized).await?;
     daemon.stop().await
 }
 

@@ -7,7 +7,6 @@ use std::{
 };
 
 use cloudprovider::{CloudProvider, InstanceLookup, NoSecrets, SecretSource, StartContext};
-use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -181,17 +180,10 @@ impl Follower {
         tracing::info!("a changed cloud config: starting it beside the one in force");
         let began = Instant::now();
         let stop = stop.child_token();
-        let candidate = Started::new(provider.clone(), stop.clone());
         let context = StartContext::new(stop, &self.cluster_name).with_secrets(Arc::clone(&self.secrets));
-        let starting = provider.start(context);
-        match tokio::time::timeout(REFUSED_AFTER, AssertUnwindSafe(starting).catch_unwind()).await {
-            Ok(started) => {
-                started
-                    .map_err(panicked)?
-                    .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
-            }
-            Err(_) => return Err(format!("the cloud provider did not start within {REFUSED_AFTER:?}")),
-        }
+        let candidate = Started::start(provider, context, REFUSED_AFTER)
+            .await
+            .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
         let candidate = Cloud::new(candidate, self.metrics.clone());
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;

@@ -6,14 +6,14 @@ mod report;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CloudProvider, InstanceLookup, NodeIdentity, Registry, SecretName};
+use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry, SecretName};
 use futures::FutureExt as _;
 use kube::Client;
 
 use super::tools::{self, Output};
 use crate::{
     api_client::describe,
-    cloud::Cloud,
+    cloud::{self, Cloud},
     daemon,
     flags::Flags,
     nodes::{self, Node},
@@ -56,7 +56,7 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         report.works("flags", "every value can be used");
     }
     let provider = provider(flags, registry, &mut report);
-    let secrets = provider.as_ref().map(|provider| provider.secrets()).unwrap_or_default();
+    let secrets = provider.as_deref().map(cloud::secrets_of).unwrap_or_default();
     let nodes = check_api_server(flags, &secrets, &mut report).await;
     match provider {
         Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
@@ -194,17 +194,27 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
             if !unknown.keys().any(|known| why.ends_with(known)) {
                 report.failed(
                     "cloud",
-                    format!("{name} cannot tell about machines that it does not see: {why}"),
+                    format!(
+                        "{name} cannot tell about machines that it does not see (asked about {CHECK_NODE_NAME}, which \
+                         nobody has): {why}"
+                    ),
                 );
             }
         }
+        Some(InstanceLookup::Present(_)) => report.warning(
+            "cloud",
+            format!(
+                "{name} has an instance even for {CHECK_NODE_NAME}, a machine that nobody has: it would initialise any Node"
+            ),
+        ),
         _ if unknown.is_empty() => {
             let of_nodes = match nodes {
                 None => "no node was looked up, since the API server does not say which there are".to_owned(),
                 Some(_) if count == 0 => "there is no node to look up".to_owned(),
                 Some(_) => format!("it has instances for {present} of {count} nodes"),
             };
-            report.works("cloud", format!("{name} answers; {of_nodes}"));
+            let probe = format!("asked about {CHECK_NODE_NAME} too, which nobody has");
+            report.works("cloud", format!("{name} answers; {of_nodes} ({probe})"));
         }
         _ => {}
     }
@@ -240,7 +250,7 @@ fn shown(names: &[&str]) -> String {
 /// A Node that nobody has: who can say that there is no such instance sees everything.
 fn nobody() -> Arc<Node> {
     let identity = NodeIdentity {
-        name: "cloud-controller-manager-check.invalid".to_owned(),
+        name: CHECK_NODE_NAME.to_owned(),
         system_uuid: Some(uuid::Uuid::new_v4().to_string()),
         ..NodeIdentity::default()
     };

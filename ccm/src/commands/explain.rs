@@ -181,7 +181,7 @@ impl From<&InstanceLookup> for CloudAnswer {
         match answer {
             InstanceLookup::Present(instance) => Self {
                 instance: "present",
-                provider_id: Some(instance.provider_id.as_str().to_owned()),
+                provider_id: instance.provider_id.as_ref().map(ToString::to_string),
                 power_state: Some(instance.power_state.as_str()),
                 matched_by: instance.matched_by.clone(),
                 incomplete: instance.incomplete.as_ref().map(|error| one_line(&error.report())),

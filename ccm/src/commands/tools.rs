@@ -37,20 +37,14 @@ pub enum Output {
 /// Why it does not start, in its own words.
 pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
-    let candidate = Started::new(provider.clone(), stop.clone());
     let mut context = StartContext::new(stop, &flags.generic.cluster_name);
     // Without an API server a configuration that names Secrets says itself that it has none.
     if let Ok((client, _)) = connect(flags).await {
         context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
     }
-    let starting = provider.start(context);
-    match tokio::time::timeout(CLOUD_DEADLINE, starting).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(error.report()),
-        Err(_) => return Err(format!("it did not start within {CLOUD_DEADLINE:?}")),
-    }
     let metrics = Metrics::new().map_err(|error| error.to_string())?;
-    Ok(Cloud::new(candidate, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
+    let started = Started::start(provider, context, CLOUD_DEADLINE).await.map_err(|error| error.report())?;
+    Ok(Cloud::new(started, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
 }
 
 /// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.

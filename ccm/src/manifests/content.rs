@@ -50,7 +50,7 @@ pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry)
     });
     let created = registry.create(provider, &input).map_err(|error| error.report())?;
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Wanted { secrets: created.secrets(), ..found })
+    Ok(Wanted { secrets: crate::cloud::secrets_of(&*created), ..found })
 }
 
 fn unknown_content(error: io::Error) -> io::Result<Vec<u8>> {

@@ -80,7 +80,7 @@ fn ask_cloud(hypervisors: &[Arc<Hypervisor>], node: &NodeIdentity) -> String {
     let rules = AddressRules::default();
     match View::new(hypervisors, &rules).look_up(node) {
         Answer::Settled(InstanceLookup::Present(instance)) => {
-            format!("{} {}", instance.provider_id, instance.power_state)
+            format!("{} {}", instance.provider_id.as_ref().expect("an ID"), instance.power_state)
         }
         Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
         Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {error}", error.kind()),

@@ -26,7 +26,7 @@ use crate::{
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
     instances::{Answer, View, keys},
     lane,
-    provider_id::parse_provider_id,
+    provider_id::{FORM, parse_provider_id},
 };
 
 /// How long after the start look-ups wait for the first listing.
@@ -241,6 +241,9 @@ impl CloudProvider for LibvirtProvider {
 impl Instances for LibvirtProvider {
     fn owns(&self, provider_id: &str) -> bool {
         parse_provider_id(provider_id).is_ok()
+    }
+    fn provider_id_form(&self) -> Option<&str> {
+        Some(FORM)
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {

@@ -22,16 +22,16 @@ pub fn format_provider_id(uuid: Uuid) -> ProviderId {
     ProviderId::new(NAME, &format!("/{}", uuid.hyphenated()))
 }
 
+/// The form that is written, for messages.
+pub(crate) const FORM: &str = "libvirt:///<domain uuid>";
+
 /// Reads any form of provider ID that this provider writes or reads.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for every other text, the provider IDs of other clouds included.
 pub fn parse_provider_id(text: &str) -> Result<DomainId, Error> {
     parse(text).ok_or_else(|| {
-        Error::new(
-            ErrorKind::InvalidInput,
-            format!("provider ID {text:?} is not of the form libvirt:///<domain uuid>"),
-        )
+        Error::new(ErrorKind::InvalidInput, format!("provider ID {text:?} is not of the form {FORM}"))
     })
 }
 

@@ -126,7 +126,7 @@ fn a_node_is_found_by_every_form_of_its_provider_id() {
     let bare = UUID.replace('-', "").to_uppercase();
     for id in [UUID, SWAPPED, &bare, &format!("/{UUID}"), instance_uuid] {
         let found = present(ask(&[&vc], &rules(), &node("other", Some(&format!("vsphere://{id}")), None)));
-        assert_eq!(found.provider_id.as_str(), format!("vsphere://{UUID}"), "{id}");
+        assert_eq!(found.provider_id.as_ref().expect("an ID").as_str(), format!("vsphere://{UUID}"), "{id}");
     }
     let error = unknown(ask(&[&vc], &rules(), &node("n", Some("vsphere://n"), Some(UUID))));
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -138,7 +138,7 @@ fn the_byte_order_that_stands_there_is_meant() {
     machine(&vc, "vm-1", UUID, "a");
     machine(&vc, "vm-2", SWAPPED, "b");
     let found = present(ask(&[&vc], &rules(), &node("x", Some(&format!("vsphere://{SWAPPED}")), None)));
-    assert_eq!(found.provider_id.as_str(), format!("vsphere://{SWAPPED}"));
+    assert_eq!(found.provider_id.as_ref().expect("an ID").as_str(), format!("vsphere://{SWAPPED}"));
     // what a guest shows may be either of them
     let error = unknown(ask(&[&vc], &rules(), &node("x", None, Some(UUID))));
     assert_eq!(error.kind(), ErrorKind::Ambiguous);
@@ -156,7 +156,11 @@ fn a_new_node_is_found_by_its_firmware_and_then_by_its_name() {
         ("node-a", Some("00000000-0000-0000-0000-000000000000")),
     ] {
         let found = present(ask(&[&vc], &rules(), &node(name, None, uuid)));
-        assert_eq!(found.provider_id.as_str(), format!("vsphere://{UUID}"), "{name} {uuid:?}");
+        assert_eq!(
+            found.provider_id.as_ref().expect("an ID").as_str(),
+            format!("vsphere://{UUID}"),
+            "{name} {uuid:?}"
+        );
     }
     // a name is no proof while a machine with the Node's own UUID may be where nobody can look
     let away = vcenter("away", "b", &[]);

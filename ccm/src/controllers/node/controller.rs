@@ -338,8 +338,8 @@ impl NodeController {
         let is_uninitialized = node.has_taint(UNINITIALIZED_TAINT);
         let is_ours = match owner {
             Owner::Nobody | Owner::Us => true,
-            // The provider says what is wrong with it.
-            Owner::UsBroken => is_uninitialized,
+            // The look-up says what is wrong with it.
+            Owner::UsBroken | Owner::Unclear => is_uninitialized,
             Owner::Foreign => false,
         };
         if !is_ours {
@@ -374,7 +374,7 @@ impl NodeController {
             tracing::info!(
                 node = node.name(),
                 provider_id,
-                provider = self.shared.cloud.provider().name(),
+                provider = &*self.shared.cloud.name(),
                 "node is left to another cloud: its provider ID is not of ours"
             );
         }

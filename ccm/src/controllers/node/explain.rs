@@ -92,10 +92,11 @@ fn differences(node: &Node, answer: &InstanceLookup) -> Vec<Difference> {
         differences.push(Difference { field, node, cloud });
     };
     if let InstanceLookup::Present(instance) = answer {
-        let id = instance.provider_id.as_str();
-        if node.identity.provider_id.as_deref() != Some(id) {
+        if let Some(id) = &instance.provider_id
+            && node.identity.provider_id.as_deref() != Some(id.as_str())
+        {
             let now = node.identity.provider_id.clone();
-            add("provider ID".to_owned(), shown(now), id.to_owned());
+            add("provider ID".to_owned(), shown(now), id.as_str().to_owned());
         }
         if let Ok(addresses) = wanted_addresses(node, &instance.metadata.addresses)
             && addresses != node.identity.addresses
@@ -135,13 +136,13 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::{Error, ErrorKind, Instance, InstanceMetadata, PowerState};
+    use cloudprovider::{Error, ErrorKind, Instance, InstanceMetadata, PowerState, ProviderId};
     use serde_json::json;
 
     use super::*;
 
     fn present() -> InstanceLookup {
-        let id = "x:///1".parse().expect("an ID");
+        let id: ProviderId = "x:///1".parse().expect("an ID");
         let metadata = InstanceMetadata {
             zone: Some("z".into()),
             addresses: vec![NodeAddress::internal_ip("10.0.0.1")],

@@ -135,7 +135,19 @@ pub(super) fn initialize(
     let labels = label_changes(node, &instance.metadata)
         .map_err(|error| NotInitialized::new("InvalidLabel", error.to_string()))?;
     let addresses = addresses(node, &instance.metadata.addresses)?;
-    let provider_id = node.identity.provider_id.is_none().then(|| instance.provider_id.as_str().to_owned());
+    let provider_id = match (&node.identity.provider_id, &instance.provider_id) {
+        (Some(_), _) => None,
+        (None, Some(id)) => Some(id.as_str().to_owned()),
+        // Upstream's rule: nobody could add it later.
+        (None, None) => {
+            return Err(NotInitialized::new(
+                "ProviderIDMissing",
+                format!(
+                    "cloud provider {provider} gives this node's instance no provider ID, and the node has none"
+                ),
+            ));
+        }
+    };
     Ok(Initialization {
         status: status_patch(node, &addresses, now),
         quick_main: quick_main_patch(node, provider_id.as_deref(), &labels),
@@ -367,6 +379,21 @@ mod tests {
         let mut invalid = instance();
         invalid.metadata.zone = Some("a b".into());
         assert_eq!(decide(&node, invalid).expect_err("no label").reason, "InvalidLabel");
+    }
+
+    #[test]
+    fn an_instance_without_an_id_is_enough_for_a_node_that_has_one() {
+        let mut nameless = instance();
+        nameless.provider_id = None;
+        let refused = decide(&tainted(false), nameless.clone()).expect_err("nobody could add it later");
+        assert_eq!((refused.reason, refused.hopeless), ("ProviderIDMissing", false));
+        assert!(refused.message.contains("cloud provider test gives"), "{}", refused.message);
+        for own in ["test:///0", "without-a-scheme"] {
+            let mut node = tainted(false);
+            node.identity.provider_id = Some(own.into());
+            let plan = decide(&node, nameless.clone()).expect("the node keeps its own");
+            assert_eq!(plan.provider_id, None);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{InstanceLookup, InstanceMetadata};
+use cloudprovider::{InstanceLookup, InstanceMetadata, ProviderId};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -65,8 +65,7 @@ impl Shared {
             return Outcome::Outdated;
         }
         if node.has_taint(UNINITIALIZED_TAINT) {
-            let provider = self.cloud.provider();
-            return match initialize(&node, &answer, provider.name(), Timestamp::now()) {
+            return match initialize(&node, &answer, &self.cloud.name(), Timestamp::now()) {
                 Ok(plan) => self.initialize(node, plan, answer, failed_before).await,
                 Err(fault) => Outcome::NotInitialized { node, fault, status_was_written: false },
             };
@@ -107,8 +106,9 @@ impl Shared {
         }
         let metadata = match answer {
             InstanceLookup::Present(instance) => {
-                let id = node.identity.provider_id.as_deref().unwrap_or(instance.provider_id.as_str());
                 if !self.dry_run {
+                    let given = instance.provider_id.as_ref().map(ProviderId::as_str);
+                    let id = node.identity.provider_id.as_deref().or(given).unwrap_or_default();
                     tracing::info!(node = node.name(), provider_id = id, "node initialized");
                 }
                 instance.metadata

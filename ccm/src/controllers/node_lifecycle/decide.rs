@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT, memory::Memory};
 use crate::{
-    conditions::{INSTANCE_EXISTS, WantedCondition, reason_word},
+    conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
@@ -211,7 +211,7 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
         }
         InstanceLookup::Unknown(error) => {
             let wanted =
-                WantedCondition::new(INSTANCE_EXISTS, "Unknown", reason_word(error.kind()), error.report());
+                WantedCondition::new(INSTANCE_EXISTS, "Unknown", doubt_word(error.kind()), error.report());
             // Other words for the same reason are not worth a write each.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
             (node.ready() != ReadyStatus::True && !is_known).then_some(wanted)

@@ -12,7 +12,7 @@ use crate::support::{
 async fn an_instance_has_everything_a_node_wants() {
     let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING)]]).await;
     let instance = cloud.present(&node(1)).await;
-    assert_eq!(instance.provider_id.as_str(), provider_id(1));
+    assert_eq!(instance.provider_id.as_ref().expect("an ID").as_str(), provider_id(1));
     assert_eq!(instance.power_state, PowerState::Running);
     assert_eq!(instance.metadata.instance_type.as_deref(), Some("2c-2048m"));
     assert_eq!(instance.metadata.zone.as_deref(), Some("rack-0"));

@@ -23,7 +23,7 @@ async fn everything_about_a_machine_in_either_dialect() {
         let complete = |answer: &InstanceLookup| present(answer).is_some_and(|one| one.incomplete.is_none());
         let answer = running.eventually(&node(1), "complete", complete).await;
         let instance = present(&answer).expect("present");
-        assert_eq!(instance.provider_id.as_str(), format!("vsphere://{}", uuid(1)));
+        assert_eq!(instance.provider_id.as_ref().expect("an ID").as_str(), format!("vsphere://{}", uuid(1)));
         assert_eq!(instance.power_state, PowerState::Running);
         let metadata = &instance.metadata;
         assert_eq!((metadata.zone.as_deref(), metadata.region.as_deref()), (Some("z0"), Some("r0")));

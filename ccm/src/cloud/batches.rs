@@ -1,0 +1,316 @@
+//! Calls about many nodes. One that fails as a whole is made again with halves, so that it costs those nodes alone that
+//! it fails for.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{Error, ErrorKind, NodeIdentity};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+
+/// Deadline of one call, should the provider have none of its own.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What all calls after the first one of a batch may take together.
+const MORE_TIME: Duration = Duration::from_secs(30);
+
+/// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
+pub(super) const MORE_CALLS: u32 = 64;
+
+/// Where calls hang, one is given up after this time, or after so many times what the last good one took.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
+const HANG_FACTOR: u32 = 4;
+
+/// A node that no call has failed for since is asked about with the others again.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// Makes the calls, and remembers the nodes that they failed for.
+#[derive(Debug)]
+pub(super) struct Batches {
+    metrics: Metrics,
+    memory: Mutex<HashMap<&'static str, Memory>>,
+}
+
+/// What is known of one operation.
+#[derive(Debug, Default)]
+struct Memory {
+    /// By the nodes' names: to be asked about apart from the others.
+    suspects: HashMap<String, Suspect>,
+    /// What the last good call took.
+    pace: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    /// Whether the call failed for this node alone, and not for several of which it is one.
+    is_alone: bool,
+    /// Whether the call gave no answer in time.
+    hangs: bool,
+    failed_at: Instant,
+}
+
+/// Some of a batch's nodes, by their places in it.
+type Group = Vec<usize>;
+
+/// How the nodes of a batch are asked about.
+struct Groups {
+    /// Those that no call has failed for.
+    others: Group,
+    /// Those among which there is one that a call fails for.
+    unclear: Group,
+    /// Those that a call fails for, the one asked about the longest ago first.
+    alone: Group,
+}
+
+/// The calls of one batch.
+struct Run<'a, 'n, T> {
+    batches: &'a Batches,
+    operation: &'static str,
+    nodes: &'a [&'n NodeIdentity],
+    answers: Vec<Option<Result<T, Error>>>,
+    calls: u32,
+    /// When the first call ended.
+    more_since: Option<Instant>,
+    has_good_one: bool,
+    hangs: bool,
+    /// Of the last call that failed for several nodes.
+    why: Error,
+    failed: Vec<(usize, Suspect)>,
+}
+
+impl Batches {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self { metrics, memory: Mutex::default() }
+    }
+
+    /// Asks about `nodes`, in one call where that works; one answer each, in order. `fault` makes an answer of why there
+    /// is none.
+    pub(super) async fn ask<'n, T>(
+        &self,
+        operation: &'static str,
+        nodes: &[&'n NodeIdentity],
+        call: impl Fn(Vec<&'n NodeIdentity>) -> BoxFuture<'n, Vec<T>>,
+        is_error: impl Fn(&T) -> bool,
+        fault: impl Fn(Error) -> T,
+    ) -> Vec<T> {
+        let mut run = Run {
+            batches: self,
+            operation,
+            nodes,
+            answers: nodes.iter().map(|_| None).collect(),
+            calls: 0,
+            more_since: None,
+            has_good_one: false,
+            hangs: false,
+            why: Error::new(ErrorKind::Internal, "the cloud provider was not asked"),
+            failed: Vec::new(),
+        };
+        let Groups { others, unclear, alone } = self.groups(operation, nodes);
+        let mut failed = Vec::new();
+        for group in [others, unclear] {
+            failed.extend(run.try_group(group, &call, &is_error).await);
+        }
+        // The others first: they are more.
+        failed.reverse();
+        while let Some(mut group) = failed.pop() {
+            let half = group.split_off(group.len().div_ceil(2));
+            for group in [half, group] {
+                failed.extend(run.try_group(group, &call, &is_error).await);
+            }
+        }
+        // Together: the provider may have been mended.
+        if let Some(group) = run.try_group(alone, &call, &is_error).await {
+            let hang = run.hangs;
+            for (place, index) in group.into_iter().enumerate() {
+                // Each of them would take its time.
+                if hang && place > 0 {
+                    run.leave(&[index], true);
+                } else {
+                    run.try_group(vec![index], &call, &is_error).await;
+                }
+            }
+        }
+        run.end().map(|answer| answer.unwrap_or_else(&fault)).collect()
+    }
+
+    fn groups(&self, operation: &'static str, nodes: &[&NodeIdentity]) -> Groups {
+        let memory = self.lock();
+        let known = memory.get(operation).map(|memory| &memory.suspects);
+        let suspect = |index: usize| known.and_then(|known| known.get(&nodes[index].name));
+        let mut groups = Groups { others: Vec::new(), unclear: Vec::new(), alone: Vec::new() };
+        for index in 0..nodes.len() {
+            match suspect(index) {
+                None => groups.others.push(index),
+                Some(suspect) if suspect.is_alone => groups.alone.push(index),
+                Some(_) => groups.unclear.push(index),
+            }
+        }
+        groups.alone.sort_by_key(|&index| suspect(index).map(|suspect| suspect.failed_at));
+        groups
+    }
+
+    /// Makes one call with a deadline, catches its panic, counts it.
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        count: usize,
+        limit: Duration,
+        call: impl Future<Output = Vec<T>>,
+        is_error: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, Error> {
+        let began = Instant::now();
+        self.metrics.inventory_age.asked(operation);
+        #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
+        self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
+        let outcome = tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await;
+        self.metrics
+            .provider_call_duration
+            .with_label_values(&[operation])
+            .observe(began.elapsed().as_secs_f64());
+        let over = || if count == 1 { "this node".to_owned() } else { format!("one of {count} nodes") };
+        let fault = match outcome {
+            Ok(Ok(answers)) if answers.len() == count => {
+                let result = if answers.iter().any(is_error) { "partial" } else { "ok" };
+                if result == "ok" {
+                    self.metrics.inventory_age.answered(operation);
+                }
+                self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
+                return Ok(answers);
+            }
+            Ok(Ok(answers)) => Error::new(
+                ErrorKind::Internal,
+                format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
+            ),
+            // What it said is in the log, by the panic hook; it may hold anything, so it goes nowhere else.
+            Ok(Err(_)) => Error::new(
+                ErrorKind::Internal,
+                format!("the cloud provider panicked over {}; the log says more", over()),
+            ),
+            Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}")),
+        };
+        self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
+        Err(fault.with_operation(operation))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<&'static str, Memory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'n, T> Run<'_, 'n, T> {
+    /// Asks about a group in one call; the group again where it failed for one of several.
+    async fn try_group(
+        &mut self,
+        group: Group,
+        call: impl Fn(Vec<&'n NodeIdentity>) -> BoxFuture<'n, Vec<T>>,
+        is_error: impl Fn(&T) -> bool,
+    ) -> Option<Group> {
+        if group.is_empty() {
+            return None;
+        }
+        let batch: Vec<&NodeIdentity> = group.iter().map(|&index| self.nodes[index]).collect();
+        let Some(limit) = self.limit(&batch) else {
+            self.leave(&group, false);
+            return None;
+        };
+        let began = Instant::now();
+        let outcome = self.batches.call(self.operation, group.len(), limit, call(batch), is_error).await;
+        self.calls += 1;
+        self.more_since.get_or_insert_with(Instant::now);
+        let error = match outcome {
+            Ok(found) => {
+                self.has_good_one = true;
+                self.batches.lock().entry(self.operation).or_default().pace = began.elapsed();
+                group.iter().zip(found).for_each(|(&index, answer)| self.answers[index] = Some(Ok(answer)));
+                return None;
+            }
+            Err(error) => error,
+        };
+        let hangs = error.kind() == ErrorKind::Timeout;
+        self.hangs |= hangs;
+        // The first one is worth a line; the others are on the way to the node that it is about.
+        if self.calls == 1 && !self.is_known(&group) {
+            tracing::error!(error = %error, nodes = group.len(), "call of the cloud provider failed");
+        } else {
+            tracing::debug!(error = %error, nodes = group.len(), "call of the cloud provider failed");
+        }
+        if let [index] = group[..] {
+            self.failed.push((index, Suspect { is_alone: true, hangs, failed_at: Instant::now() }));
+            self.answers[index] = Some(Err(error));
+            return None;
+        }
+        self.why = error;
+        Some(group)
+    }
+
+    /// Gives up a group for now.
+    fn leave(&mut self, group: &[usize], is_alone: bool) {
+        for &index in group {
+            // Who was not asked about is the first the next time.
+            if !is_alone {
+                let suspect = Suspect { is_alone, hangs: self.hangs, failed_at: Instant::now() };
+                self.failed.push((index, suspect));
+            }
+            self.answers[index] = Some(Err(self.why.clone()));
+        }
+    }
+
+    fn is_known(&self, group: &[usize]) -> bool {
+        let memory = self.batches.lock();
+        let known = memory.get(self.operation).map(|memory| &memory.suspects);
+        known.is_some_and(|known| group.iter().any(|&index| known.contains_key(&self.nodes[index].name)))
+    }
+
+    /// How long the next call may take; `None` where there is none any more.
+    fn limit(&self, batch: &[&NodeIdentity]) -> Option<Duration> {
+        let memory = self.batches.lock();
+        let memory = memory.get(self.operation);
+        let hangs = self.hangs
+            || memory.is_some_and(|memory| {
+                batch.iter().any(|node| memory.suspects.get(&node.name).is_some_and(|one| one.hangs))
+            });
+        let pace = memory.map_or(Duration::ZERO, |memory| memory.pace);
+        let limit = if hangs { (pace * HANG_FACTOR).clamp(HANG_TIMEOUT, CALL_TIMEOUT) } else { CALL_TIMEOUT };
+        let Some(since) = self.more_since else { return Some(limit) };
+        let left = MORE_TIME.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
+        (self.calls <= MORE_CALLS).then(|| limit.min(left))
+    }
+
+    /// Remembers what became clear.
+    fn end(self) -> impl Iterator<Item = Result<T, Error>> {
+        let mut memory = self.batches.lock();
+        let suspects = &mut memory.entry(self.operation).or_default().suspects;
+        for (node, answer) in self.nodes.iter().zip(&self.answers) {
+            if matches!(answer, Some(Ok(_))) && !suspects.is_empty() {
+                suspects.remove(&node.name);
+            }
+        }
+        for (index, suspect) in self.failed {
+            let name = &self.nodes[index].name;
+            let before = suspects.get(name).copied();
+            // A cloud that answers nobody says nothing about one node; and who is known to be alone stays so.
+            let says_nothing = !self.has_good_one && (suspect.hangs || !suspect.is_alone);
+            if says_nothing || (!suspect.is_alone && before.is_some_and(|before| before.is_alone)) {
+                continue;
+            }
+            suspects.insert(name.clone(), suspect);
+            if suspect.is_alone && before.is_none_or(|before| !before.is_alone) {
+                tracing::error!(
+                    node = name,
+                    operation = self.operation,
+                    "the cloud provider fails over this node: it is asked about apart from the others"
+                );
+            }
+        }
+        suspects.retain(|_, suspect| suspect.failed_at.elapsed() < FORGET_AFTER);
+        drop(memory);
+        let why = self.why;
+        self.answers.into_iter().map(move |answer| answer.unwrap_or_else(|| Err(why.clone())))
+    }
+}

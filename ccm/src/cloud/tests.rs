@@ -1,0 +1,482 @@
+//! What a provider may do, and what the controllers see of it.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use cloudprovider::{
+    Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone, Zones,
+    async_trait,
+};
+use tokio::time::Instant;
+
+use super::{
+    batches::{CALL_TIMEOUT, HANG_TIMEOUT, MORE_CALLS},
+    *,
+};
+
+/// Behaves as badly as the names of the nodes say.
+#[derive(Debug, Default)]
+struct Unruly {
+    /// Each call of `lookup` panics.
+    panics: AtomicBool,
+    calls: AtomicUsize,
+    /// The names of the last call.
+    asked: Mutex<Vec<String>>,
+    subscriptions: AtomicUsize,
+}
+
+/// As a panic, but without a word on the terminal.
+fn fall() -> ! {
+    std::panic::resume_unwind(Box::new("the provider falls"))
+}
+
+/// What instances of these nodes have for an ID.
+fn id_for(name: &str) -> Option<ProviderId> {
+    match name {
+        "nameless" => None,
+        "empty" => Some(ProviderId::new("unruly", "")),
+        "other" => Some(ProviderId::new("other", "1")),
+        _ => Some(ProviderId::new("unruly", "/1")),
+    }
+}
+
+#[async_trait]
+impl Instances for Unruly {
+    fn owns(&self, provider_id: &str) -> bool {
+        if provider_id == "panic" {
+            fall();
+        }
+        provider_id.starts_with("unruly:///") && provider_id != "unruly:///"
+    }
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        *self.asked.lock().expect("no panic here") = nodes.iter().map(|node| node.name.clone()).collect();
+        let has = |name: &str| nodes.iter().any(|node| node.name.starts_with(name));
+        if self.panics.load(Ordering::Relaxed) || has("panic") {
+            fall();
+        }
+        if has("hang") {
+            std::future::pending::<()>().await;
+        }
+        if has("short") {
+            return Vec::new();
+        }
+        let present = |name: &str| Instance::new(id_for(name), PowerState::Running).into();
+        nodes.iter().map(|node| present(&node.name)).collect()
+    }
+    fn changes(&self) -> Option<InstanceStream> {
+        self.subscriptions.fetch_add(1, Ordering::Relaxed);
+        let changes = stream::iter([0, 1]);
+        Some(changes.map(|i| if i == 0 { InstanceChange::Resync } else { fall() }).boxed())
+    }
+}
+
+#[async_trait]
+impl Zones for Unruly {
+    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<cloudprovider::Result<Zone>> {
+        if nodes.iter().any(|node| node.name == "no-zone-for-this") {
+            fall();
+        }
+        nodes
+            .iter()
+            .map(|node| match node.name.as_str() {
+                "nowhere" => Err(Error::new(ErrorKind::Unavailable, "tags are away")),
+                _ => Ok(Zone { zone: Some("z".into()), region: None }),
+            })
+            .collect()
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Unruly {
+    fn name(&self) -> &'static str {
+        "unruly"
+    }
+    async fn start(&self, context: StartContext) -> cloudprovider::Result<()> {
+        match context.cluster_name.as_str() {
+            "panic" => fall(),
+            "hang" => std::future::pending().await,
+            "bad" => Err(Error::new(ErrorKind::Unauthenticated, "no such user")),
+            _ => Ok(()),
+        }
+    }
+    async fn ended(&self) {
+        std::future::pending::<()>().await;
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        Some(self)
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+fn cloud() -> Cloud {
+    started(CancellationToken::new())
+}
+
+fn started(stop: CancellationToken) -> Cloud {
+    with(Arc::default(), stop)
+}
+
+fn with(provider: Arc<Unruly>, stop: CancellationToken) -> Cloud {
+    Cloud::new(Started::new(provider, stop), Metrics::new().expect("metrics"))
+}
+
+/// A provider to look into, and the boundary around it.
+fn watched() -> (Arc<Unruly>, Cloud) {
+    let provider = Arc::<Unruly>::default();
+    (provider.clone(), with(provider, CancellationToken::new()))
+}
+
+impl Unruly {
+    /// How many calls there were since the last question.
+    fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// `count` nodes, of which these are called something else.
+fn many(count: usize, others: &[(usize, &str)]) -> Vec<Arc<Node>> {
+    let name = |index| match others.iter().find(|(place, _)| *place == index) {
+        Some((_, other)) => format!("{other}-{index}"),
+        None => format!("n{index}"),
+    };
+    (0..count).map(|index| node(&name(index), None)).collect()
+}
+
+fn node(name: &str, provider_id: Option<&str>) -> Arc<Node> {
+    let provider_id = provider_id.map(str::to_owned);
+    let identity = NodeIdentity { name: name.into(), provider_id, ..NodeIdentity::default() };
+    Arc::new(Node { identity, ..Node::default() })
+}
+
+fn error_of(answer: &InstanceLookup) -> &Error {
+    match answer {
+        InstanceLookup::Unknown(error) => error,
+        other => panic!("there is an answer: {other:?}"),
+    }
+}
+
+/// The nodes that there is no answer about.
+fn without_answer(nodes: &[Arc<Node>], answers: &[InstanceLookup]) -> Vec<String> {
+    assert_eq!(nodes.len(), answers.len());
+    let unknown = nodes.iter().zip(answers).filter(|(_, a)| matches!(a, InstanceLookup::Unknown(_)));
+    unknown.map(|(node, _)| node.name().to_owned()).collect()
+}
+
+fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
+    names.iter().map(|name| node(name, None)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_costs_its_node_alone() {
+    for (bad, kind, words) in [
+        (
+            "panic",
+            ErrorKind::Internal,
+            "lookup: the cloud provider panicked over this node; the log says more",
+        ),
+        ("short", ErrorKind::Internal, "lookup: the cloud provider gave 0 answers for 1 nodes"),
+        ("hang", ErrorKind::Timeout, "lookup: no answer within 5s"),
+    ] {
+        let names = ["a", "b", bad, "c"];
+        let answers = cloud().lookup(&nodes(&names)).await;
+        assert_eq!(without_answer(&nodes(&names), &answers), [bad]);
+        let error = error_of(&answers[2]);
+        assert_eq!((error.kind(), error.report().as_str()), (kind, words));
+    }
+    let alone = cloud().lookup(&nodes(&["hang"])).await;
+    assert_eq!(error_of(&alone[0]).report(), "lookup: no answer within 60s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_of_thousands_is_found_and_then_asked_about_apart() {
+    let (provider, cloud) = watched();
+    let nodes = many(5000, &[(4321, "panic")]);
+    for most_calls in [1 + 2 * 13, 2, 2] {
+        let answers = cloud.lookup(&nodes).await;
+        assert_eq!(without_answer(&nodes, &answers), ["panic-4321"]);
+        let calls = provider.calls();
+        assert!(calls <= most_calls, "{calls} calls");
+    }
+    // Another batch with it is spared too, and it alone costs one call.
+    let few = [nodes[1].clone(), nodes[4321].clone()];
+    assert_eq!(without_answer(&few, &cloud.lookup(&few).await), ["panic-4321"]);
+    assert_eq!(provider.calls(), 2);
+    cloud.lookup(&few[1..]).await;
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_such_nodes_are_found_in_bounded_steps() {
+    let (provider, cloud) = watched();
+    let others: Vec<(usize, &str)> = (0..60).map(|i| (i * 16 + i % 7, "panic")).collect();
+    let nodes = many(1000, &others);
+    let mut left = usize::MAX;
+    for round in 0.. {
+        let answers = cloud.lookup(&nodes).await;
+        let calls = provider.calls();
+        assert!(calls <= 2 + MORE_CALLS as usize, "{calls} calls");
+        left = without_answer(&nodes, &answers).len();
+        assert!(left >= 60, "who spoils the others is asked about");
+        if left == 60 {
+            break;
+        }
+        assert!(round < 20, "{left} nodes are without an answer");
+    }
+    assert_eq!(left, 60);
+    // The provider is mended.
+    let mended: Vec<Arc<Node>> =
+        nodes.iter().map(|n| node(&n.name().replace("panic", "mended"), None)).collect();
+    assert!(without_answer(&mended, &cloud.lookup(&mended).await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_always_panics_is_not_asked_for_ever() {
+    let (provider, cloud) = watched();
+    provider.panics.store(true, Ordering::Relaxed);
+    let nodes = many(1000, &[]);
+    for _ in 0..10 {
+        assert_eq!(without_answer(&nodes, &cloud.lookup(&nodes).await).len(), 1000);
+        let calls = provider.calls();
+        assert!(calls <= 2 + MORE_CALLS as usize, "{calls} calls");
+    }
+    provider.panics.store(false, Ordering::Relaxed);
+    assert!(without_answer(&nodes, &cloud.lookup(&nodes).await).is_empty());
+    assert!(provider.calls() <= 2);
+    cloud.lookup(&nodes).await;
+    assert_eq!(provider.calls(), 1, "nobody is asked about apart any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_that_hangs_costs_the_others_seconds() {
+    let (_, cloud) = watched();
+    let nodes = many(1000, &[(77, "hang")]);
+    let mut took = Vec::new();
+    for _ in 0..4 {
+        let began = Instant::now();
+        let answers = cloud.lookup(&nodes).await;
+        took.push((began.elapsed(), without_answer(&nodes, &answers).len()));
+    }
+    assert!(took[0].0 <= CALL_TIMEOUT + 6 * HANG_TIMEOUT, "{took:?}");
+    assert!(took[0].1 < 100, "most are answered: {took:?}");
+    assert_eq!(took[3], (HANG_TIMEOUT, 1), "{took:?}");
+    // Where nobody is answered it is no node's fault: each call has its full time.
+    let (_, cloud) = watched();
+    for _ in 0..2 {
+        let began = Instant::now();
+        cloud.lookup(&many(1, &[(0, "hang")])).await;
+        assert_eq!(began.elapsed(), CALL_TIMEOUT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_asked_about_with_the_others_again_after_a_while() {
+    let (provider, cloud) = watched();
+    cloud.lookup(&many(2, &[(0, "panic")])).await;
+    assert_eq!(provider.calls(), 3);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    cloud.lookup(&many(2, &[])).await;
+    cloud.lookup(&many(2, &[(0, "panic")])).await;
+    assert_eq!(provider.calls(), 1 + 3);
+}
+
+#[tokio::test]
+async fn an_id_that_is_not_the_providers_decides_before_the_look_up() {
+    let (provider, cloud) = watched();
+    let nodes = [
+        node("a", None),
+        node("b", Some("unruly:///7")),
+        node("broken", Some("unruly://")),
+        node("foreign", Some("aws:///i-1")),
+        node("unclear", Some("panic")),
+    ];
+    let answers = cloud.lookup(&nodes).await;
+    assert_eq!(*provider.asked.lock().expect("no panic"), ["a", "b"]);
+    assert_eq!(without_answer(&nodes, &answers), ["broken", "foreign", "unclear"]);
+    for (answer, kind, words) in [
+        (&answers[2], ErrorKind::InvalidInput, "\"unruly://\" begins with unruly:// and is not of the form"),
+        (&answers[3], ErrorKind::InvalidInput, "\"aws:///i-1\" is of another cloud than unruly"),
+        (&answers[4], ErrorKind::Internal, "panicked over whether it owns provider ID \"panic\""),
+    ] {
+        let error = error_of(answer);
+        assert_eq!(error.kind(), kind);
+        assert!(error.report().contains(words), "{}", error.report());
+    }
+    provider.calls();
+    cloud.lookup(&nodes[2..]).await;
+    assert_eq!(provider.calls(), 0, "there is nothing to ask");
+}
+
+#[tokio::test]
+async fn an_id_that_nobody_could_read_is_not_written() {
+    for (name, words) in [
+        ("empty", "gives provider ID \"unruly://\", which is not of the form <provider>://<id>"),
+        ("other", "gives provider ID \"other://1\", which it does not own itself"),
+    ] {
+        let answers = cloud().lookup(&[node(name, None), node(name, Some("unruly:///9"))]).await;
+        let [InstanceLookup::Present(new), InstanceLookup::Present(old)] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        let why = new.incomplete.as_ref().expect("it waits");
+        assert_eq!(why.kind(), ErrorKind::Internal);
+        assert!(why.report().contains(words), "{}", why.report());
+        assert!(old.incomplete.is_none(), "the node keeps its own");
+    }
+    let answers = cloud().lookup(&[node("nameless", None)]).await;
+    assert!(matches!(&answers[..], [InstanceLookup::Present(new)] if new.provider_id.is_none()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_goes_wrong_is_an_error() {
+    let start = async |cluster: &str| {
+        let stop = CancellationToken::new();
+        let context = StartContext::new(stop.clone(), cluster);
+        let started = Started::start(Arc::<Unruly>::default(), context, Duration::from_secs(9)).await;
+        (started.map(drop).map_err(|error| error.report()), stop.is_cancelled())
+    };
+    for (cluster, words) in
+        [("panic", "it panicked; the log says more"), ("hang", "not done within 9s"), ("bad", "no such user")]
+    {
+        assert_eq!(start(cluster).await, (Err(words.to_owned()), true));
+    }
+    assert_eq!(start("good").await.0, Ok(()));
+}
+
+#[tokio::test]
+async fn zones_fill_what_instances_lack() {
+    let answers = cloud().lookup_with_zones(&nodes(&["a", "nowhere"])).await;
+    let [InstanceLookup::Present(a), InstanceLookup::Present(nowhere)] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(a.metadata.zone.as_deref(), Some("z"));
+    assert!(a.incomplete.is_none());
+    let report = nowhere.incomplete.as_ref().map(Error::report);
+    assert_eq!(report.as_deref(), Some("zone look-up failed: tags are away"));
+}
+
+#[tokio::test]
+async fn zones_that_fail_for_one_node_fail_for_no_other() {
+    let names = ["a", "no-zone-for-this", "c"];
+    let answers = cloud().lookup_with_zones(&nodes(&names)).await;
+    let whole: Vec<bool> = answers
+        .iter()
+        .map(|answer| matches!(answer, InstanceLookup::Present(instance) if instance.incomplete.is_none()))
+        .collect();
+    assert_eq!(whole, [true, false, true]);
+}
+
+#[tokio::test]
+async fn every_instance_has_the_labels_of_the_command_line() {
+    let labels = BTreeMap::from([("example.com/rack".to_owned(), "a1".to_owned())]);
+    let answers = cloud().with_labels(labels.clone()).lookup(&nodes(&["a", "b"])).await;
+    for answer in answers {
+        let InstanceLookup::Present(instance) = answer else { panic!("{answer:?}") };
+        assert_eq!(instance.metadata.additional_labels, labels);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_stream_is_a_resync_and_begins_anew_later() {
+    let (provider, cloud) = watched();
+    let mut changes = cloud.changes();
+    for round in 1..4 {
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+        assert!(changes.next().now_or_never().is_none());
+        let began = Instant::now();
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync), "changes were missed");
+        assert_eq!(began.elapsed(), CHANGES_AGAIN_AFTER);
+        assert_eq!(provider.subscriptions.load(Ordering::Relaxed), round + 1);
+    }
+}
+
+#[test]
+fn a_panic_in_owns_owns_nothing() {
+    assert!(cloud().owns(&node("n", Some("unruly:///1"))));
+    assert!(!cloud().owns(&node("n", Some("panic"))));
+    assert!(!cloud().owns(&Node::default()));
+    assert_eq!(cloud().owner_of(&node("n", Some("panic"))), Owner::Unclear);
+    assert_eq!(cloud().owner_of(&Node::default()), Owner::Nobody);
+}
+
+#[test]
+fn a_broken_id_of_ours_is_not_foreign() {
+    for (id, owner) in [
+        ("unruly:///1", Owner::Us),
+        ("unruly:///", Owner::UsBroken),
+        ("unruly", Owner::Foreign),
+        ("unrulier:///1", Owner::Foreign),
+        ("://", Owner::Foreign),
+    ] {
+        assert_eq!(cloud().owner_of(&node("n", Some(id))), owner, "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_never_answered_has_an_age() {
+    let metrics = Metrics::new().expect("metrics");
+    let started = Started::new(Arc::<Unruly>::default(), CancellationToken::new());
+    let cloud = Cloud::new(started, metrics.clone());
+    let age = || {
+        let text = metrics.text();
+        let line =
+            text.lines().find(|line| line.starts_with("cloud_controller_manager_inventory_age_seconds{"));
+        line.map(|line| line.rsplit(' ').next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(age(), None, "nobody has asked");
+    for expected in ["60", "120"] {
+        cloud.lookup(&nodes(&["hang"])).await;
+        assert_eq!(age().as_deref(), Some(expected));
+    }
+    cloud.lookup(&nodes(&["a"])).await;
+    assert_eq!(age().as_deref(), Some("0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_end_is_not_waited_for_longer() {
+    let stop = CancellationToken::new();
+    let cloud = started(stop.clone());
+    let began = tokio::time::Instant::now();
+    cloud.stop().await;
+    assert!(stop.is_cancelled());
+    assert_eq!(began.elapsed(), END_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_replaced_ends_with_its_last_call() {
+    let stop = [CancellationToken::new(), CancellationToken::new()];
+    let cloud = started(stop[0].clone());
+    let mut changes = cloud.changes();
+    assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+    assert_eq!(changes.next().await, Some(InstanceChange::Resync));
+    assert!(changes.next().now_or_never().is_none());
+    let hanging = tokio::spawn({
+        let cloud = cloud.clone();
+        async move { cloud.lookup(&nodes(&["hang"])).await }
+    });
+    tokio::task::yield_now().await;
+    cloud.replace_with(&started(stop[1].clone()));
+    assert!(!stop[0].is_cancelled(), "a call is under way");
+    for word in ["taken over", "its own first", "its panic"] {
+        assert_eq!(changes.next().await, Some(InstanceChange::Resync), "{word}");
+    }
+    assert!(changes.next().now_or_never().is_none());
+    assert!(matches!(cloud.lookup(&nodes(&["a"])).await[..], [InstanceLookup::Present(_)]));
+    hanging.await.expect("timed out");
+    assert!(stop[0].is_cancelled() && !stop[1].is_cancelled());
+    drop((cloud, changes));
+    assert!(stop[1].is_cancelled());
+}

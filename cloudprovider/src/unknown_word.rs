@@ -1,0 +1,25 @@
+//! Why a text is none of the words of an enumeration.
+
+/// The text is none of the words that there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} {text:?}, known: {known}")]
+pub struct UnknownWord {
+    what: &'static str,
+    text: String,
+    known: String,
+}
+
+impl UnknownWord {
+    /// The one of `all` that prints as `text`.
+    pub(crate) fn look_up<T: Copy>(
+        what: &'static str,
+        text: &str,
+        all: &[T],
+        word: impl Fn(T) -> &'static str,
+    ) -> Result<T, Self> {
+        all.iter().copied().find(|one| word(*one) == text).ok_or_else(|| {
+            let known = all.iter().map(|one| word(*one)).collect::<Vec<_>>().join(", ");
+            Self { what, text: text.to_owned(), known }
+        })
+    }
+}
