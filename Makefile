@@ -20,7 +20,7 @@ go_on_without = { [[ $$? -eq 3 && $${CI:-} != true ]] || exit 1; }
 .PHONY: help
 help:
 	@echo 'make TARGET, with TARGET one of:'
-	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: build-packages ## 100 virtual machines become Nodes, in about 15 s after the build; DEMO=keep goes on serving
@@ -54,6 +54,10 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	        echo 'lint: the crates above are a second TLS stack or crypto provider; rustls with ring is the only one'; exit 1; fi
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check bans licenses sources; \
 	    else echo 'lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences were not checked'; fi
+
+.PHONY: outside-crate
+outside-crate: build-packages ## builds and runs the provider of docs/writing-a-provider.md, outside of this workspace
+	@CARGO='$(CARGO)' tests/outside-crate.sh
 
 .PHONY: deny
 deny: cargo ## licences, banned crates, sources and advisories; the last one needs github.com

@@ -1,10 +1,12 @@
 //! The program: what a binary with providers of its own needs besides them.
 //!
 //! ```no_run
+//! use ccm::program::Program;
 //! use cloudprovider::Registry;
 //!
 //! fn main() -> std::process::ExitCode {
-//!     ccm::app::main(|| {
+//!     let program = Program::new("mycloud-controller-manager", env!("CARGO_PKG_VERSION"));
+//!     ccm::app::main_as(program, || {
 //!         let mut registry = Registry::new();
 //!         // registry.register("mycloud", mycloud::factory)?;
 //!         Ok(registry)
@@ -25,6 +27,7 @@ use crate::{
     leader_election::Lost,
     logging,
     manifests::ManifestsCommand,
+    program::Program,
     version,
 };
 
@@ -40,12 +43,19 @@ const FATAL: u8 = 255;
 /// Upstream's exit code for a mistake in the program.
 const PANIC: u8 = 2;
 
-/// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators.
+/// As [`main_as`] for the program of this crate: what it says of its name and version is ours.
+pub fn main(registry: MakeRegistry) -> ExitCode {
+    main_as(Program::default(), registry)
+}
+
+/// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators. Whatever names
+/// the program or its version says `program`.
 ///
 /// The exit code is upstream's: 0 after a signal, 1 for a bad command line, for a file or port that it names and that
 /// cannot be used, and for a lost Lease, 2 for a mistake in the program, 255 for all else that keeps the daemon from
 /// working, the cloud's configuration included. The tools end with 0 or 1.
-pub fn main(registry: MakeRegistry) -> ExitCode {
+pub fn main_as(program: Program, registry: MakeRegistry) -> ExitCode {
+    program.set_current();
     match commands::parse(std::env::args_os()) {
         Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
         Ok(Invocation::Tool(tool)) => run_tool(&tool, registry),

@@ -19,6 +19,7 @@ pub use tools::Output;
 use crate::{
     flags::{CommandLineError, Flags, pflag},
     manifests::ManifestsCommand,
+    program::Program,
 };
 
 /// Runs the cloud-specific controllers of a Kubernetes cluster: initialises Nodes whose kubelets run with
@@ -61,7 +62,7 @@ pub(crate) fn command() -> Command {
 
 fn unfinished() -> Command {
     // The about text is the program's: those of flattened parts would replace it.
-    let command = CommandLine::command();
+    let command = CommandLine::command().name(Program::current().name());
     let about = command.get_about().cloned().unwrap_or_default();
     Flags::augment_args(command).about(about).long_about(None)
 }

@@ -37,6 +37,8 @@ use std::{
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
+use crate::program::Program;
+
 pub use authentication::AuthenticationFlags;
 pub use authorization::AuthorizationFlags;
 pub use cloud_node_controller::CloudNodeControllerFlags;
@@ -214,11 +216,13 @@ impl Flags {
         controllers::enables(&self.generic.controllers, controller)
     }
 
-    /// The version to report: ours, or the one that `--version` says.
+    /// The version to report: the program's, or the one that `--version` says.
     pub fn version(&self) -> &str {
         match &self.global.version {
             VersionRequest::Report(version) => version,
-            VersionRequest::No | VersionRequest::Print | VersionRequest::PrintRaw => values::OWN_VERSION,
+            VersionRequest::No | VersionRequest::Print | VersionRequest::PrintRaw => {
+                Program::current().version()
+            }
         }
     }
 }

@@ -35,8 +35,14 @@ pub mod manifests;
 pub mod metrics;
 pub mod nodes;
 pub mod permissions;
+pub mod program;
 pub mod reload;
 pub mod secrets;
 pub mod serving;
 pub mod version;
 pub mod work_queue;
+
+/// The example there is compiled as a crate of its own, as its readers do.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-provider.md")]
+mod writing_a_provider {}

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     flags::{self, CommandLineError, Flags},
     permissions::{self, Permission},
+    program::Program,
     serving::is_always_allowed,
 };
 
@@ -115,11 +116,12 @@ impl CloudConfig {
 impl ManifestOptions {
     /// What is deployed for a provider unless more is said.
     pub fn new(provider: &str) -> Self {
+        let program = Program::current();
         Self {
             name: NAME.to_owned(),
             namespace: "kube-system".to_owned(),
             provider: provider.to_owned(),
-            image: format!("{NAME}:{}", env!("CARGO_PKG_VERSION")),
+            image: format!("{}:{}", program.name(), program.version().trim_start_matches('v')),
             replicas: None,
             host_network: true,
             api_server: None,

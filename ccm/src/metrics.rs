@@ -17,7 +17,6 @@ use std::sync::Arc;
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 pub use access::AccessMetrics;
-pub use build::commit;
 pub use inventory::InventoryAge;
 pub use node_lifecycle::NodeLifecycleMetrics;
 pub use process::start_time;

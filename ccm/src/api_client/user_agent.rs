@@ -2,6 +2,8 @@
 
 use http::HeaderValue;
 
+use crate::program::Program;
+
 /// `<binary>/<version> (<os>/<architecture>) kubernetes/<commit>/<suffix>`.
 pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
     let binary = std::env::args_os()
@@ -9,11 +11,12 @@ pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
         .and_then(|path| Some(std::path::Path::new(&path).file_name()?.to_string_lossy().into_owned()))
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "unknown".to_owned());
+    let program = Program::current();
     let agent = format!(
-        "{binary}/v{} ({}) kubernetes/{}/{suffix}",
-        env!("CARGO_PKG_VERSION"),
+        "{binary}/{} ({}) kubernetes/{}/{suffix}",
+        program.version(),
         crate::version::platform(),
-        crate::metrics::commit(),
+        program.short_commit(),
     );
     // A binary may be called anything.
     HeaderValue::from_str(&agent).unwrap_or(HeaderValue::from_static("cloud-controller-manager"))

@@ -4,6 +4,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use cloudprovider::parse_duration;
 
+use crate::program::Program;
+
 /// A boolean in one of the spellings that Go's flags accept.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
@@ -213,10 +215,7 @@ pub enum VersionRequest {
     Report(String),
 }
 
-/// Our version as Kubernetes writes versions.
-pub(super) const OWN_VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-
-/// `raw`, a boolean, or the version to report, which has to be ours with another suffix.
+/// `raw`, a boolean, or the version to report, which has to be the program's with another suffix.
 pub(super) fn version(text: &str) -> Result<VersionRequest, String> {
     if text == "raw" {
         return Ok(VersionRequest::PrintRaw);
@@ -231,9 +230,11 @@ pub(super) fn version(text: &str) -> Result<VersionRequest, String> {
     if !is_version {
         return Err(format!("could not parse {text:?} as version"));
     }
-    if core != env!("CARGO_PKG_VERSION") {
+    let own = Program::current();
+    if core != own.core_version() {
         return Err(format!(
-            "version {text:?} must match major/minor/patch of default version {OWN_VERSION:?}"
+            "version {text:?} must match major/minor/patch of default version {:?}",
+            own.version()
         ));
     }
     Ok(VersionRequest::Report(text.to_owned()))
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(version("raw"), Ok(VersionRequest::PrintRaw));
         assert_eq!(version("T"), Ok(VersionRequest::Print));
         assert_eq!(version("false"), Ok(VersionRequest::No));
-        let other = format!("{OWN_VERSION}-distribution.1");
+        let other = format!("{}-distribution.1", Program::current().version());
         assert_eq!(version(&other), Ok(VersionRequest::Report(other.clone())));
         for text in ["", "v", "v1", "v99.0.0", "v0.1", "vraw", "maybe", "v0.1.0 x"] {
             assert!(version(text).is_err(), "{text}");

@@ -3,14 +3,7 @@
 use prometheus::IntGaugeVec;
 
 use super::register::Register;
-
-/// The commit that this was built from, its first digits; `unknown` where the build was not told.
-pub fn commit() -> &'static str {
-    match option_env!("CCM_GIT_COMMIT") {
-        Some(commit) if !commit.is_empty() => commit.get(..7).unwrap_or(commit),
-        _ => "unknown",
-    }
-}
+use crate::program::Program;
 
 /// Registers the build's version, with 1 as its value.
 pub(super) fn register_build_info(register: &mut Register<'_>) -> prometheus::Result<()> {
@@ -22,13 +15,15 @@ pub(super) fn register_build_info(register: &mut Register<'_>) -> prometheus::Re
             "compiler", "platform",
         ],
     )?;
+    let program = Program::current();
+    let mut numbers = program.core_version().split('.');
     info.with_label_values(&[
-        env!("CARGO_PKG_VERSION_MAJOR"),
-        env!("CARGO_PKG_VERSION_MINOR"),
-        concat!("v", env!("CARGO_PKG_VERSION")),
-        option_env!("CCM_GIT_COMMIT").unwrap_or("unknown"),
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+        program.version(),
+        program.commit(),
         "",
-        option_env!("CCM_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+        program.build_date(),
         "",
         "rustc",
         &crate::version::platform(),
