@@ -4,10 +4,10 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{CloudProvider, Error, ErrorKind, Result};
+use crate::{CloudProvider, ConfigProblem, Error, ErrorKind, Result};
 
 type Factory = Arc<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
@@ -29,6 +29,7 @@ pub struct FactoryInput {
     /// Where that text came from: for messages, and for paths inside that are relative to it.
     pub config_path: Option<PathBuf>,
     reader: Option<Reader>,
+    warnings: Arc<Mutex<Vec<ConfigProblem>>>,
 }
 
 impl FactoryInput {
@@ -67,6 +68,20 @@ impl FactoryInput {
             None => std::fs::read(path),
         }
     }
+
+    /// Tells of something in the configuration that is probably not meant, and works all the same or has no effect: a
+    /// key that nobody knows, a value that seems cut off.
+    ///
+    /// Whoever asked the factory shows it to the operator, whether the configuration is used in the end or not: what is
+    /// odd in one that is refused often explains why. So a factory does not log it itself.
+    pub fn warn(&self, warning: ConfigProblem) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// What was told of so far, in this order. Clones of an input share it.
+    pub fn warnings(&self) -> Vec<ConfigProblem> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl fmt::Debug for FactoryInput {
@@ -85,8 +100,8 @@ impl Registry {
     /// Adds a provider.
     ///
     /// A factory checks the whole configuration, with the files that it names ([`FactoryInput::read_file`]), reports
-    /// every fault at once ([`Error::invalid_configuration`]) with the key's name and without secrets, and makes no call
-    /// to the cloud. It is asked again whenever a file changed: providers that it made before may still be at work.
+    /// every fault at once ([`Error::invalid_configuration`]) with the key's name and without secrets, tells of what is
+    /// odd and no fault ([`FactoryInput::warn`]), and makes no call to the cloud. It is asked again whenever a file changed: providers that it made before may still be at work.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where the name is taken.
@@ -137,7 +152,6 @@ impl fmt::Debug for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ConfigProblem;
 
     fn refusing(_: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
         Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")]))
@@ -176,6 +190,20 @@ mod tests {
         let input = FactoryInput::new("").with_reader(reader);
         assert_eq!(input.read_file("/a").expect("read"), b"/a");
         FactoryInput::new("").read_file("/no/such/file").expect_err("the file system has none");
+    }
+
+    #[test]
+    fn warnings_are_there_whatever_becomes_of_the_configuration() {
+        let mut registry = Registry::new();
+        let factory = |input: &FactoryInput| {
+            input.warn(ConfigProblem::new("colour", "is not known and ignored"));
+            refusing(input)
+        };
+        registry.register("a", factory).expect("free");
+        let input = FactoryInput::new("");
+        registry.create("a", &input).expect_err("refused");
+        assert_eq!(input.warnings(), [ConfigProblem::new("colour", "is not known and ignored")]);
+        assert_eq!(FactoryInput::new("").warnings(), []);
     }
 
     #[test]

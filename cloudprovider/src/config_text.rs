@@ -1,0 +1,254 @@
+//! Configuration files as they come: in encodings of other systems, copied from web pages, never filled in, or another
+//! file altogether.
+
+use std::fmt;
+
+/// Why the bytes of a file are no text that a configuration can be read from. Holds nothing of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigTextError(String);
+
+impl fmt::Display for ConfigTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigTextError {}
+
+/// The text of a configuration file, without a byte order mark, and what is odd about how it is written.
+///
+/// UTF-8 is read, and UTF-16 that says so by its byte order mark, as Windows writes it.
+///
+/// # Errors
+/// What the file is instead, where that can be seen, and what would be right.
+pub fn decode_config(bytes: &[u8]) -> Result<(String, Option<&'static str>), ConfigTextError> {
+    const UTF_16: &str = "the file is UTF-16; it is read all the same, but other programs may refuse it: save it as UTF-8";
+    let text = match bytes {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
+            return Err(ConfigTextError("the file is UTF-32; save it as UTF-8".to_owned()));
+        }
+        [0xff, 0xfe, units @ ..] => return utf_16(units, u16::from_le_bytes).map(|text| (text, Some(UTF_16))),
+        [0xfe, 0xff, units @ ..] => return utf_16(units, u16::from_be_bytes).map(|text| (text, Some(UTF_16))),
+        [0, first, 0, ..] | [first, 0, _, 0, ..] if *first != 0 => {
+            let words = "the file is UTF-16 without a byte order mark; save it as UTF-8";
+            return Err(ConfigTextError(words.to_owned()));
+        }
+        bytes => std::str::from_utf8(bytes).map_err(|error| {
+            let line = line_of(&bytes[..error.valid_up_to()]);
+            ConfigTextError(format!(
+                "the file is not UTF-8: line {line} holds a byte that is none, as texts in Latin-1 or Windows-1252 do; \
+                 save it as UTF-8"
+            ))
+        })?,
+    };
+    if let Some(place) = text.find('\0') {
+        let line = line_of(&text.as_bytes()[..place]);
+        return Err(ConfigTextError(format!("the file is no text: line {line} holds a NUL character")));
+    }
+    Ok((text.strip_prefix('\u{feff}').unwrap_or(text).to_owned(), None))
+}
+
+fn utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, ConfigTextError> {
+    let broken = || ConfigTextError("the file is UTF-16 and damaged; save it as UTF-8".to_owned());
+    let units = bytes.chunks(2).map(|pair| <[u8; 2]>::try_from(pair).map(unit));
+    let units: Vec<u16> = units.collect::<Result<_, _>>().map_err(|_| broken())?;
+    String::from_utf16(&units).ok().filter(|text| !text.contains('\0')).ok_or_else(broken)
+}
+
+fn line_of(before: &[u8]) -> usize {
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// What is odd about the text of a value: it can be read, and is probably not what was meant.
+///
+/// Its `Display` goes on from the name of a key, and holds nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TextOddity {
+    /// It was to be replaced by a value: `<password>`, `{{ password }}`, `${PASSWORD}`, `use-your-password-here`.
+    Placeholder,
+    /// It begins or ends with a typographic quote, which is no quote to YAML or INI.
+    TypographicQuotes,
+    /// It holds a blank that is none to most programs, such as the no-break space of web pages.
+    NoBreakSpace,
+    /// It holds characters that nobody sees, such as marks of the direction of writing.
+    Invisible,
+    /// It begins or ends with a blank or a line break.
+    OuterBlank,
+}
+
+impl TextOddity {
+    /// What is odd about `text`, the likeliest mistake first.
+    pub fn of(text: &str) -> Option<Self> {
+        let is_invisible = |c: char| {
+            matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        };
+        if is_placeholder(text.trim()) {
+            Some(Self::Placeholder)
+        } else if text.trim().starts_with(is_typographic_quote) || text.trim().ends_with(is_typographic_quote) {
+            Some(Self::TypographicQuotes)
+        } else if text.chars().any(|c| c.is_whitespace() && !c.is_ascii()) {
+            Some(Self::NoBreakSpace)
+        } else if text.chars().any(is_invisible) {
+            Some(Self::Invisible)
+        } else if text.trim() != text {
+            Some(Self::OuterBlank)
+        } else {
+            None
+        }
+    }
+
+    /// What is told of a text that nothing may show: of a secret no more than that it may be wrong.
+    pub fn of_secret(self) -> &'static str {
+        match self {
+            Self::Placeholder => "looks like a placeholder that nobody filled in",
+            _ => {
+                "holds characters that copied texts often have and passwords rarely: a blank at an end, a no-break space, \
+                 a typographic quote or an invisible character; type it anew if it is refused"
+            }
+        }
+    }
+}
+
+impl fmt::Display for TextOddity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Placeholder => "looks like a placeholder that nobody filled in",
+            Self::TypographicQuotes => {
+                "has typographic quotes, which belong to the value; write straight ones (\")"
+            }
+            Self::NoBreakSpace => {
+                "holds a no-break space or another blank that is none to other programs; type it anew"
+            }
+            Self::Invisible => "holds an invisible character, as copied texts do; type it anew",
+            Self::OuterBlank => "begins or ends with a blank or a line break",
+        })
+    }
+}
+
+fn is_typographic_quote(c: char) -> bool {
+    matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' | '\u{2039}' | '\u{203a}')
+}
+
+/// Whether a text was to be replaced, by its form or by its words.
+fn is_placeholder(text: &str) -> bool {
+    let is_between = |open: &str, close: &str| {
+        text.find(open).is_some_and(|begin| text[begin + open.len()..].contains(close))
+    };
+    let is_wrapped = |open: &str, close: &str| {
+        text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
+    };
+    let words = text.to_ascii_lowercase().replace(['_', ' '], "-");
+    let says_so = ["use-your-", "enter-your-", "put-your-", "insert-your-", "your-", "replace-me", "replace-with-"]
+        .iter()
+        .any(|begin| words.starts_with(begin));
+    is_wrapped("<", ">")
+        || is_between("{{", "}}")
+        || is_between("${", "}")
+        || is_between("$(", ")")
+        || is_wrapped("@@", "@@")
+        || is_wrapped("__", "__")
+        || (words.ends_with("-here") && words.contains("your"))
+        || says_so
+        || words == "changeme"
+        || words == "change-me"
+}
+
+/// What is wrong with a configuration that turns out to be a Kubernetes manifest of this kind, and what would be right.
+pub fn manifest_in_place_of_config(kind: &str) -> String {
+    let is_plain = kind.len() <= 40 && kind.bytes().all(|byte| byte.is_ascii_alphabetic());
+    match kind {
+        "ConfigMap" | "Secret" => format!(
+            "is a Kubernetes manifest of kind {kind}, not the configuration in it: apply the manifest, mount the {kind}, and \
+             name the mounted file, or write the text below its data into a file of its own"
+        ),
+        "Config" => "is a kubeconfig, which belongs to --kubeconfig; name the configuration of the cloud".to_owned(),
+        kind if is_plain && !kind.is_empty() => {
+            format!("is a Kubernetes manifest of kind {kind}; name the configuration of the cloud")
+        }
+        _ => "is a Kubernetes manifest; name the configuration of the cloud".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str, unit: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(unit).collect()
+    }
+
+    #[test]
+    fn text_is_read_in_the_encodings_that_say_what_they_are() {
+        let text = "user: ü\r\npassword: 𝄞\r\n";
+        for bytes in [text.as_bytes().to_vec(), format!("\u{feff}{text}").into_bytes()] {
+            assert_eq!(decode_config(&bytes).expect("text"), (text.to_owned(), None));
+        }
+        for unit in [u16::to_le_bytes, u16::to_be_bytes] {
+            let (read, warning) = decode_config(&encoded(&format!("\u{feff}{text}"), unit)).expect("text");
+            assert_eq!(read, text);
+            assert!(warning.expect("told").contains("UTF-16"));
+        }
+        assert_eq!(decode_config(b"").expect("nothing"), (String::new(), None));
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_without_any_of_it() {
+        let mut odd = encoded("\u{feff}hunter2", u16::to_le_bytes);
+        odd.pop();
+        for (bytes, part) in [
+            (encoded("hunter2", u16::to_le_bytes), "UTF-16 without a byte order mark"),
+            (encoded("hunter2", u16::to_be_bytes), "UTF-16 without a byte order mark"),
+            (odd, "UTF-16 and damaged"),
+            (b"\xff\xfe\0\0h\0\0\0".to_vec(), "UTF-32"),
+            (b"a\nb\nhunter2\xe4".to_vec(), "line 3 holds a byte that is none, as texts in Latin-1"),
+            (b"a\nhunter2\0".to_vec(), "line 2 holds a NUL character"),
+            (b"\0\0\0\0".to_vec(), "line 1 holds a NUL character"),
+        ] {
+            let error = decode_config(&bytes).expect_err(part).to_string();
+            assert!(error.contains(part) && !error.contains("hunter2"), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn odd_texts() {
+        use TextOddity::{Invisible, NoBreakSpace, OuterBlank, Placeholder, TypographicQuotes};
+        for (text, expected) in [
+            ("<ENTER_YOUR_VCENTER_USERNAME>", Some(Placeholder)),
+            ("use-your-vcenter-user-here", Some(Placeholder)),
+            ("YOUR_PASSWORD", Some(Placeholder)),
+            ("{{ vcenter_password }}", Some(Placeholder)),
+            ("a-${REGION}-b", Some(Placeholder)),
+            ("$(PASSWORD)", Some(Placeholder)),
+            ("@@USER@@", Some(Placeholder)),
+            ("change_me", Some(Placeholder)),
+            ("\u{201c}admin\u{201d}", Some(TypographicQuotes)),
+            ("\u{201e}admin\u{201c}", Some(TypographicQuotes)),
+            ("ad\u{a0}min", Some(NoBreakSpace)),
+            ("\u{200e}a9 09", Some(Invisible)),
+            ("admin ", Some(OuterBlank)),
+            ("admin\n", Some(OuterBlank)),
+            ("", None),
+            ("a b", None),
+            ("<>", None),
+            ("a<b>c", None),
+            ("$ecret{1}", None),
+            ("M\u{fc}ller\u{2019}s DC", None),
+            ("yours", None),
+            ("DOMAIN\\user", None),
+        ] {
+            assert_eq!(TextOddity::of(text), expected, "{text:?}");
+        }
+        for oddity in [Placeholder, TypographicQuotes, NoBreakSpace, Invisible, OuterBlank] {
+            assert!(!oddity.to_string().is_empty() && !oddity.of_secret().is_empty());
+        }
+    }
+
+    #[test]
+    fn manifests_are_named_by_their_kind() {
+        assert!(manifest_in_place_of_config("ConfigMap").contains("kind ConfigMap"));
+        assert!(manifest_in_place_of_config("Config").contains("kubeconfig"));
+        assert!(manifest_in_place_of_config("DaemonSet").contains("kind DaemonSet"));
+        assert!(!manifest_in_place_of_config("hunter2 x").contains("hunter2"));
+    }
+}
