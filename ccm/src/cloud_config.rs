@@ -6,10 +6,13 @@
 mod comparison;
 mod follower;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
-use cloudprovider::{CloudProvider, ErrorKind, FactoryInput, Registry};
+use cloudprovider::{CloudProvider, ConfigProblem, ErrorKind, FactoryInput, Registry, decode_config};
 
 pub use follower::Follower;
 
@@ -23,6 +26,15 @@ pub struct CloudConfig {
     path: Option<PathBuf>,
 }
 
+/// What became of a configuration that was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The provider made from it, or why there is none.
+    pub outcome: anyhow::Result<Arc<dyn CloudProvider>>,
+    /// What is odd in it and no fault, whatever the outcome.
+    pub warnings: Vec<ConfigProblem>,
+}
+
 impl CloudConfig {
     /// What the flags name.
     pub fn new(flags: &Flags, registry: &Registry) -> Self {
@@ -33,26 +45,48 @@ impl CloudConfig {
         }
     }
 
-    /// Reads it, checks it, and makes a provider from it. Calls nobody, and notes in `read` what it reads.
+    /// Reads it, checks it, and makes a provider from it. Calls nobody, and notes in `read` what it reads. What is odd in
+    /// it is logged, or told with the refusal, which it may explain.
     ///
     /// # Errors
     /// An unreadable file, an unknown provider, or every fault in its configuration.
     pub fn create(&self, read: &FilesRead) -> anyhow::Result<Arc<dyn CloudProvider>> {
+        let Reading { outcome, warnings } = self.read(read);
+        match outcome {
+            Ok(provider) => {
+                for warning in warnings {
+                    tracing::warn!("cloud config: {warning}");
+                }
+                Ok(provider)
+            }
+            Err(refusal) if warnings.is_empty() => Err(refusal),
+            Err(refusal) => {
+                let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+                Err(anyhow!("{refusal:#}; beside that: {}", warnings.join("; ")))
+            }
+        }
+    }
+
+    /// The same for whoever shows the warnings.
+    pub fn read(&self, read: &FilesRead) -> Reading {
         let is_known = self.registry.names().any(|name| name == self.provider);
         let input = match &self.path {
             // Nobody can say what is wrong with the file of a provider that there is not.
-            Some(path) if is_known => {
-                let cannot = || format!("--cloud-config {}: the file cannot be read", path.display());
-                let text = read.read(path).with_context(cannot)?;
-                let text = String::from_utf8(text)
-                    .map_err(|_| anyhow!("--cloud-config {}: the file is not UTF-8", path.display()))?;
-                FactoryInput::new(text).with_path(path)
-            }
+            Some(path) if is_known => match text_of(path, read) {
+                Ok((text, oddity)) => {
+                    let input = FactoryInput::new(text).with_path(path);
+                    if let Some(oddity) = oddity {
+                        input.warn(ConfigProblem::new("", oddity));
+                    }
+                    input
+                }
+                Err(error) => return Reading { outcome: Err(error), warnings: Vec::new() },
+            },
             _ => FactoryInput::default(),
         };
         let reader = read.clone();
         let input = input.with_reader(move |path| reader.read(path));
-        self.registry.create(&self.provider, &input).map_err(|error| {
+        let outcome = self.registry.create(&self.provider, &input).map_err(|error| {
             let file = match &self.path {
                 Some(path) if is_known => format!(" (--cloud-config {})", path.display()),
                 None if error.kind() == ErrorKind::InvalidConfiguration => {
@@ -61,8 +95,16 @@ impl CloudConfig {
                 _ => String::new(),
             };
             anyhow!("{}{file}", error.report())
-        })
+        });
+        Reading { outcome, warnings: input.warnings() }
     }
+}
+
+fn text_of(path: &Path, read: &FilesRead) -> anyhow::Result<(String, Option<&'static str>)> {
+    let bytes = read
+        .read(path)
+        .with_context(|| format!("--cloud-config {}: the file cannot be read", path.display()))?;
+    decode_config(&bytes).map_err(|error| anyhow!("--cloud-config {}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -74,12 +116,38 @@ mod tests {
 
     fn fault(arguments: &[&str]) -> String {
         let mut registry = Registry::new();
-        let refuse = |_: &FactoryInput| {
+        let refuse = |input: &FactoryInput| {
+            if input.config.as_deref().is_some_and(|text| text.contains("hots:")) {
+                input.warn(ConfigProblem::new("", "\"hots\" is not known; did you mean hosts?"));
+            }
             Err(Error::invalid_configuration(vec![ConfigProblem::new("hosts", "is missing or empty")]))
         };
         registry.register("known", refuse).expect("free");
         let flags = flags::parse(["ccm"].iter().chain(arguments)).expect("a good command line");
         CloudConfig::new(&flags, &registry).create(&FilesRead::new()).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_refusal_tells_what_may_explain_it() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "hots: [a]\n").expect("written");
+        let fault = fault(&["--cloud-provider=known", &format!("--cloud-config={}", file.path().display())]);
+        assert!(fault.contains("hosts: is missing or empty"), "{fault}");
+        assert!(fault.ends_with("; beside that: \"hots\" is not known; did you mean hosts?"), "{fault}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_named_for_what_it_is() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let arguments = ["--cloud-provider=known", &format!("--cloud-config={}", file.path().display())];
+        for (bytes, part) in [
+            (&b"h\0o\0s\0t\0"[..], "the file is UTF-16 without a byte order mark"),
+            (b"hosts: [\xe4]", "the file is not UTF-8: line 1"),
+            (b"\xff\xfeh\0o\0t\0s\0:\0", "beside that: the file is UTF-16"),
+        ] {
+            std::fs::write(file.path(), bytes).expect("written");
+            assert!(fault(&arguments).contains(part), "{}", fault(&arguments));
+        }
     }
 
     #[test]

@@ -41,7 +41,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a provider may take to start, which does not wait for its cloud.
 const PROVIDER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes the provider that the flags name and checks its configuration. Calls nobody.
+/// Makes the provider that the flags name and checks its configuration. Calls nobody. What is odd in the configuration is
+/// logged.
 ///
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.

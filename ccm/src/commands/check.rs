@@ -14,7 +14,9 @@ use super::tools::{self, Output};
 use crate::{
     api_client::describe,
     cloud::{self, Cloud},
+    cloud_config::{CloudConfig, Reading},
     daemon,
+    files::FilesRead,
     flags::Flags,
     nodes::{self, Node},
 };
@@ -70,27 +72,33 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
         report.skipped("cloud configuration", "--cloud-provider does not say which provider");
         return None;
     }
+    const WHAT: &str = "cloud configuration";
+    let cloud_config = CloudConfig::new(flags, registry);
     // A factory that panics must not take the report with it.
-    let created =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| daemon::create_provider(flags, registry)));
-    match created {
-        Ok(Ok(provider)) => {
-            let read = match &flags.generic.cloud_config {
-                Some(path) => format!("{} is good", path.display()),
-                None => "none is given, and none is needed".to_owned(),
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cloud_config.read(&FilesRead::new())));
+    let Ok(Reading { outcome, warnings }) = read else {
+        report.failed(WHAT, "the provider panicked while it read it");
+        return None;
+    };
+    match &outcome {
+        Ok(_) => {
+            let read = match (&flags.generic.cloud_config, warnings.len()) {
+                (Some(path), 0) => format!("{} is good", path.display()),
+                (Some(path), 1) => format!("{} can be used; one thing in it is to look at", path.display()),
+                (Some(path), count) => {
+                    format!("{} can be used; {count} things in it are to look at", path.display())
+                }
+                (None, 0) => "none is given, and none is needed".to_owned(),
+                (None, _) => "none is given; what is there beside it is to look at".to_owned(),
             };
-            report.works("cloud configuration", read);
-            Some(provider)
+            report.works(WHAT, read);
         }
-        Ok(Err(error)) => {
-            report.failed("cloud configuration", format!("{error:#}"));
-            None
-        }
-        Err(_) => {
-            report.failed("cloud configuration", "the provider panicked while it read it");
-            None
-        }
+        Err(error) => report.failed(WHAT, format!("{error:#}")),
     }
+    for warning in warnings {
+        report.warning(WHAT, warning.to_string());
+    }
+    outcome.ok()
 }
 
 /// Also gives the Nodes, if they can be listed.
@@ -255,4 +263,103 @@ fn nobody() -> Arc<Node> {
         ..NodeIdentity::default()
     };
     Arc::new(Node { identity, ..Node::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::{
+        Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Routes, StartContext, Zones,
+        async_trait,
+    };
+
+    use super::*;
+    use crate::flags;
+
+    fn found(text: &str) -> Vec<(Verdict, String)> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let mut registry = Registry::new();
+        let factory = |input: &FactoryInput| {
+            let text = input.config.as_deref().unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with('?')) {
+                input.warn(ConfigProblem::new(line, "is odd"));
+            }
+            let problem = ConfigProblem::new("!", "is bad");
+            if text.contains('!') {
+                return Err(Error::invalid_configuration(vec![problem]));
+            }
+            Ok(Arc::new(Nothing) as Arc<dyn CloudProvider>)
+        };
+        registry.register("x", factory).expect("free");
+        let config = format!("--cloud-config={}", file.path().display());
+        let flags = flags::parse(["ccm", "--cloud-provider=x", &config]).expect("a good command line");
+        let mut report = Report::default();
+        let provider = provider(&flags, &registry, &mut report);
+        assert_eq!(provider.is_some(), !text.contains('!'));
+        let place = file.path().display().to_string();
+        let findings = report.findings().iter();
+        findings.map(|finding| (finding.verdict, finding.detail.replace(&place, "FILE"))).collect()
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    #[async_trait]
+    impl CloudProvider for Nothing {
+        fn name(&self) -> &'static str {
+            "x"
+        }
+
+        async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
+            Ok(())
+        }
+
+        fn instances(&self) -> Option<&dyn Instances> {
+            None
+        }
+
+        fn zones(&self) -> Option<&dyn Zones> {
+            None
+        }
+
+        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+            None
+        }
+
+        fn routes(&self) -> Option<&dyn Routes> {
+            None
+        }
+
+        fn clusters(&self) -> Option<&dyn Clusters> {
+            None
+        }
+    }
+
+    #[test]
+    fn every_warning_of_a_configuration_is_shown() {
+        let row = |verdict, detail: &str| (verdict, detail.to_owned());
+        assert_eq!(found(""), [row(Verdict::Ok, "FILE is good")]);
+        assert_eq!(
+            found("?a\n"),
+            [
+                row(Verdict::Ok, "FILE can be used; one thing in it is to look at"),
+                row(Verdict::Warning, "?a: is odd")
+            ]
+        );
+        assert_eq!(
+            found("?a\n?b\n"),
+            [
+                row(Verdict::Ok, "FILE can be used; 2 things in it are to look at"),
+                row(Verdict::Warning, "?a: is odd"),
+                row(Verdict::Warning, "?b: is odd")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refusal_shows_the_warnings_too() {
+        let found = found("!\n?a\n");
+        assert!(found[0].0 == Verdict::Failed && found[0].1.contains("!: is bad"), "{found:?}");
+        assert_eq!(found[1..], [(Verdict::Warning, "?a: is odd".to_owned())]);
+    }
 }

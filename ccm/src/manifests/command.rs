@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use cloudprovider::{Registry, SecretName};
+use cloudprovider::{Registry, SecretName, decode_config};
 
 use super::{
     CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, content, workload::CONFIG_FOLDER, yaml,
@@ -126,8 +126,10 @@ impl ManifestsCommand {
             parsed
         });
         let cloud_config = match &self.cloud_config {
-            Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => {
+            Some(path) => match read_text(path) {
+                Ok((text, oddity)) => {
+                    let told = |warning: &str| format!("--cloud-config {}: {warning}", path.display());
+                    warnings.extend(oddity.map(told));
                     let mut files = BTreeMap::new();
                     // Whether there is such a provider is told elsewhere.
                     if registry.names().any(|known| known == self.provider) {
@@ -135,6 +137,7 @@ impl ManifestsCommand {
                             Ok(wanted) => {
                                 secrets.extend(wanted.secrets);
                                 files = wanted.files;
+                                warnings.extend(wanted.warnings.iter().map(|warning| told(warning)));
                                 warnings.extend(wanted.elsewhere.iter().map(|file| elsewhere(path, file)));
                             }
                             Err(fault) => faults.push(format!(
@@ -146,9 +149,8 @@ impl ManifestsCommand {
                     }
                     CloudConfig::Content { secret: CONFIG_SECRET.to_owned(), text, files }
                 }
-                Err(error) => {
-                    faults
-                        .push(format!("--cloud-config {}: the file cannot be read: {error}", path.display()));
+                Err(why) => {
+                    faults.push(format!("--cloud-config {}: {why}", path.display()));
                     CloudConfig::None
                 }
             },
@@ -181,6 +183,12 @@ impl ManifestsCommand {
         };
         Ok((options, warnings))
     }
+}
+
+/// The text of a configuration, and what is odd about how it is written.
+fn read_text(path: &Path) -> Result<(String, Option<&'static str>), String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("the file cannot be read: {error}"))?;
+    decode_config(&bytes).map_err(|error| error.to_string())
 }
 
 /// A warning about a file that the configuration at `config` names.
@@ -271,6 +279,10 @@ mod tests {
         let mut registry = Registry::new();
         let factory = |input: &FactoryInput| -> Result<Arc<dyn CloudProvider>> {
             match input.config.as_deref() {
+                Some("odd") => {
+                    input.warn(ConfigProblem::new("colour", "is not known"));
+                    Ok(Arc::new(Cloud(None)))
+                }
                 Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
                 // The files that it names, of which those beside the configuration are relative.
                 Some(text) if text.starts_with("files ") => {
@@ -334,6 +346,12 @@ mod tests {
         std::fs::write(file.path(), "bad").expect("written");
         let found = faults(&["--provider=libvirt", &config, "--replicas=0"]);
         assert!(found[0].starts_with("--cloud-config ") && found[0].contains("uri: missing"), "{found:?}");
+        std::fs::write(file.path(), "odd").expect("written");
+        let (_, warnings) = run(&[&config]);
+        assert!(warnings.len() == 1 && warnings[0].ends_with(": colour: is not known"), "{warnings:?}");
+        std::fs::write(file.path(), b"b\0a\0d\0").expect("written");
+        let found = faults(&["--provider=libvirt", &config]);
+        assert!(found[0].contains("UTF-16"), "{found:?}");
         for wrong in ["vc", "a/", "/b", "A/b", "a/b/c"] {
             let found = faults(&["--provider=libvirt", "--secret", wrong]);
             assert!(found[0].starts_with("--secret: ") && found[0].contains("NAMESPACE/NAME"), "{found:?}");

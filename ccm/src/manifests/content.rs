@@ -24,13 +24,15 @@ pub(super) struct Wanted {
     pub(super) secrets: Vec<SecretName>,
     /// Files that it names and that cannot be in its Secret.
     pub(super) elsewhere: Vec<PathBuf>,
+    /// What is odd in it and no fault.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Reads the configuration in the file at `path` as if it were mounted in the pod: files beside it are those in the
 /// same folder here.
 ///
 /// # Errors
-/// What is wrong with it, missing files included, in the provider's own words.
+/// What is wrong with it, missing files included, in the provider's own words, and what is odd in it beside that.
 pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry) -> Result<Wanted, String> {
     let found: Arc<Mutex<Wanted>> = Arc::default();
     let input = FactoryInput::new(text).with_path(Path::new(CONFIG_FOLDER).join(CONFIG_KEY)).with_reader({
@@ -48,9 +50,14 @@ pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry)
             Ok(content)
         }
     });
-    let created = registry.create(provider, &input).map_err(|error| error.report())?;
+    let created = registry.create(provider, &input);
+    let warnings: Vec<_> = input.warnings().iter().map(ToString::to_string).collect();
+    let created = created.map_err(|error| match warnings.as_slice() {
+        [] => error.report(),
+        warnings => format!("{}; beside that: {}", error.report(), warnings.join("; ")),
+    })?;
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Wanted { secrets: crate::cloud::secrets_of(&*created), ..found })
+    Ok(Wanted { secrets: crate::cloud::secrets_of(&*created), warnings, ..found })
 }
 
 fn unknown_content(error: io::Error) -> io::Result<Vec<u8>> {
