@@ -22,7 +22,8 @@ impl std::error::Error for ConfigTextError {}
 /// # Errors
 /// What the file is instead, where that can be seen, and what would be right.
 pub fn decode_config(bytes: &[u8]) -> Result<(String, Option<&'static str>), ConfigTextError> {
-    const UTF_16: &str = "the file is UTF-16; it is read all the same, but other programs may refuse it: save it as UTF-8";
+    const UTF_16: &str =
+        "the file is UTF-16; it is read all the same, but other programs may refuse it: save it as UTF-8";
     let text = match bytes {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
             return Err(ConfigTextError("the file is UTF-32; save it as UTF-8".to_owned()));
@@ -80,12 +81,11 @@ pub enum TextOddity {
 impl TextOddity {
     /// What is odd about `text`, the likeliest mistake first.
     pub fn of(text: &str) -> Option<Self> {
-        let is_invisible = |c: char| {
-            matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-        };
+        let is_invisible = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         if is_placeholder(text.trim()) {
             Some(Self::Placeholder)
-        } else if text.trim().starts_with(is_typographic_quote) || text.trim().ends_with(is_typographic_quote) {
+        } else if text.trim().starts_with(is_typographic_quote) || text.trim().ends_with(is_typographic_quote)
+        {
             Some(Self::TypographicQuotes)
         } else if text.chars().any(|c| c.is_whitespace() && !c.is_ascii()) {
             Some(Self::NoBreakSpace)
@@ -139,9 +139,10 @@ fn is_placeholder(text: &str) -> bool {
         text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
     };
     let words = text.to_ascii_lowercase().replace(['_', ' '], "-");
-    let says_so = ["use-your-", "enter-your-", "put-your-", "insert-your-", "your-", "replace-me", "replace-with-"]
-        .iter()
-        .any(|begin| words.starts_with(begin));
+    let says_so =
+        ["use-your-", "enter-your-", "put-your-", "insert-your-", "your-", "replace-me", "replace-with-"]
+            .iter()
+            .any(|begin| words.starts_with(begin));
     is_wrapped("<", ">")
         || is_between("{{", "}}")
         || is_between("${", "}")
@@ -162,7 +163,9 @@ pub fn manifest_in_place_of_config(kind: &str) -> String {
             "is a Kubernetes manifest of kind {kind}, not the configuration in it: apply the manifest, mount the {kind}, and \
              name the mounted file, or write the text below its data into a file of its own"
         ),
-        "Config" => "is a kubeconfig, which belongs to --kubeconfig; name the configuration of the cloud".to_owned(),
+        "Config" => {
+            "is a kubeconfig, which belongs to --kubeconfig; name the configuration of the cloud".to_owned()
+        }
         kind if is_plain && !kind.is_empty() => {
             format!("is a Kubernetes manifest of kind {kind}; name the configuration of the cloud")
         }

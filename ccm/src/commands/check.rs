@@ -75,7 +75,8 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
     const WHAT: &str = "cloud configuration";
     let cloud_config = CloudConfig::new(flags, registry);
     // A factory that panics must not take the report with it.
-    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cloud_config.read(&FilesRead::new())));
+    let read =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cloud_config.read(&FilesRead::new())));
     let Ok(Reading { outcome, warnings }) = read else {
         report.failed(WHAT, "the provider panicked while it read it");
         return None;

@@ -20,7 +20,7 @@ mod read_yaml;
 mod reference;
 mod settings;
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use cloudprovider::{ConfigProblem, Error, Result, SecretName};
 use secrecy::SecretString;
@@ -74,12 +74,15 @@ pub(crate) struct VCenterConfig {
     pub(crate) credentials: CredentialPlaces,
 }
 
-/// Where the credentials of a vCenter are. At least one place is given; the Secret counts first.
+/// Where the credentials of a vCenter are. At least one place is given; where there are two, the second one is for what
+/// vCenter refuses, or the first one has not.
 #[derive(Clone, Debug)]
 pub(crate) struct CredentialPlaces {
     pub(crate) secret: Option<SecretPlace>,
     /// User and password that stand in the configuration itself.
     pub(crate) inline: Option<(String, SecretString)>,
+    /// Whether they come before the Secret: those of the vCenter's own do, those of global do not, as in CPI.
+    pub(crate) is_inline_first: bool,
 }
 
 /// Where a Secret is.
@@ -89,6 +92,15 @@ pub(crate) enum SecretPlace {
     Object(SecretName),
     /// A folder with a file for each key.
     Directory(PathBuf),
+}
+
+impl fmt::Display for SecretPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(name) => write!(f, "Secret {name}"),
+            Self::Directory(folder) => write!(f, "the folder {}", folder.display()),
+        }
+    }
 }
 
 /// The tag categories whose tags name zones and regions.
@@ -136,6 +148,12 @@ impl Config {
     /// [`ErrorKind::InvalidConfiguration`](cloudprovider::ErrorKind::InvalidConfiguration) with every fault, each
     /// with the place where it stands and without any value that may be a secret.
     pub fn parse(text: &str, environment: &Environment) -> Result<Self> {
+        Self::read(text, environment).0
+    }
+
+    /// The same, with the warnings, which there are also where the configuration is refused.
+    pub(crate) fn read(text: &str, environment: &Environment) -> (Result<Self>, Vec<ConfigProblem>) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut findings = Findings::default();
         let mut settings = if is_ini(text) {
             read_ini::read(text, &mut findings)
@@ -146,15 +164,17 @@ impl Config {
         let is_readable = findings.problems.is_empty() || !settings.is_empty();
         environment.apply(&mut settings, &mut findings);
         let config = is_readable.then(|| build::build(&settings, environment, &mut findings));
-        match config {
+        let warnings = findings.warnings.clone();
+        let outcome = match config {
             Some(config) if findings.problems.is_empty() => {
                 Ok(Self { warnings: findings.warnings, ..config })
             }
             _ => Err(Error::invalid_configuration(findings.problems)),
-        }
+        };
+        (outcome, warnings)
     }
 
-    /// What is probably not meant, and what has no effect: to be logged once.
+    /// What is probably not meant, and what has no effect: to be shown to the operator.
     pub fn warnings(&self) -> &[ConfigProblem] {
         &self.warnings
     }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, path::Path};
 
-use cloudprovider::SecretData;
+use cloudprovider::{SecretData, TextOddity};
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// The credentials in a Secret, by server.
@@ -66,8 +66,8 @@ impl SecretContents {
         for (key, _) in data.iter() {
             if let Some(suffix) = DOTTED.iter().find(|suffix| key.ends_with(*suffix)) {
                 let server = &key[..key.len() - suffix.len()];
+                contents.note_text(key, text(key));
                 let value = text(key).map(SecretString::from);
-                contents.note_text(key, value.is_some());
                 let entry = contents.by_server.entry(server.to_owned()).or_default();
                 match *suffix {
                     ".username" => entry.user = value,
@@ -104,9 +104,14 @@ impl SecretContents {
         contents
     }
 
-    fn note_text(&mut self, key: &str, is_text: bool) {
-        if !is_text {
-            self.oddities.push(format!("the value of {key:?} is not UTF-8"));
+    fn note_text(&mut self, key: &str, value: Option<&str>) {
+        match value.map(TextOddity::of) {
+            None => self.oddities.push(format!("the value of {key:?} is not UTF-8")),
+            // a certificate has line breaks
+            Some(Some(oddity)) if value.is_some_and(|value| !value.contains("-----BEGIN ")) => {
+                self.oddities.push(format!("the value of {key:?} {}", oddity.of_secret()));
+            }
+            Some(_) => {}
         }
     }
 
@@ -160,6 +165,12 @@ impl SecretContents {
 }
 
 impl LoginMethod {
+    /// Whether it seems that nobody filled it in.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        let is = |text: &str| TextOddity::of(text) == Some(TextOddity::Placeholder);
+        matches!(self, Self::Password { user, password } if is(user) || is(password.expose_secret()))
+    }
+
     /// By what stands in place of a user: a certificate in PEM is one.
     pub(crate) fn of(user: &SecretString, password: &SecretString) -> Self {
         if user.expose_secret().contains("-----BEGIN ") {

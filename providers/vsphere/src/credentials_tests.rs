@@ -27,12 +27,32 @@ fn both_notations() {
         ("10.0.0.1.password", "p2\r\n"),
         ("server_a", "fd00::1\n"),
         ("username_a", "u3\n"),
-        ("password_a", " p 3 "),
+        ("password_a", "p 3"),
     ]);
     assert_eq!(login(&contents, "vc1.example.org"), "u1/p1");
     assert_eq!(login(&contents, "10.0.0.1"), "u2/p2");
-    assert_eq!(login(&contents, "fd00::1"), "u3/ p 3 ");
+    assert_eq!(login(&contents, "fd00::1"), "u3/p 3");
     assert_eq!(contents.oddities, [""; 0]);
+}
+
+#[test]
+fn placeholders_and_copied_texts_are_told_without_the_values() {
+    let contents = read(&[
+        ("a.username", "<ENTER_YOUR_VCENTER_USERNAME>"),
+        ("a.password", "hunter2"),
+        ("b.username", "u"),
+        ("b.password", "hunter2 \n"),
+        ("c.username", "u"),
+        ("c.password", "hunter2\n"),
+    ]);
+    let [password, user] = contents.oddities.as_slice() else { panic!("{:?}", contents.oddities) };
+    let mut told = [password.as_str(), user.as_str()];
+    told.sort_unstable();
+    assert!(told[0].starts_with("the value of \"a.username\" looks like a placeholder"), "{told:?}");
+    assert!(told[1].starts_with("the value of \"b.password\" holds characters"), "{told:?}");
+    assert!(told.iter().all(|told| !told.contains("hunter2")));
+    assert!(contents.find("a").expect("there").is_placeholder());
+    assert!(!contents.find("b").expect("there").is_placeholder());
 }
 
 #[test]

@@ -96,7 +96,7 @@ async fn a_hundred_clones_of_a_shared_session_that_end_leave_one() {
     let (http, _) = client(&vcsim);
     let (url, token) = (vcsim.session_manager_url(), Vcsim::SESSION_MANAGER_TOKEN);
     let manager = SessionManager::new(url.into(), Some(token.into()), vec![vcsim.ca_file()]);
-    let access = move || Ok(Access::Shared { manager: manager.clone(), for_rest: None });
+    let access = move || Ok(Access::Shared { manager: manager.clone(), for_rest: None }.into());
     let session = Session::new(Arc::new(SoapTransport::new(http)), Arc::new(access), Arc::default(), false);
     session.open(0).await.expect("opened");
     expire_at_every_second(&vcsim, "soap:CurrentTime");

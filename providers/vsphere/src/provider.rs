@@ -66,18 +66,20 @@ struct Followed {
     credentials: Arc<CredentialStore>,
 }
 
-/// Makes a provider from a configuration text and the environment. Checks everything and calls nobody.
+/// Makes a provider from a configuration text and the environment. Checks everything and calls nobody. What is odd in the
+/// configuration, and what of it is not done, is told through the input.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfiguration`] with every fault found.
 pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
     let text = input.config.as_deref().unwrap_or_default();
-    let config = Config::parse(text, &Environment::of_process())?;
-    for warning in config.warnings() {
-        tracing::warn!("configuration: {warning}");
+    let (config, warnings) = Config::read(text, &Environment::of_process());
+    for warning in warnings {
+        input.warn(warning);
     }
+    let config = config?;
     if let Some(notice) = config.nsx.notice() {
-        tracing::warn!("{notice}");
+        input.warn(cloudprovider::ConfigProblem::new("", notice));
     }
     let refresh = std::env::var(TAG_REFRESH_VARIABLE).ok().filter(|text| !text.is_empty());
     let provider = VSphereProvider::new(config);

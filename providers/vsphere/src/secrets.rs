@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::{
     config::{CredentialPlaces, SecretPlace},
     credentials::{LoginMethod, SecretContents, read_directory},
-    session::{Access, Credentials},
+    session::{Access, Choices, Credentials},
     session_manager::SessionManager,
 };
 
@@ -60,9 +60,9 @@ impl CredentialStore {
         self.secret().map(|name| secrets.follow(name))
     }
 
-    /// Waits for the first word of the Secret, where there is one: what it holds, or why that is not known.
+    /// Waits for the first word of the Secret, where there is one that comes first: what it holds, or why that is not known.
     pub(crate) async fn answered(&self) {
-        if self.secret().is_some() {
+        if self.secret().is_some() && !self.places.is_inline_first {
             // Not an error: we hold the sender.
             let _ = self.is_answered.subscribe().wait_for(|is_answered| *is_answered).await;
         }
@@ -98,35 +98,61 @@ impl CredentialStore {
         }
     }
 
-    /// What to log in with now.
+    /// What to log in with now, the likeliest first.
     ///
     /// # Errors
     /// In words for an event: where nothing is, or what is there cannot be used.
-    pub(crate) fn current(&self) -> Result<Access, String> {
-        let from_secret = match &self.places.secret {
-            None => None,
-            Some(SecretPlace::Object(name)) => {
+    pub(crate) fn current(&self) -> Result<Choices, String> {
+        let inline = self.places.inline.as_ref().map(|(user, password)| {
+            let method = LoginMethod::of(&SecretString::from(user.clone()), password);
+            (Ok(method), "the configuration".to_owned())
+        });
+        let secret = self.from_secret().zip(self.places.secret.as_ref().map(ToString::to_string));
+        let mut places: Vec<_> = if self.places.is_inline_first {
+            [inline, secret].into_iter().flatten().collect()
+        } else {
+            [secret, inline].into_iter().flatten().collect()
+        };
+        if places.is_empty() {
+            return Err(format!("there are no credentials for {:?}", self.server));
+        }
+        // sorted stably: what nobody filled in may be a password all the same
+        places.sort_by_key(|(method, _)| method.as_ref().is_ok_and(LoginMethod::is_placeholder));
+        let mut choices = Choices::default();
+        for (method, origin) in places {
+            match method.and_then(|method| self.access(method)) {
+                Ok(access) => choices.accesses.push((access, origin.into())),
+                Err(reason) => {
+                    choices.trouble.get_or_insert(reason);
+                }
+            }
+        }
+        match choices.trouble.take() {
+            Some(trouble) if choices.accesses.is_empty() => Err(trouble),
+            trouble => Ok(Choices { trouble, ..choices }),
+        }
+    }
+
+    /// What the Secret, or the folder, has for this server.
+    fn from_secret(&self) -> Option<Result<LoginMethod, String>> {
+        match self.places.secret.as_ref()? {
+            SecretPlace::Object(name) => {
                 let secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
                 let found = secret.as_ref().map_err(Clone::clone);
                 Some(found.and_then(|contents| {
                     contents.find(&self.server).map_err(|reason| format!("Secret {name} {reason}"))
                 }))
             }
-            Some(SecretPlace::Directory(folder)) => Some(read_directory(folder).and_then(|data| {
+            SecretPlace::Directory(folder) => Some(read_directory(folder).and_then(|data| {
                 let found = SecretContents::read(&data).find(&self.server);
                 found.map_err(|reason| format!("the folder {} {reason}", folder.display()))
             })),
-        };
-        let inline = self.places.inline.as_ref();
-        let inline =
-            inline.map(|(user, password)| LoginMethod::of(&SecretString::from(user.clone()), password));
-        let method = match (from_secret, inline) {
-            (Some(Ok(method)), _) | (Some(Err(_)) | None, Some(method)) => method,
-            (Some(Err(reason)), None) => return Err(reason),
-            (None, None) => return Err(format!("there are no credentials for {:?}", self.server)),
-        };
+        }
+    }
+
+    fn access(&self, method: LoginMethod) -> Result<Access, String> {
         match method {
-            LoginMethod::Password { user, password } => Ok(Credentials { user, password }.into()),
+            LoginMethod::Password { user, password } => Ok(Access::Password(Credentials { user, password })),
             LoginMethod::SharedSession { url, token, user } => Ok(Access::Shared {
                 manager: SessionManager::new(url, token, self.ca_files.clone()),
                 for_rest: user.map(|(user, password)| Credentials { user, password }),
@@ -149,7 +175,7 @@ mod tests {
     fn store(secret: Option<SecretPlace>) -> CredentialStore {
         CredentialStore::new(
             "vc.example.org".to_owned(),
-            CredentialPlaces { secret, inline: None },
+            CredentialPlaces { secret, inline: None, is_inline_first: false },
             Vec::new(),
         )
     }
@@ -182,7 +208,62 @@ mod tests {
             [("vc.example.org.username", "root"), ("vc.example.org.password", "x")].into_iter().collect();
         store.follow(stream::iter([Ok(SecretVersion::Present(data))]).boxed(), || {}).await;
         assert!(store.answered().now_or_never().is_some());
-        let access = store.current().expect("credentials");
-        assert!(matches!(access, Access::Password(credentials) if credentials.user == "root"));
+        assert_eq!(users(&store), ["root of Secret kube-system/vc"]);
+    }
+
+    /// Who is tried in turn, with where that is from, and the trouble.
+    fn users(store: &CredentialStore) -> Vec<String> {
+        let choices = store.current().expect("credentials");
+        let users = choices.accesses.iter().map(|(access, origin)| match access {
+            Access::Password(credentials) => format!("{} of {origin}", credentials.user),
+            other => panic!("{other:?}"),
+        });
+        users.chain(choices.trouble.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_likeliest_credentials_are_tried_first_and_the_others_after_them() {
+        const INLINE: &str = "inline of the configuration";
+        const SECRET: &str = "secret of Secret kube-system/vc";
+        for (is_inline_first, user, in_secret, expected) in [
+            (true, "inline", Some("secret"), &[INLINE, SECRET][..]),
+            (false, "inline", Some("secret"), &[SECRET, INLINE]),
+            (true, "inline", None, &[INLINE, "Secret kube-system/vc does not exist"]),
+            (false, "inline", None, &[INLINE, "Secret kube-system/vc does not exist"]),
+            // CPI's own manifest has both, neither filled in
+            (
+                false,
+                "inline",
+                Some("<ENTER_YOUR_VCENTER_USERNAME>"),
+                &[INLINE, "<ENTER_YOUR_VCENTER_USERNAME> of Secret kube-system/vc"],
+            ),
+            (
+                true,
+                "use-your-vcenter-user-here",
+                Some("secret"),
+                &[SECRET, "use-your-vcenter-user-here of the configuration"],
+            ),
+        ] {
+            let places = CredentialPlaces {
+                secret: Some(object()),
+                inline: Some((user.to_owned(), "x".into())),
+                is_inline_first,
+            };
+            let store = CredentialStore::new("vc.example.org".to_owned(), places, Vec::new());
+            assert_eq!(
+                store.answered().now_or_never().is_some(),
+                is_inline_first,
+                "who is not asked is not waited for"
+            );
+            let version = match in_secret {
+                None => SecretVersion::Absent,
+                Some(user) => {
+                    let data = [("vc.example.org.username", user), ("vc.example.org.password", "y")];
+                    SecretVersion::Present(data.into_iter().collect())
+                }
+            };
+            store.follow(stream::iter([Ok(version)]).boxed(), || {}).await;
+            assert_eq!(users(&store), expected);
+        }
     }
 }

@@ -61,9 +61,75 @@ pub(crate) enum Access {
     },
 }
 
-impl From<Credentials> for Access {
+/// How to get a session, in several ways.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    /// The ways, each with where it is from. The next one is tried where vCenter refuses the one before.
+    pub(crate) accesses: Vec<(Access, Box<str>)>,
+    /// Why there is not one way more.
+    pub(crate) trouble: Option<String>,
+}
+
+impl From<Access> for Choices {
+    fn from(access: Access) -> Self {
+        Self { accesses: vec![(access, "the configuration".into())], trouble: None }
+    }
+}
+
+impl From<Credentials> for Choices {
     fn from(credentials: Credentials) -> Self {
-        Self::Password(credentials)
+        Access::Password(credentials).into()
+    }
+}
+
+/// What vCenter refused of several [`Choices`].
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Vec<(CallError, Box<str>)>);
+
+impl Refusals {
+    /// Gives back what a try brought, unless vCenter refused what came from `origin`: then the next one is to be tried.
+    pub(crate) fn sort_out<T>(
+        &mut self,
+        outcome: Result<T, CallError>,
+        origin: &str,
+    ) -> Option<Result<T, CallError>> {
+        match outcome {
+            Err(error) if error.is_refused() || error.is_fault("PasswordExpired") => {
+                self.0.push((error, origin.into()));
+                None
+            }
+            outcome => {
+                if outcome.is_ok()
+                    && let Some((_, before)) = self.0.first()
+                {
+                    tracing::warn!(
+                        "vCenter refuses the credentials from {before}; those from {origin} serve"
+                    );
+                }
+                Some(outcome)
+            }
+        }
+    }
+
+    /// Everything was refused. `trouble` is why there is not one more to try.
+    pub(crate) fn into_error(self, trouble: Option<String>) -> CallError {
+        let is_one = self.0.len() == 1 && trouble.is_none();
+        let mut words: Vec<String> = Vec::new();
+        for (error, origin) in self.0 {
+            match error {
+                error if is_one => return error,
+                CallError::Refused { user } => {
+                    words.push(format!("vCenter refused the credentials of user {user:?} from {origin}"));
+                }
+                error => words.push(error.to_string()),
+            }
+        }
+        words.extend(trouble);
+        let words = words.join("; ");
+        CallError::NoCredentials(
+            format!("{words}; they are tried again when they change, and else rarely, so that no account is locked")
+                .into(),
+        )
     }
 }
 
@@ -97,7 +163,7 @@ impl ServiceContent {
 }
 
 /// Gives what counts now, with the credentials in it. They may change at any time.
-pub(crate) type AccessSource = Arc<dyn Fn() -> Result<Access, String> + Send + Sync>;
+pub(crate) type AccessSource = Arc<dyn Fn() -> Result<Choices, String> + Send + Sync>;
 
 /// A session, open or not.
 pub(crate) struct Session {
@@ -156,13 +222,25 @@ impl Session {
         {
             return Ok(content);
         }
-        let access = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        let content = match access {
-            Access::Password(credentials) => self.log_in(&credentials).await?,
-            Access::Shared { manager, .. } => self.clone_shared(&manager).await?,
-        };
+        let choices = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        let content = self.enter_by(choices).await?;
         self.generation.fetch_add(1, Ordering::AcqRel);
         Ok(content)
+    }
+
+    /// Tries each way in turn, as long as vCenter refuses them.
+    async fn enter_by(&self, choices: Choices) -> Result<Arc<ServiceContent>, CallError> {
+        let mut refusals = Refusals::default();
+        for (access, origin) in &choices.accesses {
+            let outcome = match access {
+                Access::Password(credentials) => self.log_in(credentials).await,
+                Access::Shared { manager, .. } => self.clone_shared(manager).await,
+            };
+            if let Some(outcome) = refusals.sort_out(outcome, origin) {
+                return outcome;
+            }
+        }
+        Err(refusals.into_error(choices.trouble))
     }
 
     async fn log_in(&self, credentials: &Credentials) -> Result<Arc<ServiceContent>, CallError> {

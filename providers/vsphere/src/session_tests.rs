@@ -80,6 +80,54 @@ async fn a_second_refusal_of_the_session_is_told() {
 }
 
 #[tokio::test]
+async fn the_next_credentials_serve_where_the_first_ones_are_refused() {
+    let vcenter = Arc::new(Scripted::default());
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let choices = |trouble: Option<&str>| {
+        let way = |user: &str, origin: &str| {
+            let access = Access::Password(Credentials { user: user.to_owned(), password: "hunter2".into() });
+            (access, Box::from(origin))
+        };
+        let accesses = vec![way("a", "the configuration"), way("b", "Secret n/s")];
+        Choices { accesses, trouble: trouble.map(str::to_owned) }
+    };
+    let session =
+        Session::new(Arc::clone(&transport), Arc::new(move || Ok(choices(None))), Arc::default(), false);
+    vcenter.fault("Login", "InvalidLogin");
+    session.open(0).await.expect("the second ones are good");
+    assert_eq!(vcenter.count("Login"), 2);
+    session.open(session.generation()).await.expect("again");
+    assert_eq!(vcenter.count("Login"), 3, "what was refused lately is not tried");
+
+    let session =
+        Session::new(transport, Arc::new(move || Ok(choices(Some("it is late")))), Arc::default(), false);
+    vcenter.fault("Login", "InvalidLogin");
+    vcenter.fault("Login", "InvalidLogin");
+    let error = session.open(0).await.expect_err("both are refused");
+    assert!(error.is_refused());
+    assert_eq!(
+        error.to_string(),
+        "vCenter refused the credentials of user \"a\" from the configuration; vCenter refused the credentials of user \
+         \"b\" from Secret n/s; it is late; they are tried again when they change, and else rarely, so that no account is \
+         locked"
+    );
+}
+
+#[tokio::test]
+async fn trouble_that_is_no_refusal_tries_nothing_else() {
+    let vcenter = Arc::new(Scripted::default());
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
+    let twice = || {
+        let way = || (Access::Password(credentials("p")), Box::from("x"));
+        Ok(Choices { accesses: vec![way(), way()], trouble: None })
+    };
+    let session = Session::new(transport, Arc::new(twice), Arc::default(), false);
+    vcenter.fault("Login", "HostNotConnected");
+    assert!(session.open(0).await.expect_err("trouble").is_fault("HostNotConnected"));
+    assert_eq!(vcenter.count("Login"), 1);
+}
+
+#[tokio::test]
 async fn without_credentials_nothing_is_called() {
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
@@ -138,7 +186,7 @@ async fn entries_with_the_same_server_try_a_wrong_password_once_together() {
 fn sharing(vcenter: &Arc<Scripted>, manager: &Manager) -> Session {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(vcenter);
     let client = manager.client();
-    let access = move || Ok(Access::Shared { manager: client.clone(), for_rest: None });
+    let access = move || Ok(Access::Shared { manager: client.clone(), for_rest: None }.into());
     Session::new(transport, Arc::new(access), Arc::default(), false)
 }
 

@@ -236,7 +236,7 @@ async fn beside_a_cloned_session(
     for_rest: Option<Credentials>,
 ) -> (TagClient, Arc<Scripted>, Session) {
     let shared = Access::Shared { manager: manager.client(), for_rest };
-    let access: AccessSource = Arc::new(move || Ok(shared.clone()));
+    let access: AccessSource = Arc::new(move || Ok(shared.clone().into()));
     let vcenter = Arc::new(Scripted::default());
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(&vcenter);
     let session = Session::new(Arc::clone(&transport), Arc::clone(&access), Arc::default(), false);

@@ -21,26 +21,47 @@ pub(crate) struct Thumbprint(Box<[u8]>);
 /// Why a text is no thumbprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be the SHA-1 or SHA-256 of the certificate: 20 or 32 bytes in hexadecimal, colons between them or none"
+    "must be the SHA-1 or SHA-256 of the certificate: 20 or 32 bytes in hexadecimal, colons or blanks between them or none"
 )]
 pub(crate) struct ThumbprintError;
 
 impl FromStr for Thumbprint {
     type Err = ThumbprintError;
 
+    /// Also takes what openssl (`sha1 Fingerprint=AA:BB`), govc (`host AA:BB`) and Windows (`aa bb`, an invisible mark before
+    /// it) print.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits: Vec<u8> = text
-            .trim()
-            .bytes()
-            .filter(|byte| *byte != b':')
-            .map(|byte| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect::<Option<_>>()
-            .ok_or(ThumbprintError)?;
-        if !matches!(digits.len(), 40 | 64) {
-            return Err(ThumbprintError);
-        }
-        Ok(Self(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()))
+        // marks of the direction of writing, and the like
+        let is_invisible = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        let text: String = text.chars().filter(|c| !is_invisible(c)).collect();
+        let is_hash = |word: &str| word.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'-'));
+        let is_separator = |c: char| c.is_whitespace() || c == '=';
+        let words: Vec<&str> =
+            text.split(is_separator).filter(|word| !word.is_empty()).map(unlabelled).collect();
+        let begin = words.iter().rposition(|word| !is_hash(word)).map_or(0, |label| label + 1);
+        let is_long_enough = |digits: &Vec<u8>| matches!(digits.len(), 40 | 64);
+        let last = words.len().saturating_sub(1).max(begin);
+        // the last word alone where what is before it may be a host that has the letters of a number
+        [begin, last]
+            .into_iter()
+            .map(|begin| digits(&words[begin..]))
+            .find(is_long_enough)
+            .map(|digits| Self(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()))
+            .ok_or(ThumbprintError)
     }
+}
+
+/// A word without the name of the algorithm before it: `SHA256:AA:BB`.
+fn unlabelled(word: &str) -> &str {
+    match word.split_once(':') {
+        Some((label, rest)) if label.to_ascii_lowercase().starts_with("sha") => rest,
+        _ => word,
+    }
+}
+
+fn digits(words: &[&str]) -> Vec<u8> {
+    let digits = words.iter().flat_map(|word| word.chars()).filter_map(|c| c.to_digit(16));
+    digits.filter_map(|digit| u8::try_from(digit).ok()).collect()
 }
 
 impl fmt::Debug for Thumbprint {
@@ -53,6 +74,15 @@ impl fmt::Debug for Thumbprint {
 }
 
 impl Thumbprint {
+    /// What stands in the configuration and is none: it is of no certificate, and told where one is looked for.
+    pub(crate) fn malformed() -> Self {
+        Self(Box::default())
+    }
+
+    fn is_malformed(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn is_of(&self, certificate: &CertificateDer<'_>) -> bool {
         use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
         let algorithm = if self.0.len() == 20 { &SHA1_FOR_LEGACY_USE_ONLY } else { &SHA256 };
@@ -163,6 +193,9 @@ impl ServerCertVerifier for Verifier {
             Some(thumbprint) if outcome.is_err() && thumbprint.is_of(end_entity) => {
                 Ok(ServerCertVerified::assertion())
             }
+            Some(thumbprint) if thumbprint.is_malformed() => outcome.map_err(|error| {
+                rustls::Error::General(format!("{error}; the thumbprint in the configuration is none"))
+            }),
             _ => outcome,
         }
     }
@@ -203,9 +236,66 @@ mod tests {
             let thumbprint: Thumbprint = text.parse().expect(&text);
             assert_eq!(format!("{thumbprint:?}").replace(':', ""), text.to_uppercase().replace(':', ""));
         }
-        for text in ["", "zz", "AA:BB", &bytes(21).join(":"), "grün"] {
+        let (sha1, sha256) = (bytes(20).join(":"), bytes(32).join(":"));
+        for (text, expected) in [
+            (format!("SHA1 Fingerprint={sha1}"), &sha1),
+            (format!("sha1 Fingerprint={sha1}\n"), &sha1),
+            (format!("SHA256 Fingerprint={sha256}"), &sha256),
+            (format!("sha256 Fingerprint={sha256}"), &sha256),
+            (format!("SHA-256 Thumbprint:  {sha256}"), &sha256),
+            (format!("Cert Hash(sha1): {}", bytes(20).concat().to_lowercase()), &sha1),
+            (format!("vc1.example.org {sha1}"), &sha1),
+            (format!("vc1.example.org:443 {sha1}"), &sha1),
+            (format!("cafe {sha1}"), &sha1),
+            (format!("sha256:{}", bytes(32).concat()), &sha256),
+            (format!("SHA1:{sha1}"), &sha1),
+            (format!("\u{200e}{}", bytes(20).join(" ").to_lowercase()), &sha1),
+            (format!("{}\u{200e}", bytes(20).concat()), &sha1),
+            (bytes(20).join("\u{a0}"), &sha1),
+            (bytes(32).join("-"), &sha256),
+        ] {
+            let thumbprint: Thumbprint = text.parse().unwrap_or_else(|_| panic!("{text:?}"));
+            assert_eq!(format!("{thumbprint:?}"), *expected, "{text:?}");
+        }
+        let long = bytes(33).join(" ");
+        for text in [
+            "",
+            "zz",
+            "AA:BB",
+            &bytes(21).join(":"),
+            "grün",
+            &long,
+            &format!("{sha1}:ZZ"),
+            &format!("{sha1} x"),
+        ] {
             assert!(text.parse::<Thumbprint>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_thumbprint_is_told_where_one_is_looked_for() {
+        let verifier = |insecure| Verifier {
+            normal: None,
+            thumbprint: Some(Thumbprint::malformed()),
+            insecure,
+            provider: Arc::new(rustls::crypto::ring::default_provider()),
+        };
+        let verify = |insecure| {
+            let name = ServerName::try_from("vc").expect("a name");
+            verifier(insecure).verify_server_cert(
+                &CertificateDer::from(vec![1]),
+                &[],
+                &name,
+                &[],
+                UnixTime::now(),
+            )
+        };
+        assert!(verify(true).is_ok(), "nobody looks");
+        let error = verify(false).expect_err("trusted by nobody").to_string();
+        assert!(
+            error.contains("UnknownIssuer") && error.contains("thumbprint in the configuration is none"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! `007`. Go's YAML library decides by what is wanted, and so is it here: [`Node::text`], [`Node::flag`],
 //! [`Node::number`].
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 /// More nodes than this, aliases counted as what they stand for, are no configuration.
 const MOST_NODES: usize = 100_000;
@@ -14,15 +15,19 @@ const MOST_NODES: usize = 100_000;
 /// Deeper nesting than this is no configuration either.
 const DEEPEST: usize = 64;
 
+/// What `!!` stands for.
+const CORE_TAGS: &str = "tag:yaml.org,2002:";
+
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// Nothing, `~` or `null`.
     Null,
-    /// Any other scalar, with whether it stood in quotes or in a block.
+    /// Any other scalar.
     Scalar {
         text: String,
-        is_quoted: bool,
+        /// Whether a comment begins behind it whose sign touches its first word (`ab #cd`): perhaps the sign was meant.
+        is_cut: bool,
     },
     List(Vec<Self>),
     /// In the order of the text; a key may stand there twice.
@@ -43,11 +48,20 @@ pub(crate) struct YamlFault {
 impl Node {
     /// Reads the first document of `text`; an empty one is [`Null`](Self::Null).
     pub(crate) fn parse(text: &str) -> Result<Self, YamlFault> {
+        Self::parse_first(text).map(|(root, _)| root)
+    }
+
+    /// The same, and whether more documents follow.
+    pub(crate) fn parse_first(text: &str) -> Result<(Self, bool), YamlFault> {
+        let lines = Lines(text.lines().collect());
         let mut builder = Builder::default();
-        for step in Parser::new_from_str(text) {
+        let mut parser = Parser::new_from_str(text);
+        while let Some(step) = parser.next() {
             let (event, span) = step.map_err(|error| syntax_fault(&error))?;
             let outcome = match event {
-                Event::Scalar(text, style, anchor, _) => builder.add(scalar(&text, style), anchor),
+                Event::Scalar(text, style, anchor, tag) => scalar(&text, style, tag.as_ref())
+                    .map(|node| lines.marked(node, style, &span.end))
+                    .and_then(|node| builder.add(node, anchor)),
                 Event::SequenceStart(_, anchor, _) => builder.open(Self::List(Vec::new()), anchor),
                 Event::MappingStart(_, anchor, _) => builder.open(Self::Mapping(Vec::new()), anchor),
                 Event::SequenceEnd | Event::MappingEnd => builder.close(),
@@ -61,7 +75,10 @@ impl Node {
                 column: span.start.col() + 1,
             })?;
         }
-        Ok(builder.root.unwrap_or(Self::Null))
+        let begins = parser.any(|step| matches!(step, Ok((Event::DocumentStart(..), _)) | Err(_)));
+        let has_more = begins
+            && !matches!(parser.next(), Some(Ok((Event::Scalar(text, ..), _))) if matches!(&*text, "" | "~"));
+        Ok((builder.root.unwrap_or(Self::Null), has_more))
     }
 
     /// The text of a scalar, as written. `None` for lists, mappings and nothing.
@@ -84,10 +101,11 @@ impl Node {
     }
 
     /// A whole number that is not negative, in the notations of YAML 1.1: decimal, `0x`, `0b`, `0o`, octal with a
-    /// leading zero, and with underscores.
+    /// leading zero, and with underscores; and such a number with a fraction of zero.
     pub(crate) fn number(&self) -> Option<u64> {
         let text = self.text()?.replace('_', "");
         let text = text.strip_prefix('+').unwrap_or(&text);
+        let text = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
         let (digits, radix) = match text.as_bytes() {
             [b'0', b'x' | b'X', ..] => (&text[2..], 16),
             [b'0', b'b' | b'B', ..] => (&text[2..], 2),
@@ -127,12 +145,51 @@ impl Node {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle) -> Node {
-    let is_quoted = style != ScalarStyle::Plain;
-    if !is_quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
-        return Node::Null;
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Node, &'static str> {
+    // written out, it is all in the suffix
+    let tag = tag.map(|tag| format!("{}{}", tag.handle(), tag.suffix()));
+    let core = tag.as_deref().and_then(|tag| tag.strip_prefix(CORE_TAGS));
+    let is_plain = style == ScalarStyle::Plain;
+    let text = match core {
+        Some("binary") => decoded(text)?,
+        Some("null") => return Ok(Node::Null),
+        // a tag of one's own, as before a password that begins with an exclamation mark, says nothing of an empty text
+        Some("str") if !text.is_empty() => text.to_owned(),
+        _ if is_plain && matches!(text, "" | "~" | "null" | "Null" | "NULL") => return Ok(Node::Null),
+        _ => text.to_owned(),
+    };
+    Ok(Node::Scalar { text, is_cut: false })
+}
+
+/// The text behind `!!binary`. As in Go, line breaks do not count, and nothing else may stand there.
+fn decoded(text: &str) -> Result<String, &'static str> {
+    let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).map_err(|_| "is !!binary, and not base64")?;
+    String::from_utf8(bytes).map_err(|_| "is !!binary, and what it holds is not UTF-8")
+}
+
+/// The text, by which it is seen what stands behind a value.
+struct Lines<'a>(Vec<&'a str>);
+
+impl Lines<'_> {
+    /// A longer line is not looked at: nobody wrote it by hand.
+    const LONGEST: usize = 1000;
+
+    /// Notes whether a comment cut a scalar that ends here.
+    fn marked(&self, node: Node, style: ScalarStyle, end: &Marker) -> Node {
+        let Node::Scalar { text, .. } = node else { return node };
+        let is_cut = style == ScalarStyle::Plain
+            && self.line(end.line()).is_some_and(|line| {
+                let behind = line.chars().skip(end.col()).collect::<String>();
+                let mut comment = behind.trim_start().chars();
+                comment.next() == Some('#') && comment.next().is_some_and(|c| !c.is_whitespace() && c != '#')
+            });
+        Node::Scalar { text, is_cut }
     }
-    Node::Scalar { text: text.to_owned(), is_quoted }
+
+    /// A line, counted from 1.
+    fn line(&self, number: usize) -> Option<&str> {
+        self.0.get(number.checked_sub(1)?).copied().filter(|line| line.len() <= Self::LONGEST)
+    }
 }
 
 /// What has been read so far.
@@ -163,7 +220,10 @@ impl Builder {
 
     fn close(&mut self) -> Result<(), &'static str> {
         match self.open.pop() {
-            Some(Open { node: Node::Mapping(entries), anchor, .. }) => self.add(merged(entries), anchor),
+            Some(Open { node: Node::Mapping(entries), anchor, .. }) => {
+                let node = merged(entries)?;
+                self.add(node, anchor)
+            }
             Some(Open { node, anchor, .. }) => self.add(node, anchor),
             None => Ok(()),
         }
@@ -202,28 +262,35 @@ impl Builder {
     }
 }
 
-/// Applies the merge key `<<` of YAML 1.1: what stands in the mapping itself wins.
-fn merged(entries: Vec<(String, Node)>) -> Node {
+/// Applies the merge key `<<` of YAML 1.1 as Go's library does: of what stands in the mapping itself and what is merged in,
+/// the later one wins; of several that are merged in by one key, the first one.
+fn merged(entries: Vec<(String, Node)>) -> Result<Node, &'static str> {
+    const WANTS_MAPPING: &str = "not valid YAML: << needs a mapping, or a list of mappings";
     if !entries.iter().any(|(key, _)| key == "<<") {
-        return Node::Mapping(entries);
+        return Ok(Node::Mapping(entries));
     }
-    let (merges, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key == "<<");
-    for (_, merge) in merges {
-        let sources = match merge {
+    // with whether each was merged in
+    let mut all: Vec<(String, Node, bool)> = Vec::with_capacity(entries.len());
+    for (key, node) in entries {
+        if key != "<<" {
+            // What was merged in is replaced. A key that stands there twice is told of.
+            all.retain(|(known, _, is_merged)| !(*is_merged && *known == key));
+            all.push((key, node, false));
+            continue;
+        }
+        let sources = match node {
             Node::List(items) => items,
             other => vec![other],
         };
-        for source in sources {
-            if let Node::Mapping(additions) = source {
-                for (key, node) in additions {
-                    if !entries.iter().any(|(known, _)| *known == key) {
-                        entries.push((key, node));
-                    }
-                }
+        for source in sources.into_iter().rev() {
+            let Node::Mapping(additions) = source else { return Err(WANTS_MAPPING) };
+            for (key, node) in additions {
+                all.retain(|(known, ..)| *known != key);
+                all.push((key, node, true));
             }
         }
     }
-    Node::Mapping(entries)
+    Ok(Node::Mapping(all.into_iter().map(|(key, node, _)| (key, node)).collect()))
 }
 
 fn syntax_fault(error: &ScanError) -> YamlFault {
@@ -281,7 +348,7 @@ mod tests {
 
     #[test]
     fn truth_and_numbers_as_in_yaml_1_1() {
-        let node = |text: &str| Node::Scalar { text: text.to_owned(), is_quoted: false };
+        let node = |text: &str| Node::Scalar { text: text.to_owned(), is_cut: false };
         for (text, expected) in [("true", true), ("Yes", true), ("on", true), ("n", false), ("FALSE", false)]
         {
             assert_eq!(node(text).flag(), Some(expected), "{text}");
@@ -298,6 +365,9 @@ mod tests {
             ("+7", 7),
             ("0b11", 3),
             ("0o17", 15),
+            ("443.0", 443),
+            ("443.", 443),
+            ("1000", 1000),
         ] {
             assert_eq!(node(text).number(), Some(expected), "{text}");
         }
@@ -307,8 +377,77 @@ mod tests {
     }
 
     #[test]
+    fn tags_decide_what_a_scalar_is() {
+        let value = |text: &str| parse(&format!("a: {text}")).get("a").cloned().expect("a");
+        for (text, expected) in [
+            ("!!binary aHVudGVyMg==", "hunter2"),
+            ("!!binary 'aHVudGVyMg=='", "hunter2"),
+            ("!!binary |\n  aHVu\n  dGVyMg==\n", "hunter2"),
+            ("!!binary aHVudGVyMgo=", "hunter2\n"),
+            ("!<tag:yaml.org,2002:binary> YQ==", "a"),
+            ("!!str null", "null"),
+            ("!!str 5", "5"),
+            ("!!int '5'", "5"),
+            ("!own x", "x"),
+        ] {
+            assert_eq!(value(text).text(), Some(expected), "{text}");
+        }
+        for text in ["!hunter2", "&hunter2", "!!str", "!!null x"] {
+            assert_eq!(value(text), Node::Null, "{text}");
+        }
+        for text in ["!!binary hunter2", "!!binary aHVudGVyMg", "!!binary /w==", "!!binary aHVu dGVyMg=="] {
+            let fault = Node::parse(&format!("a: {text}")).expect_err(text).to_string();
+            assert!(fault.starts_with("is !!binary, and ") && !fault.contains("aHV"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn values_that_a_comment_sign_may_have_cut() {
+        for (text, expected) in [
+            ("ab #cd", true),
+            ("ab\t#cd # e", true),
+            ("ü #cd", true),
+            ("ab # cd", false),
+            ("ab #", false),
+            ("ab ## cd", false),
+            ("ab#cd", false),
+            ("'ab #cd'", false),
+            ("'ab' #cd", false),
+            ("ab", false),
+        ] {
+            for text in [format!("a: {text}"), format!("x: 1\r\na: {text}\r\nz: 2\r\n")] {
+                let tree = parse(&text);
+                let is_cut = matches!(tree.get("a"), Some(Node::Scalar { is_cut: true, .. }));
+                assert_eq!(is_cut, expected, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn further_documents_are_seen() {
+        for (text, expected) in [
+            ("a: 1\n", false),
+            ("---\na: 1\n---\n", false),
+            ("a: 1\n...\n", false),
+            ("a: 1\n---\nb: 2\n", true),
+            ("a: 1\n---\n}}}: [\n", true),
+        ] {
+            assert_eq!(Node::parse_first(text).expect(text).1, expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn anchors_merges_and_duplicates() {
         let tree = parse("base: &b {x: 1, y: 2}\na: {<<: *b, y: 3}\nl: [*b, z]\nx: 1\nx: 2\n");
+        let after = parse("b: &b {x: 1, y: 2}\nc: &c {x: 3, z: 4}\na: {x: 9, <<: [*b, *c], y: 5}\n");
+        let of = |key| after.get("a").and_then(|a| a.get(key)).and_then(Node::text);
+        assert_eq!(
+            [of("x"), of("y"), of("z")],
+            [Some("1"), Some("5"), Some("4")],
+            "as Go's library reads it"
+        );
+        assert!(matches!(after.get("a"), Some(Node::Mapping(entries)) if entries.len() == 3));
+        assert!(Node::parse("a: {<<: x}").is_err());
         let of_a = |key| tree.get("a").and_then(|a| a.get(key)).and_then(Node::text);
         assert_eq!((of_a("x"), of_a("y"), of_a("<<")), (Some("1"), Some("3"), None));
         assert_eq!(tree.get("x").and_then(Node::text), Some("2"));

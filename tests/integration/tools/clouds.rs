@@ -114,6 +114,33 @@ fn with_secret(control_plane: &Borrowed, vcsim: &Vcsim) -> anyhow::Result<()> {
         |kubeconfig| {
             let (code, out, err) = run(&["check"], kubeconfig)?;
             ensure!(code == 0 && out.contains("vsphere answers"), "{code}: {out}{err}");
+            ensure!(out.contains("vsphere.conf is good"), "{out}");
+            // What is odd is shown, and in a refusal too.
+            let good = fs::read_to_string(&path)?;
+            fs::write(
+                &path,
+                format!("{good}    user: <user>\n    password: hunter2 #hunter2\n    ca-file: x\n"),
+            )?;
+            let (code, out, err) = run(&["check"], kubeconfig)?;
+            for part in [
+                "can be used; 4 things in it are to look at",
+                "vcenter.vc0.user: looks like a placeholder that nobody filled in",
+                "vcenter.vc0.user: stands beside Secret kube-system/vc, which is used",
+                "vcenter.vc0.password: ends at a comment sign",
+                "vcenter.vc0: \"ca-file\" is not known and ignored; did you mean caFile?",
+                "vsphere answers",
+            ] {
+                ensure!(
+                    code == 0 && out.contains(part) && !out.contains("hunter2"),
+                    "{code}, {part}: {out}{err}"
+                );
+            }
+            fs::write(&path, good.replace("global:", "Global:"))?;
+            let (code, out, err) = run(&["check"], kubeconfig)?;
+            for part in ["has no credentials", "\"Global\" is not known and ignored; did you mean global?"] {
+                ensure!(code == 1 && out.contains(part), "{code}, {part}: {out}{err}");
+            }
+            fs::write(&path, good)?;
             let (code, out, err) = run(&["explain", "node-0"], kubeconfig)?;
             ensure!(code == 0 && out.contains("present"), "{code}: {out}{err}");
             Ok(())

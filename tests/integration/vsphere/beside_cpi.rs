@@ -186,7 +186,13 @@ fn in_world(scenario: fn(&World) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> O
 
 async fn every_round(world: &World) -> anyhow::Result<()> {
     let secrets = kube::Api::<Secret>::namespaced(world.api.client.clone(), "kube-system");
-    secrets.create(&PostParams::default(), &credentials(world)).await.context("the Secret")?;
+    let (user, password) = ("<ENTER_YOUR_VCENTER_USERNAME>", "<ENTER_YOUR_VCENTER_PASSWORD>");
+    for secret in [
+        credentials(rounds::SECRET, world.vcsim.user(), world.vcsim.password()),
+        credentials(rounds::UNFILLED, user, password),
+    ] {
+        secrets.create(&PostParams::default(), &secret).await.context("the Secret")?;
+    }
     let mut faults = Vec::new();
     for round in rounds::all() {
         // what differs in one round is told together with what differs in the others
@@ -194,18 +200,20 @@ async fn every_round(world: &World) -> anyhow::Result<()> {
             faults.push(format!("{error:#}"));
         }
     }
-    secrets.delete(rounds::SECRET, &DeleteParams::default()).await.context("the Secret")?;
+    for name in [rounds::SECRET, rounds::UNFILLED] {
+        secrets.delete(name, &DeleteParams::default()).await.context("the Secret")?;
+    }
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }
 
-fn credentials(world: &World) -> Secret {
+fn credentials(name: &str, user: &str, password: &str) -> Secret {
     let value = |text: &str| ByteString(text.as_bytes().to_vec());
     Secret {
-        metadata: ObjectMeta { name: Some(rounds::SECRET.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         data: Some(BTreeMap::from([
-            ("127.0.0.1.username".to_owned(), value(world.vcsim.user())),
-            ("127.0.0.1.password".to_owned(), value(world.vcsim.password())),
+            ("127.0.0.1.username".to_owned(), value(user)),
+            ("127.0.0.1.password".to_owned(), value(password)),
         ])),
         ..Secret::default()
     }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cloudprovider::SecretName;
+use cloudprovider::{ConfigProblem, SecretName, TextOddity};
 use ipnet::IpNet;
 
 use super::{
@@ -121,8 +121,17 @@ impl Builder<'_> {
             // Go's SplitList: empty parts are none
             text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect()
         });
-        let thumbprint = self.inherited_text(&name, "thumbprint").and_then(|(text, origin)| {
-            text.parse::<Thumbprint>().map_err(|error| self.findings.problem(origin, error.to_string())).ok()
+        let thumbprint = self.inherited_text(&name, "thumbprint").map(|(text, origin)| {
+            // Whether anybody looks at it is not known before there is a certificate.
+            text.parse::<Thumbprint>().unwrap_or_else(|error| {
+                let effect = if insecure {
+                    "it is not looked at, since insecureFlag is true"
+                } else {
+                    "without it only an authority can vouch for the certificate"
+                };
+                self.warn_once(origin, format!("{error}; {effect}"));
+                Thumbprint::malformed()
+            })
         });
         VCenterConfig {
             endpoint: Endpoint { host, port, ca_files: ca_files.unwrap_or_default(), thumbprint, insecure },
@@ -198,12 +207,12 @@ impl Builder<'_> {
     }
 
     fn credentials(&mut self, name: &str) -> CredentialPlaces {
-        let own = self.secret_object(Section::VCenter, name);
-        let global = self.secret_object(Section::Global, "");
+        let user = self.inherited_text(name, "user");
+        let password = self.inherited_text(name, "password");
+        let inline = user.zip(password);
+        let own = self.secret_object(Section::VCenter, name, inline.is_some());
+        let global = self.secret_object(Section::Global, "", inline.is_some());
         let directory = self.settings.text(Section::Global, "", "secretsDirectory").map(PathBuf::from);
-        let user = self.inherited_text(name, "user").map(|(text, _)| text);
-        let password = self.inherited_text(name, "password").map(|(text, _)| text);
-        let inline = user.zip(password).map(|(user, password)| (user, password.into()));
         let secret = match (own, global, directory) {
             (Some(own), _, _) => Some(SecretPlace::Object(own)),
             (None, Some(_), Some(_)) => {
@@ -227,7 +236,35 @@ impl Builder<'_> {
         if secret.is_none() && inline.is_none() && self.findings.problems.is_empty() {
             self.missing_credentials(name);
         }
-        CredentialPlaces { secret, inline }
+        let mut is_inline_first = secret.is_none();
+        if let (Some(secret), Some(((user, origin), (password, _)))) = (&secret, &inline) {
+            is_inline_first = self.is_inline_first(name, user, password);
+            let words = if is_inline_first {
+                format!(
+                    "stands beside {secret}: this user and its password are used, and {secret} where vCenter refuses them"
+                )
+            } else {
+                format!(
+                    "stands beside {secret}, which is used; this user and its password are for what it lacks or vCenter refuses"
+                )
+            };
+            self.warn_once(origin.clone(), words);
+        }
+        let inline = inline.map(|((user, _), (password, _))| (user, password.into()));
+        CredentialPlaces { secret, inline, is_inline_first }
+    }
+
+    /// Whether user and password come before a Secret. In CPI those of the vCenter's own do, and those of `global` where that
+    /// is the vCenter; others are not used there beside a Secret.
+    fn is_inline_first(&self, name: &str, user: &str, password: &str) -> bool {
+        let place = if self.settings.has(Section::VCenter, name) {
+            (Section::VCenter, name)
+        } else {
+            (Section::Global, "")
+        };
+        let has_both =
+            ["user", "password"].iter().all(|key| self.settings.text(place.0, place.1, key).is_some());
+        has_both && [user, password].iter().all(|text| TextOddity::of(text) != Some(TextOddity::Placeholder))
     }
 
     fn missing_credentials(&mut self, name: &str) {
@@ -244,7 +281,17 @@ impl Builder<'_> {
         };
         let has = |key| self.inherited_text(name, key).is_some();
         let message = match (has("user"), has("password"), has("secretName"), has("secretNamespace")) {
-            (true, false, ..) => format!("has a {} and no {}", key("user"), key("password")),
+            (true, false, ..) => {
+                let begins = match self.settings.format {
+                    Format::Yaml => "# ! or &, or is ~ or null,",
+                    Format::Ini => "# or ;",
+                };
+                format!(
+                    "has a {} and no {}; one that begins with {begins} must stand in double quotes",
+                    key("user"),
+                    key("password")
+                )
+            }
             (false, true, ..) => format!("has a {} and no {}", key("password"), key("user")),
             (_, _, true, false) => format!("has a {} and no {}", key("secretName"), key("secretNamespace")),
             (_, _, false, true) => format!("has a {} and no {}", key("secretNamespace"), key("secretName")),
@@ -260,14 +307,22 @@ impl Builder<'_> {
         self.findings.problem(place, message);
     }
 
+    /// A warning that several vCenters may share by inheritance.
     fn warn_once(&mut self, origin: String, message: impl Into<String>) {
-        if !self.findings.warnings.iter().any(|warning| warning.key == origin) {
-            self.findings.warning(origin, message);
+        let warning = ConfigProblem::new(origin, message);
+        if !self.findings.warnings.contains(&warning) {
+            self.findings.warnings.push(warning);
         }
     }
 
-    /// A Secret whose name and namespace both stand there.
-    fn secret_object(&mut self, section: Section, section_name: &str) -> Option<SecretName> {
+    /// A Secret whose name and namespace both stand there. Where they cannot be any, that is a fault unless `has_others`:
+    /// credentials without a Secret.
+    fn secret_object(
+        &mut self,
+        section: Section,
+        section_name: &str,
+        has_others: bool,
+    ) -> Option<SecretName> {
         let text = |key| self.settings.text(section, section_name, key).map(str::to_owned);
         match (text("secretNamespace"), text("secretName")) {
             (Some(namespace), Some(name)) => {
@@ -275,13 +330,19 @@ impl Builder<'_> {
                     ("secretNamespace", names::namespace_fault(&namespace)),
                     ("secretName", names::secret_fault(&name)),
                 ];
+                let is_name = faults.iter().all(|(_, fault)| fault.is_none());
                 for (key, fault) in faults {
-                    if let Some(fault) = fault {
-                        let origin = self.settings.origin(section, section_name, key);
+                    let Some(fault) = fault else { continue };
+                    let origin = self.settings.origin(section, section_name, key);
+                    if has_others {
+                        let words =
+                            format!("{fault}; no Secret is used, but user and password of the configuration");
+                        self.warn_once(origin, words);
+                    } else {
                         self.problem_once(origin, fault);
                     }
                 }
-                Some(SecretName { namespace, name })
+                (is_name || !has_others).then_some(SecretName { namespace, name })
             }
             (Some(_), None) => {
                 let origin = self.settings.origin(section, section_name, "secretNamespace");

@@ -6,7 +6,7 @@ use super::{
     keys::{KEYS, Key, Kind, Section},
     read_ini,
     read_yaml::split,
-    settings::{Findings, Settings, Value},
+    settings::{Findings, Settings, Value, with_oddity},
 };
 
 /// The environment of a process.
@@ -70,13 +70,18 @@ impl Environment {
         let value = match key.kind {
             Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
             Kind::Flag => go_flag(text).map(Value::Flag).ok_or("must be true or false"),
-            Kind::Number => read_ini::number(text).map(Value::Number).ok_or("must be a whole number"),
+            Kind::Number => {
+                read_ini::number(text).map(Value::Number).ok_or_else(|| read_ini::not_a_number(key, text))
+            }
             Kind::List | Kind::Commas => Ok(Value::List(split(text))),
             Kind::Tags => return,
         };
         match value {
-            Ok(value) => settings.set(key, name, value, variable.to_owned()),
-            Err(message) => findings.problem(variable, message),
+            Ok(value) => {
+                findings.note_oddity(key, &value, variable);
+                settings.set(key, name, value, variable.to_owned());
+            }
+            Err(message) => findings.problem(variable, with_oddity(message, key, Some(text))),
         }
     }
 }

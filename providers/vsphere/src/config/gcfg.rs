@@ -36,8 +36,19 @@ pub(crate) struct Variable {
     pub(crate) name: String,
     /// Unquoted and unescaped; `None` for a name alone.
     pub(crate) value: Option<String>,
-    /// Whether the value ends at a comment sign without white space before it: perhaps the sign was meant.
-    pub(crate) is_cut: bool,
+    /// What a comment behind the value may have taken from it.
+    pub(crate) cut: Cut,
+}
+
+/// Whether a comment sign behind a value was perhaps meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// There is none, or it stands apart from what is before and behind it.
+    No,
+    /// It touches what is before it: `ab#cd`, `ab# cd`.
+    Tight,
+    /// It touches what is behind it: `ab #cd`, `#cd`.
+    Spaced,
 }
 
 impl std::fmt::Debug for Variable {
@@ -84,6 +95,9 @@ pub(crate) fn parse(text: &str) -> Result<Document, Vec<Fault>> {
                     _ if is_lost => Ok(()),
                     _ => Err("stands before any [section]"),
                 })
+            }
+            Some(c) if c.is_whitespace() => {
+                Err("begins with a no-break space, or another blank that is none here; type it anew")
             }
             Some(_) => Err("is neither a [section] nor a name = value; a comment begins with # or ;"),
         };
@@ -193,6 +207,9 @@ impl Scanner<'_> {
                 self.next();
                 Ok(Section { name, subsection, variables: Vec::new() })
             }
+            (Some('\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}'), None) => {
+                Err("has a name in typographic quotes; write straight ones (\")")
+            }
             (_, Some(_)) => Err("lacks the ] behind the name in quotes"),
             (_, None) => Err("lacks the ], or the name behind the section is not in double quotes"),
         }
@@ -232,12 +249,15 @@ impl Scanner<'_> {
         let name = self.name();
         self.skip_white_space();
         match self.peek() {
-            None | Some('\n' | ';' | '#') => Ok(Variable { name, value: None, is_cut: false }),
+            None | Some('\n' | ';' | '#') => Ok(Variable { name, value: None, cut: Cut::No }),
             Some('=') => {
                 self.next();
                 self.skip_white_space();
-                let (value, is_cut) = self.value()?;
-                Ok(Variable { name, value: Some(value), is_cut })
+                let (value, cut) = self.value()?;
+                Ok(Variable { name, value: Some(value), cut })
+            }
+            Some(c) if c.is_whitespace() => {
+                Err("has a no-break space, or another blank that is none here, behind the name; type it anew")
             }
             Some('_') => Err("has a _ in a name; names of variables have - instead"),
             Some(':') => Err("has a : behind a name; write name = value"),
@@ -246,7 +266,7 @@ impl Scanner<'_> {
     }
 
     /// A value up to the end of the line or a comment, and whether a comment cut it.
-    fn value(&mut self) -> Outcome<(String, bool)> {
+    fn value(&mut self) -> Outcome<(String, Cut)> {
         const OPEN: &str = "has a double quote that is not closed on the same line";
         let mut value = String::new();
         // the length of the value without the white space behind it that is not in quotes
@@ -305,10 +325,15 @@ impl Scanner<'_> {
                 }
             }
         }
-        let is_cut =
-            !has_return && self.peek().is_some_and(|c| c != '\n') && length == value.len() && length > 0;
+        let mut behind = self.rest.chars();
+        let cut = match behind.next() {
+            None | Some('\n') => Cut::No,
+            Some(_) if !has_return && length == value.len() && length > 0 => Cut::Tight,
+            Some(sign) if behind.next().is_some_and(|c| !c.is_whitespace() && c != sign) => Cut::Spaced,
+            Some(_) => Cut::No,
+        };
         value.truncate(length);
-        Ok((value, is_cut))
+        Ok((value, cut))
     }
 }
 

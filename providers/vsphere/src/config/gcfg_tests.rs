@@ -88,17 +88,23 @@ fn values() {
 
 #[test]
 fn values_that_a_comment_sign_may_have_cut() {
-    for (text, is_cut) in [
-        ("a#b", true),
-        ("a;b", true),
-        ("a #b", false),
-        ("a", false),
-        ("#b", false),
-        ("\"a\"#b", true),
-        ("\"a#b\"", false),
+    for (text, cut) in [
+        ("a#b", Cut::Tight),
+        ("a;b", Cut::Tight),
+        ("a# b", Cut::Tight),
+        ("\"a\"#b", Cut::Tight),
+        ("a #b", Cut::Spaced),
+        ("#b", Cut::Spaced),
+        (";b\r", Cut::Spaced),
+        ("a # b", Cut::No),
+        ("a ## b", Cut::No),
+        ("a #", Cut::No),
+        ("# b", Cut::No),
+        ("a", Cut::No),
+        ("\"a#b\"", Cut::No),
     ] {
         let document = parse(&format!("[s]\nv = {text}")).expect("valid");
-        assert_eq!(document.sections[0].variables[0].is_cut, is_cut, "{text}");
+        assert_eq!(document.sections[0].variables[0].cut, cut, "{text}");
     }
 }
 
@@ -121,6 +127,9 @@ fn faults_say_what_would_be_right() {
         ("[s]\na: b", "write name = value"),
         ("[s]\nsecret_name = b", "have - instead"),
         ("[s]\na b", "no ="),
+        ("[s]\n\u{a0}a = b", "begins with a no-break space"),
+        ("[s]\na\u{a0}= b", "a no-break space"),
+        ("[s \u{201c}a\u{201d}]", "typographic quotes"),
         ("[s]\n= b", "neither"),
         ("[s]\n\"a\" = b", "neither"),
         ("[s]\n1a = b", "neither"),

@@ -1,10 +1,56 @@
 //! Words about keys that nobody knows.
 
+use cloudprovider::TextOddity;
+
+use super::{keys::Section, settings::Format};
+
+/// Sections of the in-tree provider's `vsphere.conf`, which many files still have.
+const IN_TREE: [&str; 3] = ["Workspace", "Disk", "Network"];
+
+/// What is told of a section that this format does not have.
+pub(crate) fn unknown_section(name: &str, format: Format) -> String {
+    let name_of = |section: Section| match format {
+        Format::Yaml => section.yaml(),
+        Format::Ini => section.ini(),
+    };
+    let name_elsewhere = |section: Section| match format {
+        Format::Yaml => section.ini(),
+        Format::Ini => section.yaml(),
+    };
+    if has_hidden_character(name) {
+        return unknown(name, &Section::ALL.map(name_of));
+    }
+    if let Some(section) =
+        Section::ALL.into_iter().find(|section| squeezed(name_elsewhere(*section)) == squeezed(name))
+    {
+        return format!("{name:?} is not known and ignored; did you mean {}?", name_of(section));
+    }
+    if format == Format::Ini && IN_TREE.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return format!("{name:?} is of the in-tree provider and ignored; nothing takes its place");
+    }
+    let is_key = |key: &&super::keys::Key| key.name == name;
+    if format == Format::Yaml
+        && let Some(key) = Section::Global.keys().find(is_key)
+    {
+        return format!(
+            "{:?} is ignored at the beginning of a line; it belongs below global: or below the name of a vCenter, indented",
+            key.name
+        );
+    }
+    unknown(name, &Section::ALL.map(name_of))
+}
+
 /// What is told of an unknown name: the name, if it can be shown, and the nearest known one.
 ///
 /// A name may be a value that slipped out of its place (`passwordhunter2`), so it is shown only if it looks like a key.
 pub(crate) fn unknown(name: &str, known: &[&'static str]) -> String {
     let list = known.join(", ");
+    if has_hidden_character(name) {
+        return format!(
+            "a name that begins with or holds a no-break space or an invisible character is ignored; type the line anew, \
+             with ordinary blanks; known here: {list}"
+        );
+    }
     let nearest = nearest(name, known);
     match nearest {
         Some(nearest) if is_plain(name) => {
@@ -15,6 +61,11 @@ pub(crate) fn unknown(name: &str, known: &[&'static str]) -> String {
         }
         _ => format!("an unknown name, not shown since it may hold a value, is ignored; known here: {list}"),
     }
+}
+
+/// Whether a name was copied together with what nobody sees.
+fn has_hidden_character(name: &str) -> bool {
+    matches!(TextOddity::of(name), Some(TextOddity::NoBreakSpace | TextOddity::Invisible))
 }
 
 /// The known name that differs least, if it does not differ much.
@@ -61,6 +112,24 @@ mod tests {
             ("zone", None),
         ] {
             assert_eq!(nearest(name, &KNOWN), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn sections_of_the_other_format_are_known() {
+        for (name, format, part) in [
+            ("Global", Format::Yaml, "did you mean global?"),
+            ("VirtualCenter", Format::Yaml, "did you mean vcenter?"),
+            ("virtual-center", Format::Yaml, "did you mean vcenter?"),
+            ("VCenter", Format::Yaml, "did you mean vcenter?"),
+            ("vcenter", Format::Ini, "did you mean VirtualCenter?"),
+            ("Workspace", Format::Ini, "is of the in-tree provider"),
+            ("secretName", Format::Yaml, "belongs below global:"),
+            ("glob\u{a0}al", Format::Yaml, "no-break space"),
+            ("colour", Format::Yaml, "known here: global"),
+        ] {
+            let told = unknown_section(name, format);
+            assert!(told.contains(part), "{name}: {told}");
         }
     }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    gcfg, hints,
+    gcfg::{self, Cut},
+    hints,
     keys::{Key, Kind, Section},
     read_yaml::split,
-    settings::{Findings, Format, Settings, Value},
+    settings::{Findings, Format, Settings, Value, with_oddity},
 };
 
 pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
@@ -23,7 +24,7 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
     for section in document.sections {
         let found = Section::ALL.into_iter().find(|known| known.ini().eq_ignore_ascii_case(&section.name));
         let Some(kind) = found else {
-            findings.warning("", hints::unknown(&section.name, &Section::ALL.map(Section::ini)));
+            findings.warning("", hints::unknown_section(&section.name, Format::Ini));
             continue;
         };
         let name = match (kind.is_named(), section.subsection) {
@@ -49,15 +50,23 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
                 continue;
             };
             let origin = format!("{place} {}", key.ini);
-            if variable.is_cut {
-                findings.warning(
+            match variable.cut {
+                Cut::No => {}
+                // behind other values people write comments so
+                Cut::Spaced if key.kind != Kind::Secret => {}
+                Cut::Tight | Cut::Spaced => findings.warning(
                     &origin,
                     "ends at a comment sign (# or ;); if the sign belongs to the value, put the value in double quotes",
-                );
+                ),
             }
             match read_value(key, variable.value.as_deref()) {
-                Ok(value) => settings.set(key, &name, value, origin),
-                Err(message) => findings.fault(kind, origin, message),
+                Ok(value) => {
+                    findings.note_oddity(key, &value, &origin);
+                    settings.set(key, &name, value, origin);
+                }
+                Err(message) => {
+                    findings.fault(kind, origin, with_oddity(message, key, variable.value.as_deref()));
+                }
             }
         }
     }
@@ -78,7 +87,7 @@ fn read_value(key: &Key, text: Option<&str>) -> Result<Value, &'static str> {
         Kind::Flag => flag(text).map(Value::Flag).ok_or(WANTS_FLAG),
         // an empty port is no port in CPI, where it is a text
         Kind::Number if text.is_empty() => Ok(Value::Text(String::new())),
-        Kind::Number => number(text).map(Value::Number).ok_or("must be a whole number"),
+        Kind::Number => number(text).map(Value::Number).ok_or_else(|| not_a_number(key, text)),
         Kind::List | Kind::Commas => Ok(Value::List(split(text))),
         Kind::Tags if text.is_empty() => Ok(Value::Tags(BTreeMap::new())),
         Kind::Tags => serde_json::from_str(text)
@@ -93,6 +102,16 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
         "true" | "yes" | "on" | "1" => Some(true),
         "false" | "no" | "off" | "0" => Some(false),
         _ => None,
+    }
+}
+
+/// What is wrong with a text that is no number of this key.
+pub(crate) fn not_a_number(key: &Key, text: &str) -> &'static str {
+    let is_negative = text.trim().strip_prefix('-').is_some_and(|digits| digits.parse::<f64>().is_ok());
+    match (is_negative, key.name) {
+        (true, "port") => "must be a port number, 1 to 65535",
+        (true, _) => "must be a whole number of at least 0",
+        (false, _) => "must be a whole number",
     }
 }
 

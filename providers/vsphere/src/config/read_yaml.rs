@@ -2,22 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cloudprovider::manifest_in_place_of_config;
+
 use super::{
     hints,
     keys::{Key, Kind, Section},
-    settings::{Findings, Format, Settings, Value},
+    read_ini::not_a_number,
+    settings::{Findings, Format, Settings, Value, with_oddity},
 };
-use crate::yaml::Node;
+use crate::yaml::{Node, YamlFault};
 
 /// Keys at the top level that mean nothing here and that people write all the same.
 const KUBERNETES_HABITS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
     let mut settings = Settings::new(Format::Yaml);
-    let root = match Node::parse(text) {
-        Ok(root) => root,
+    let root = match Node::parse_first(text) {
+        Ok((root, has_more)) => {
+            if has_more {
+                findings.warning("", "holds several YAML documents (---); only the first one counts");
+            }
+            root
+        }
         Err(fault) => {
-            findings.problem("", fault.to_string());
+            findings.problem("", with_cause(&fault, text));
             return settings;
         }
     };
@@ -36,20 +44,44 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
             return settings;
         }
     };
+    let is_section = |name: &str| Section::ALL.iter().any(|section| section.yaml() == name);
+    let kind = entries.iter().find(|(name, _)| name == "kind").and_then(|(_, kind)| kind.text());
+    if let Some(kind) = kind
+        && !entries.iter().any(|(name, _)| is_section(name))
+    {
+        findings.problem("", manifest_in_place_of_config(kind));
+        return settings;
+    }
     let mut seen = BTreeSet::new();
     for (name, node) in entries {
         // as in CPI, whose reader fills in one structure from both
-        if !seen.insert(name.clone()) && Section::ALL.iter().any(|section| section.yaml() == name) {
+        if !seen.insert(name.clone()) && is_section(&name) {
             findings.warning(&name, "stands there twice; both count, and of a key in both the last one");
         }
         match Section::ALL.into_iter().find(|section| section.yaml() == name) {
             Some(section) if section.is_named() => read_named(section, node, &mut settings, findings),
             Some(section) => read_section(section, "", node, &mut settings, findings),
             None if KUBERNETES_HABITS.contains(&name.as_str()) => {}
-            None => findings.warning("", hints::unknown(&name, &Section::ALL.map(Section::yaml))),
+            None => findings.warning("", hints::unknown_section(&name, Format::Yaml)),
         }
     }
     settings
+}
+
+/// What is wrong with a text that is no YAML, and what in the faulty line may be the reason.
+fn with_cause(fault: &YamlFault, text: &str) -> String {
+    let line = fault.line.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or_default();
+    // the fault may show some lines later
+    let has_odd_indent = text.lines().take(fault.line).any(|line| {
+        line.trim_start_matches([' ', '\t']).starts_with(|c: char| c.is_whitespace() && !c.is_ascii())
+    });
+    if line.contains("{{") {
+        format!("{fault}; the line looks like a template that nobody filled in ({{{{ ... }}}})")
+    } else if has_odd_indent {
+        format!("{fault}; a line is indented with no-break spaces, write ordinary ones")
+    } else {
+        fault.to_string()
+    }
 }
 
 fn read_named(section: Section, node: Node, settings: &mut Settings, findings: &mut Findings) {
@@ -98,10 +130,19 @@ fn read_section(section: Section, name: &str, node: Node, settings: &mut Setting
         match section.keys().find(|known| known.name == key) {
             Some(key) => {
                 let origin = format!("{place}.{}", key.name);
+                if key.kind == Kind::Secret && matches!(node, Node::Scalar { is_cut: true, .. }) {
+                    findings.warning(
+                        &origin,
+                        "ends at a comment sign (#); if the sign belongs to the value, put the value in quotes",
+                    );
+                }
                 match read_value(key, &node) {
-                    Ok(Some(value)) => settings.set(key, name, value, origin),
+                    Ok(Some(value)) => {
+                        findings.note_oddity(key, &value, &origin);
+                        settings.set(key, name, value, origin);
+                    }
                     Ok(None) => {}
-                    Err(message) => findings.fault(section, origin, message),
+                    Err(message) => findings.fault(section, origin, with_oddity(&message, key, node.text())),
                 }
             }
             None => {
@@ -135,7 +176,11 @@ fn read_value(key: &Key, node: &Node) -> Result<Option<Value>, String> {
     let value = match key.kind {
         Kind::Text | Kind::Secret => node.text().map(|text| Value::Text(text.to_owned())).ok_or("a text"),
         Kind::Flag => node.flag().map(Value::Flag).ok_or("true or false"),
-        Kind::Number => node.number().map(Value::Number).ok_or("a whole number"),
+        Kind::Number => match (node.number(), node.text()) {
+            (Some(number), _) => Ok(Value::Number(number)),
+            (None, Some(text)) => return Err(not_a_number(key, text).to_owned()),
+            (None, None) => Err("a whole number"),
+        },
         Kind::Commas => node
             .text()
             .map(|text| Value::List(split(text)))

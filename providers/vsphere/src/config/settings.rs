@@ -5,9 +5,9 @@ use std::{
     fmt,
 };
 
-use cloudprovider::ConfigProblem;
+use cloudprovider::{ConfigProblem, TextOddity};
 
-use super::keys::{Key, Section};
+use super::keys::{Key, Kind, Section};
 
 /// Values by section, name of the section where it has one, and key.
 #[derive(Debug, Default)]
@@ -76,6 +76,35 @@ impl Findings {
 
     pub(crate) fn warning(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.warnings.push(ConfigProblem::new(key, message));
+    }
+
+    /// Warns of a value that seems to be copied with more than was meant, or never filled in.
+    pub(crate) fn note_oddity(&mut self, key: &Key, value: &Value, origin: &str) {
+        let oddity = match value {
+            Value::Text(text) => oddity_of(key, text),
+            Value::List(items) => items.iter().find_map(|item| oddity_of(key, item)),
+            Value::Flag(_) | Value::Number(_) | Value::Tags(_) => None,
+        };
+        if let Some(oddity) = oddity {
+            self.warning(origin, oddity);
+        }
+    }
+}
+
+fn oddity_of(key: &Key, text: &str) -> Option<String> {
+    // What is done with NSX-T's is nothing; a thumbprint is read with what is copied along.
+    if key.section.is_nsx() || key.name == "thumbprint" {
+        return None;
+    }
+    let oddity = TextOddity::of(text)?;
+    Some(if key.kind == Kind::Secret { oddity.of_secret().to_owned() } else { oddity.to_string() })
+}
+
+/// What is wrong with a value, and what is odd about it, which may be the reason.
+pub(crate) fn with_oddity(message: &str, key: &Key, text: Option<&str>) -> String {
+    match text.and_then(|text| oddity_of(key, text)) {
+        Some(oddity) => format!("{message}; the value {oddity}"),
+        None => message.to_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod credentials;
 mod environment;
 mod faults;
+mod field;
 mod formats;
 mod nsx;
 mod random;

@@ -14,7 +14,7 @@ use super::dialect::{Dialect, Question};
 use crate::{
     accounts::Accounts,
     http::{Body, HttpClient, HttpError},
-    session::{Access, AccessSource, Credentials},
+    session::{Access, AccessSource, Choices, Credentials, Refusals},
     session_manager::SessionManager,
     vim::{CallError, Transport},
 };
@@ -116,20 +116,37 @@ impl RestSession {
             None => None,
         };
         let first = known.unwrap_or(self.first);
-        let access = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
-        let opened = match access {
-            Access::Password(credentials) => self.log_in(first, &credentials).await?,
-            Access::Shared { manager, for_rest } => {
-                match (self.borrow(first, ended, &manager).await, for_rest) {
-                    (Err(CallError::NotShared { .. }), Some(credentials)) => {
-                        self.log_in(first, &credentials).await?
-                    }
-                    (outcome, _) => outcome?,
-                }
-            }
-        };
+        let choices = (self.access)().map_err(|reason| CallError::NoCredentials(reason.into()))?;
+        let opened = self.open_by(choices, first, ended).await?;
         *session = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Tries each way in turn, as long as vCenter refuses them.
+    async fn open_by(
+        &self,
+        choices: Choices,
+        first: Dialect,
+        ended: Option<&Arc<str>>,
+    ) -> Result<Opened, CallError> {
+        let mut refusals = Refusals::default();
+        for (access, origin) in &choices.accesses {
+            let outcome = match access {
+                Access::Password(credentials) => self.log_in(first, credentials).await,
+                Access::Shared { manager, for_rest } => {
+                    match (self.borrow(first, ended, manager).await, for_rest) {
+                        (Err(CallError::NotShared { .. }), Some(credentials)) => {
+                            self.log_in(first, credentials).await
+                        }
+                        (outcome, _) => outcome,
+                    }
+                }
+            };
+            if let Some(outcome) = refusals.sort_out(outcome, origin) {
+                return outcome;
+            }
+        }
+        Err(refusals.into_error(choices.trouble))
     }
 
     /// What SOAP's session is called here.

@@ -14,6 +14,9 @@ use super::{
 /// The Secret in kube-system that [`with_secret`] names.
 pub(super) const SECRET: &str = "vsphere-credentials";
 
+/// The Secret there that nobody filled in, as CPI's own manifest has it.
+pub(super) const UNFILLED: &str = "vsphere-cloud-secret";
+
 /// A configuration and what comes of it.
 pub(super) struct Round {
     pub(super) title: &'static str,
@@ -34,6 +37,8 @@ pub(super) fn all() -> Vec<Round> {
         both_families(),
         ipv6_alone(),
         with_secret(),
+        beside_unfilled_secret(),
+        with_old_password(),
         two_vcenters(),
     ]
 }
@@ -249,6 +254,36 @@ fn with_secret() -> Round {
         with_second: false,
         both_wait: WITH_LABELS,
         wanted: with_labels,
+    }
+}
+
+/// The vCenter's own user beside a Secret of placeholders: both programs use the user.
+fn beside_unfilled_secret() -> Round {
+    Round {
+        title: "user beside an unfilled Secret",
+        config: |world| {
+            let secret = format!("global:\n  secretName: {UNFILLED}\n  secretNamespace: kube-system\n");
+            Ok(yaml(&world.vcsim, "").replacen("global:\n", &secret, 1))
+        },
+        with_second: false,
+        both_wait: &[NO_TOOLS],
+        wanted: |_| Ok(always()),
+    }
+}
+
+/// A password that was changed, and only in the Secret: vCenter refuses it, and both programs go on with the Secret.
+fn with_old_password() -> Round {
+    Round {
+        title: "old password beside a Secret",
+        config: |world| {
+            let secret = format!("global:\n  secretName: {SECRET}\n  secretNamespace: kube-system\n");
+            let password = format!("password: {:?}", world.vcsim.password());
+            let text = yaml(&world.vcsim, "").replacen("global:\n", &secret, 1);
+            Ok(text.replacen(&password, "password: the-one-before", 1))
+        },
+        with_second: false,
+        both_wait: &[NO_TOOLS],
+        wanted: |_| Ok(always()),
     }
 }
 

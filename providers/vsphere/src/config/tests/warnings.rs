@@ -30,7 +30,7 @@ fn what_has_no_effect_is_warned_of() {
         "[Global] password: ends at a comment sign",
         "[Global]: an unknown name, not shown",
         "[Global]: takes no name in quotes",
-        "\"Disk\" is not known and ignored",
+        "\"Disk\" is of the in-tree provider and ignored",
     ] {
         assert!(found.iter().any(|warning| warning.starts_with(part)), "{part} in {found:#?}");
     }
