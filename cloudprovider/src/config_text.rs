@@ -173,6 +173,20 @@ pub fn manifest_in_place_of_config(kind: &str) -> String {
     }
 }
 
+/// What in a text that is no YAML may be the reason, given the line, counted from 1, in which that shows.
+pub fn yaml_fault_cause(text: &str, line: usize) -> Option<&'static str> {
+    let is_blank = |c: char| c.is_whitespace() && !c.is_ascii();
+    let faulty = line.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or_default();
+    if faulty.contains("{{") {
+        Some("the line looks like a template that nobody filled in ({{ ... }})")
+    } else if text.lines().take(line).any(|line| line.trim_start_matches([' ', '\t']).starts_with(is_blank)) {
+        // which shows some lines later, where the parser takes them for a part of a value
+        Some("a line is indented with no-break spaces; write ordinary ones")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +259,15 @@ mod tests {
         for oddity in [Placeholder, TypographicQuotes, NoBreakSpace, Invisible, OuterBlank] {
             assert!(!oddity.to_string().is_empty() && !oddity.of_secret().is_empty());
         }
+    }
+
+    #[test]
+    fn reasons_why_a_text_is_no_yaml() {
+        assert!(yaml_fault_cause("a: 1\nb: {{ b }}\n", 2).expect("told").contains("template"));
+        assert!(yaml_fault_cause("a:\n\u{a0}\u{a0}b: 1\n", 2).expect("told").contains("no-break"));
+        assert!(yaml_fault_cause("a: x\n \u{a0}b: 1\nc: [\n", 3).expect("told").contains("no-break"));
+        assert_eq!(yaml_fault_cause("a: {{ b }}\nb: [\n", 2), None);
+        assert_eq!(yaml_fault_cause("a: [\n", 0), None);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{ConfigProblem, Error, FactoryInput, Result};
+use cloudprovider::{
+    ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config, yaml_fault_cause,
+};
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -111,17 +113,17 @@ impl Config {
     pub fn parse(text: &str, path: Option<&Path>) -> Result<Self> {
         let (config, problems) = Self::parse_leniently(text, path);
         match config {
-            Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(Error::invalid_configuration(problems)),
+            Some(config) if problems.faults.is_empty() => Ok(config),
+            _ => Err(Error::invalid_configuration(problems.faults)),
         }
     }
 
     /// What can be made of a configuration, and every fault in it.
-    fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Vec<ConfigProblem>) {
+    fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Problems) {
         let mut problems = Problems::default();
         let config = read_yaml(text, &mut problems)
             .and_then(|value| read_config(value, path.and_then(Path::parent), &mut problems));
-        (config, problems.0)
+        (config, problems)
     }
 
     /// Reads and checks a configuration with the files that it names. What stands in files of credentials is in it
@@ -131,7 +133,11 @@ impl Config {
     /// As [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
     pub fn read(input: &FactoryInput) -> Result<Self> {
         let text = input.config.as_deref().unwrap_or_default();
-        let (config, mut problems) = Self::parse_leniently(text, input.config_path.as_deref());
+        let (config, Problems { faults: mut problems, warnings }) =
+            Self::parse_leniently(text, input.config_path.as_deref());
+        for warning in warnings {
+            input.warn(warning);
+        }
         let Some(mut config) = config else { return Err(Error::invalid_configuration(problems)) };
         for (i, hypervisor) in config.hypervisors.iter_mut().enumerate() {
             if let Some(auth) = &mut hypervisor.auth {
@@ -140,7 +146,16 @@ impl Config {
                 {
                     let Credential::File(path) = credential else { continue };
                     match read_credential_file(input, path) {
-                        Ok(secret) => *credential = Credential::Inline(secret),
+                        Ok(secret) => {
+                            if let Some(oddity) = TextOddity::of(secret.expose_secret()) {
+                                let key = format!("hypervisors[{i}].auth.{key}");
+                                input.warn(ConfigProblem::new(
+                                    key,
+                                    format!("the value in the file {}", oddity.of_secret()),
+                                ));
+                            }
+                            *credential = Credential::Inline(secret);
+                        }
                         Err(why) => {
                             problems.push(ConfigProblem::new(format!("hypervisors[{i}].auth.{key}"), why));
                         }
@@ -205,7 +220,10 @@ fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
             let place = error.location().map_or(String::new(), |place| {
                 format!(" (line {}, column {})", place.line(), place.column())
             });
-            problems.add("", format!("{what}{place}"));
+            let line = error.location().map(|place| usize::try_from(place.line()).unwrap_or(usize::MAX));
+            let cause = line.and_then(|line| yaml_fault_cause(text, line));
+            let cause = cause.map_or(String::new(), |cause| format!("; {cause}"));
+            problems.add("", format!("{what}{place}{cause}"));
             None
         }
     }
@@ -244,12 +262,16 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
 }
 
 fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Config> {
+    if let (Some(kind), None) = (value.get("kind").and_then(Value::as_str), value.get("hypervisors")) {
+        problems.add("", manifest_in_place_of_config(kind));
+        return None;
+    }
     let mut fields = Fields::new("", value, problems)?;
     let seconds = Duration::from_secs;
     let mut hypervisors = Vec::new();
     let mut names = HashMap::new();
     let mut uris = HashMap::new();
-    let had_problems = problems.0.len();
+    let had_problems = problems.faults.len();
     match fields.list("hypervisors", problems) {
         Some(list) if !list.is_empty() => {
             for (path, value) in list {
@@ -259,7 +281,7 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
                 hypervisors.push(hypervisor);
             }
         }
-        _ if problems.0.len() > had_problems => {}
+        _ if problems.faults.len() > had_problems => {}
         _ => problems.add("hypervisors", "is missing or empty; list at least one with name and uri"),
     }
     let addresses = fields.take("addresses").map(|value| read_addresses(value, problems)).unwrap_or_default();
@@ -394,7 +416,7 @@ fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Probl
     let (password, password_path) = credential("password", "passwordFile");
     // a key of the wrong type has been reported already; only what nobody wrote is missing
     let reported = |key: &str, problems: &Problems| {
-        problems.0.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
+        problems.faults.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
     };
     if username.is_none() && !reported("username", problems) {
         problems.add(fields.path("username"), "is missing; give username or usernameFile");
@@ -430,7 +452,7 @@ fn read_addresses(value: Value, problems: &mut Problems) -> AddressRules {
     rules.exclude = networks("exclude");
     let what = "a family; known: ipv4, ipv6";
     if let Some(families) = fields.parsed_list("families", what, Family::parse, problems) {
-        if families.is_empty() && !problems.0.iter().any(|p| p.key.starts_with("addresses.families")) {
+        if families.is_empty() && !problems.faults.iter().any(|p| p.key.starts_with("addresses.families")) {
             problems.add("addresses.families", "is empty; name ipv4, ipv6 or both, in order of preference");
         }
         if families.len() == 2 && families[0] == families[1] || families.len() > 2 {

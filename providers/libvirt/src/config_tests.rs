@@ -286,3 +286,43 @@ fn limits_are_told_as_durations_are_written() {
     let messages: Vec<String> = problems(text).into_iter().map(|(_, message)| message).collect();
     assert_eq!(messages, ["must be between 1s and 5m", "must be between 10s and 24h"]);
 }
+
+#[test]
+fn odd_texts_are_told_and_stop_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    std::fs::write(&password, "hunter2 \n").expect("written");
+    let text = format!(
+        "hypervisors:\n- name: \u{201c}kvm1\u{201d}\n  uri: qemu:///system\n  auth: {{username: \"<user>\", passwordFile: {}}}\n\
+         - name: kvm2\n  uri: test:///default\n  auth: {{username: u, password: \"hunter2\u{a0}\"}}\n",
+        password.display()
+    );
+    let input = FactoryInput::new(text);
+    let _ = Config::read(&input);
+    let told: Vec<_> = input.warnings().iter().map(ToString::to_string).collect();
+    for part in [
+        "hypervisors[0].name: has typographic quotes",
+        "hypervisors[0].auth.username: looks like a placeholder",
+        "hypervisors[0].auth.passwordFile: the value in the file holds characters that copied",
+        "hypervisors[1].auth.password: holds characters that copied",
+    ] {
+        assert!(told.iter().any(|told| told.starts_with(part)), "{part}: {told:#?}");
+    }
+    assert!(told.len() == 4 && told.iter().all(|told| !told.contains("hunter2")), "{told:#?}");
+}
+
+#[test]
+fn other_files_are_named_for_what_they_are() {
+    for (text, part) in [
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata: {libvirt.yaml: hunter2}\n",
+            "is a Kubernetes manifest of kind ConfigMap",
+        ),
+        ("apiVersion: v1\nkind: Config\nusers: []\n", "is a kubeconfig"),
+        ("hypervisors:\n- name: {{ name }}\n", "a template that nobody filled in"),
+        ("hypervisors:\n- name: a\n\u{a0}\u{a0}uri: test:///default\n", "indented with no-break spaces"),
+    ] {
+        let found = problems(text);
+        assert!(found.len() == 1 && found[0].1.contains(part), "{text}: {found:?}");
+    }
+}

@@ -2,16 +2,30 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloudprovider::{ConfigProblem, parse_duration};
+use cloudprovider::{ConfigProblem, TextOddity, parse_duration};
 use serde_json::{Map, Value};
 
-/// The faults found so far.
+/// What was found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(pub(crate) Vec<ConfigProblem>);
+pub(crate) struct Problems {
+    /// What makes the configuration unusable.
+    pub(crate) faults: Vec<ConfigProblem>,
+    /// What is probably not meant and works all the same.
+    pub(crate) warnings: Vec<ConfigProblem>,
+}
 
 impl Problems {
     pub(crate) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
-        self.0.push(ConfigProblem::new(key, message));
+        self.faults.push(ConfigProblem::new(key, message));
+    }
+
+    /// Warns of a text that seems to be copied with more than was meant, or never filled in.
+    fn note_oddity(&mut self, path: &str, text: &str) {
+        if let Some(oddity) = TextOddity::of(text) {
+            let is_secret = path.ends_with("password");
+            let words = if is_secret { oddity.of_secret().to_owned() } else { oddity.to_string() };
+            self.warnings.push(ConfigProblem::new(path, words));
+        }
     }
 }
 
@@ -60,7 +74,10 @@ impl Fields {
                 problems.add(path, "holds a control character");
                 None
             }
-            Value::String(text) => Some(text),
+            Value::String(text) => {
+                problems.note_oddity(&path, &text);
+                Some(text)
+            }
             other => {
                 problems.add(path, format!("is {}, must be a text; put it in quotes", kind(&other)));
                 None

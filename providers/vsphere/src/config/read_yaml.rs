@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloudprovider::manifest_in_place_of_config;
+use cloudprovider::{manifest_in_place_of_config, yaml_fault_cause};
 
 use super::{
     hints,
@@ -68,19 +68,11 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
     settings
 }
 
-/// What is wrong with a text that is no YAML, and what in the faulty line may be the reason.
+/// What is wrong with a text that is no YAML, and what may be the reason.
 fn with_cause(fault: &YamlFault, text: &str) -> String {
-    let line = fault.line.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or_default();
-    // the fault may show some lines later
-    let has_odd_indent = text.lines().take(fault.line).any(|line| {
-        line.trim_start_matches([' ', '\t']).starts_with(|c: char| c.is_whitespace() && !c.is_ascii())
-    });
-    if line.contains("{{") {
-        format!("{fault}; the line looks like a template that nobody filled in ({{{{ ... }}}})")
-    } else if has_odd_indent {
-        format!("{fault}; a line is indented with no-break spaces, write ordinary ones")
-    } else {
-        fault.to_string()
+    match yaml_fault_cause(text, fault.line) {
+        Some(cause) => format!("{fault}; {cause}"),
+        None => fault.to_string(),
     }
 }
 
