@@ -15,7 +15,6 @@ use crate::{
     api_client::describe,
     cloud::{self, Cloud},
     cloud_config::{CloudConfig, Reading},
-    daemon,
     files::FilesRead,
     flags::Flags,
     nodes::{self, Node},
@@ -68,11 +67,11 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
 }
 
 fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<Arc<dyn CloudProvider>> {
+    const WHAT: &str = "cloud configuration";
     if flags.generic.cloud_provider.is_empty() {
-        report.skipped("cloud configuration", "--cloud-provider does not say which provider");
+        report.skipped(WHAT, "--cloud-provider does not say which provider");
         return None;
     }
-    const WHAT: &str = "cloud configuration";
     let cloud_config = CloudConfig::new(flags, registry);
     // A factory that panics must not take the report with it.
     let read =
