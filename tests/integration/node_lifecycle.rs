@@ -1,5 +1,8 @@
 //! Scenarios of the node-lifecycle controller.
 
+mod breaker;
+mod kubelets;
+
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -28,15 +31,11 @@ const QUICK: [&str; 3] =
 pub(crate) fn trials() -> Vec<Trial> {
     let both: &[(&str, Scenario)] = &[
         ("the_shutdown_taint_comes_and_goes", |api| shutdown(api).boxed_local()),
+        ("a_shutdown_taint_of_another_value_is_replaced", |api| odd_shutdown_taint(api).boxed_local()),
         ("a_vanished_instance_takes_its_node_along", |api| vanishes(api).boxed_local()),
         ("what_nobody_pushes_is_found_in_a_period", |api| vanishes_in_silence(api).boxed_local()),
         ("an_unreachable_cloud_deletes_nothing", |api| unreachable(api).boxed_local()),
-        ("a_living_kubelet_keeps_its_node", |api| living_kubelet(api).boxed_local()),
-        ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
         ("the_label_keeps_a_node", |api| label_keeps(api).boxed_local()),
-        ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
-        ("the_breaker_counts_ready_nodes_too", |api| breaker_of_ready_nodes(api).boxed_local()),
-        ("a_decision_on_one_node_releases_no_other", |api| one_decision(api).boxed_local()),
         ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
         ("a_young_node_stays", |api| young(api).boxed_local()),
         ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
@@ -45,6 +44,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     for (name, scenario) in &both[..2] {
         trials.push(on(Target::PreviousApiServer, name, *scenario));
     }
+    trials.extend(breaker::trials());
+    trials.extend(kubelets::trials());
     trials
 }
 
@@ -90,6 +91,33 @@ async fn shutdown(api: &Api) -> anyhow::Result<()> {
     // Its kubelet reports NotReady: tainted at once.
     kubelet::heartbeat(&api.client, "n0", false).await?;
     node_becomes(&api.client, "n0", SOON, "has the shutdown taint", tainted).await?;
+    daemon.stop().await
+}
+
+/// Whoever put it there: key and effect are upstream's, and so is what comes in its place.
+async fn odd_shutdown_taint(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &["--node-monitor-period=1h"]).await?;
+    let value = |node: &k8s_openapi::api::core::v1::Node| {
+        let taints = node.spec.as_ref()?.taints.as_ref()?;
+        let ours = taints.iter().find(|t| t.key == SHUTDOWN && t.effect == "NoSchedule")?;
+        Some(ours.value.clone().unwrap_or_default())
+    };
+    let taints = json!({"spec": {"taints": [
+        {"key": "example.com/others", "effect": "NoExecute", "value": "x"},
+        {"key": SHUTDOWN, "effect": "NoSchedule", "value": "by-hand"},
+    ]}});
+    merge(&api.client, "n0", taints.clone()).await?;
+    sleep(Duration::from_secs(1)).await;
+    let node = nodes(&api.client).get("n0").await?;
+    ensure!(value(&node).as_deref() == Some("by-hand"), "its machine runs: {:?}", node.spec);
+    cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
+    let is_upstreams = |node: &_| value(node).as_deref() == Some("");
+    let node = node_becomes(&api.client, "n0", SOON, "has upstream's taint", is_upstreams).await?;
+    ensure!(has_taint(&node, "example.com/others"), "{:?}", node.spec);
+    // Of a Ready Node it is taken, whatever its value.
+    merge(&api.client, "n0", taints).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    node_becomes(&api.client, "n0", SOON, "has no shutdown taint", |node| !has_taint(node, SHUTDOWN)).await?;
     daemon.stop().await
 }
 
@@ -146,46 +174,6 @@ async fn unreachable(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
-    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
-    kubelet::heartbeat(&api.client, "n0", true).await?;
-    kubelet::renew_lease(&api.client, "n0").await?;
-    cloud.remove(&uuid(0));
-    for _ in 0..3 {
-        sleep(Duration::from_secs(10)).await;
-        kubelet::renew_lease(&api.client, "n0").await?;
-    }
-    let held_back = |node: &_| {
-        condition(node, "CloudProviderInstanceExists")
-            .is_some_and(|(status, reason, _)| status == "False" && reason == "KubeletAlive")
-    };
-    node_becomes(&api.client, "n0", SOON, "says that its kubelet lives", held_back).await?;
-    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
-    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 1);
-    // The kubelet stops; nobody has marked the Node NotReady yet.
-    let stopped = Instant::now();
-    kubelet::renew_lease(&api.client, "n0").await?;
-    node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
-    node_vanishes(&api.client, "n0", SOON).await?;
-    ensure!(stopped.elapsed() < Duration::from_secs(20), "took {:?}", stopped.elapsed());
-    eventually(SOON, "the metric follows", || async {
-        Ok((daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 0).then_some(()))
-    })
-    .await?;
-    daemon.stop().await
-}
-
-async fn ready_without_lease(api: &Api) -> anyhow::Result<()> {
-    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
-    kubelet::heartbeat(&api.client, "n0", true).await?;
-    cloud.remove(&uuid(0));
-    node_stays(&api.client, "n0", Duration::from_secs(15)).await?;
-    // NotReady by the kubelet's own word: upstream's rule.
-    kubelet::heartbeat(&api.client, "n0", false).await?;
-    node_vanishes(&api.client, "n0", SOON).await?;
-    daemon.stop().await
-}
-
 async fn label_keeps(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
     let label = "node.kubernetes.io/exclude-from-lifecycle-management";
@@ -196,80 +184,6 @@ async fn label_keeps(api: &Api) -> anyhow::Result<()> {
     event(&api.client, "default", "n0", "DeletionHeldBack").await?;
     merge(&api.client, "n0", json!({"metadata": {"labels": {label: null}}})).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
-    daemon.stop().await
-}
-
-async fn breaker(api: &Api) -> anyhow::Result<()> {
-    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
-    // A cloud that forgets everything, as with wrong credentials or an empty project.
-    cloud.fail(Some(Failure::Empty));
-    node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
-    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
-    event(&api.client, "kube-system", "cloud-controller-manager", "DeletionBreakerOpened").await?;
-    let held_back = |node: &_| {
-        condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
-    };
-    node_becomes(&api.client, "n3", SOON, "says that the breaker is open", held_back).await?;
-    // An operator says that this one may go.
-    let allow =
-        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
-    merge(&api.client, "n3", allow).await?;
-    node_vanishes(&api.client, "n3", SOON).await?;
-    // The cloud remembers.
-    cloud.fail(None);
-    eventually(SOON, "the breaker closes", || async {
-        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
-    })
-    .await?;
-    let recovered =
-        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
-    node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
-    ensure!(nodes(&api.client).list(&kube::api::ListParams::default()).await?.items.len() == 9);
-    // Three of nine may go.
-    for number in 0..3 {
-        cloud.remove(&uuid(number));
-    }
-    for name in ["n0", "n1", "n2"] {
-        node_vanishes(&api.client, name, SOON).await?;
-    }
-    daemon.stop().await
-}
-
-/// A Ready Node is asked about once a minute; a cloud that forgets everything is known before the one that is silent goes.
-async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
-    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
-    for number in 1..10 {
-        kubelet::heartbeat(&api.client, &format!("n{number}"), true).await?;
-    }
-    cloud.fail(Some(Failure::Empty));
-    node_stays(&api.client, "n0", Duration::from_secs(12)).await?;
-    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
-    daemon.stop().await
-}
-
-async fn one_decision(api: &Api) -> anyhow::Result<()> {
-    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
-    for number in 0..4 {
-        cloud.remove(&uuid(number));
-    }
-    let breaker_is_open = || async { Ok((daemon.metrics.deletion_breaker_open.get() == 1).then_some(())) };
-    eventually(SOON, "the breaker opens", breaker_is_open).await?;
-    let keep =
-        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
-    merge(&api.client, "n0", keep).await?;
-    // Its kubelet lives: that an operator allows the deletion does not make it right.
-    kubelet::heartbeat(&api.client, "n1", true).await?;
-    kubelet::renew_lease(&api.client, "n1").await?;
-    let allow =
-        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
-    merge(&api.client, "n1", allow).await?;
-    for _ in 0..6 {
-        sleep(Duration::from_secs(3)).await;
-        kubelet::renew_lease(&api.client, "n1").await?;
-    }
-    for name in ["n0", "n1", "n2", "n3"] {
-        nodes(&api.client).get(name).await?;
-    }
     daemon.stop().await
 }
 

@@ -1,6 +1,6 @@
 //! The breaker: too many Nodes that would vanish at once are more likely a mistake of the cloud than the truth.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// When the breaker opens: both limits must be passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +32,28 @@ pub(super) struct Breaker {
     /// out; that the Node was deleted, kept or let go does not: what an operator decides on one Node says nothing
     /// about the others.
     evidence: HashSet<String>,
+    /// UIDs of the Nodes that an earlier leader's breaker held back, and of which nothing better is known. How many others
+    /// there were nobody knows any more, so each of them keeps the breaker open until its instance is back or an operator
+    /// decides on it.
+    inherited: HashSet<String>,
 }
 
 /// A change of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    Opened { absent: usize, total: usize },
-    Closed { absent: usize, total: usize },
+    Opened {
+        absent: usize,
+        total: usize,
+    },
+    /// It was open when this process began to lead.
+    Inherited {
+        held: usize,
+        total: usize,
+    },
+    Closed {
+        absent: usize,
+        total: usize,
+    },
 }
 
 impl Breaker {
@@ -46,10 +61,15 @@ impl Breaker {
         self.is_open
     }
 
+    /// Says that an earlier leader's breaker held this Node back.
+    pub(super) fn inherit(&mut self, uid: &str) {
+        self.inherited.insert(uid.to_owned());
+    }
+
     /// Takes note of all Nodes, each by its UID.
     pub(super) fn update(&mut self, nodes: &[(String, Seen)], limits: BreakerLimits) -> Option<Turn> {
-        let count = |wanted: &[Seen]| nodes.iter().filter(|(_, seen)| wanted.contains(seen)).count();
-        let waiting = count(&[Seen::Absent]);
+        let known: HashMap<&String, Seen> = nodes.iter().map(|(uid, seen)| (uid, *seen)).collect();
+        self.inherited.retain(|uid| matches!(known.get(uid), Some(Seen::Absent | Seen::Unknown)));
         if self.is_open {
             for (uid, seen) in nodes {
                 match seen {
@@ -59,12 +79,16 @@ impl Breaker {
                 }
             }
         }
-        let known: HashSet<&String> = nodes.iter().map(|(uid, _)| uid).collect();
-        let gone = self.evidence.iter().filter(|uid| !known.contains(uid)).count();
+        let waiting = nodes.iter().filter(|(_, seen)| *seen == Seen::Absent).count();
+        // That the cloud cannot tell for a while is no recovery.
+        let is_pending = |(uid, seen): &(String, Seen)| *seen == Seen::Unknown && self.evidence.contains(uid);
+        let pending = waiting + nodes.iter().filter(|node| is_pending(node)).count();
+        let gone = self.evidence.iter().filter(|uid| !known.contains_key(uid)).count();
         let total = nodes.len() + gone;
         let absent = if self.is_open { self.evidence.len() } else { waiting };
         // Without a Node that waits for it there is nothing to decide.
-        let opens = waiting > 0 && limits.are_passed(absent, total);
+        let is_passed = pending > 0 && limits.are_passed(absent, total);
+        let opens = is_passed || !self.inherited.is_empty();
         if opens == self.is_open {
             return None;
         }
@@ -74,10 +98,10 @@ impl Breaker {
         } else {
             HashSet::new()
         };
-        Some(if opens {
-            Turn::Opened { absent, total }
-        } else {
-            Turn::Closed { absent: waiting, total: nodes.len() }
+        Some(match (opens, is_passed) {
+            (true, true) => Turn::Opened { absent, total },
+            (true, false) => Turn::Inherited { held: self.inherited.len(), total },
+            (false, _) => Turn::Closed { absent: waiting, total: nodes.len() },
         })
     }
 }
@@ -153,5 +177,33 @@ mod tests {
         let unknown = [vec![Seen::Unknown; 5], vec![Seen::Absent], vec![Seen::Present; 4]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
         assert!(breaker.is_open());
+        // nor is it one of all of them at once
+        let unknown = [vec![Seen::Unknown; 6], vec![Seen::Present; 4]].concat();
+        assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
+        let few = [vec![Seen::Absent; 2], vec![Seen::Unknown; 4], vec![Seen::Present; 4]].concat();
+        assert_eq!(breaker.update(&nodes(&few), LIMITS), None);
+        assert!(breaker.is_open());
+        let back = vec![Seen::Present; 10];
+        assert!(matches!(breaker.update(&nodes(&back), LIMITS), Some(Turn::Closed { .. })));
+    }
+
+    #[test]
+    fn what_an_earlier_leader_held_back_keeps_it_open() {
+        let mut breaker = Breaker::default();
+        breaker.inherit("0");
+        breaker.inherit("1");
+        // far from the limits: the others were deleted, allowed by an operator
+        assert_eq!(breaker.update(&absent(2, 100), LIMITS), Some(Turn::Inherited { held: 2, total: 100 }));
+        let unknown = [vec![Seen::Unknown; 2], vec![Seen::Absent; 1], vec![Seen::Present; 97]].concat();
+        assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
+        assert!(breaker.is_open(), "for a third one too");
+        let one_is_back = [vec![Seen::Present], vec![Seen::Absent], vec![Seen::Present; 98]].concat();
+        assert_eq!(breaker.update(&nodes(&one_is_back), LIMITS), None);
+        let decided = [vec![Seen::Present], vec![Seen::AbsentByDecision], vec![Seen::Present; 98]].concat();
+        assert_eq!(breaker.update(&nodes(&decided), LIMITS), Some(Turn::Closed { absent: 0, total: 100 }));
+        // a Node that is gone keeps nothing open
+        breaker.inherit("gone");
+        assert_eq!(breaker.update(&absent(2, 100), LIMITS), None);
+        assert!(!breaker.is_open());
     }
 }

@@ -1,6 +1,7 @@
 //! The loop that acts: one batch of look-ups each period, and at once for what changes in between.
 
 mod breaker_turns;
+mod kubelets;
 mod writes;
 
 use std::{
@@ -21,11 +22,11 @@ use super::{
     COMPONENT, SHUTDOWN_TAINT,
     breaker::{Breaker, BreakerLimits},
     decide::{
-        DeletionRules, HeldBack, Verdict, condition_for, is_allowed, is_excluded, shutdown_taint_patch,
-        verdict,
+        DeletionRules, HeldBack, Verdict, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict,
     },
-    lease::{LeaseHistory, LeaseLook, LeaseReader},
+    lease::LeaseReader,
     memory::Memory,
+    silence::Kubelet,
 };
 use crate::{
     cloud::Cloud,
@@ -68,7 +69,7 @@ pub struct NodeLifecycleController {
     nodes: NodeStore,
     cloud: Cloud,
     writer: NodeWriter,
-    leases: LeaseReader,
+    leases: Arc<LeaseReader>,
     events: EventRecorder,
     metrics: Metrics,
     options: NodeLifecycleOptions,
@@ -109,7 +110,16 @@ impl NodeLifecycleController {
     }
 
     /// Works until `stop` is cancelled; writes that have begun are finished.
-    pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
+    pub async fn run(self, stop: CancellationToken, inspection: Inspection) {
+        let leases = self.leases.clone();
+        tokio::select! {
+            () = Box::pin(self.work(stop, inspection)) => {}
+            // Has no end.
+            () = leases.observe() => {}
+        }
+    }
+
+    async fn work(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let mut pushed = self.cloud.changes();
         if stop.run_until_cancelled(inspection.beside(self.nodes.synced())).await.is_none() {
             return;
@@ -295,6 +305,7 @@ impl NodeLifecycleController {
         if nodes.is_empty() {
             // Nothing to ask; but who is gone counts no more.
             self.update_breaker();
+            self.observe_kubelets();
             return;
         }
         let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else {
@@ -307,21 +318,11 @@ impl NodeLifecycleController {
             self.note(node, answer, now);
         }
         self.update_breaker();
-        let names = self.names_that_may_have_to_go(&nodes);
-        let looks = self.leases.look_at_all(names, inspection);
-        let Some(looks) = stop.run_until_cancelled(looks).await else { return };
-        self.note_leases(looks);
-
-        let mut writes = Vec::new();
-        for (asked, answer) in nodes.iter().zip(&answers) {
-            // What the Node says of itself may have changed while the cloud was asked.
-            if let Some(node) = self.nodes.get(asked.name())
-                && node.identity.uid == asked.identity.uid
-                && node.identity.provider_id == asked.identity.provider_id
-            {
-                self.decide(&node, answer, &mut writes);
-            }
-        }
+        let candidates = self.observe_kubelets();
+        let asked = nodes.iter().zip(&answers);
+        let (may_go, stay): (Vec<_>, Vec<_>) = asked.partition(|(node, _)| candidates.contains(node.name()));
+        self.judge_kubelets(may_go, stop, inspection).await;
+        let writes = self.decide_all(&stay, HashMap::new());
         self.write(writes, stop, inspection).await;
     }
 
@@ -368,42 +369,22 @@ impl NodeLifecycleController {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());
         }
-        let new = || Memory::new(&node.identity.uid, now);
-        self.memories.entry(node.name().to_owned()).or_insert_with(new)
-    }
-
-    /// Names of the Nodes that may have to go, as far as their kubelets' leases matter.
-    fn names_that_may_have_to_go(&self, nodes: &[Arc<Node>]) -> Vec<String> {
-        nodes
-            .iter()
-            .filter(|node| !is_excluded(node) && !node.deleting)
-            .filter(|node| !self.breaker.is_open() || is_allowed(node))
-            .map(|node| node.name().to_owned())
-            .filter(|name| {
-                self.memories.get(name).is_some_and(|memory| memory.absence.is_some() && !memory.deleted)
-            })
-            .collect()
-    }
-
-    fn note_leases(&mut self, looks: Vec<(String, LeaseLook)>) {
-        let now = Instant::now();
-        for (name, look) in looks {
-            let Some(memory) = self.memories.get_mut(&name) else { continue };
-            match look {
-                LeaseLook::Found(lease) => LeaseHistory::update(&mut memory.lease, lease, now),
-                LeaseLook::None => memory.lease = None,
-                // Without an answer nothing is decided, and who cannot read a lease cannot expect the kubelet to have
-                // renewed it: everything begins anew.
-                LeaseLook::Failed => {
-                    memory.absence = None;
-                    memory.lease = None;
-                    self.absent.remove(&name);
-                }
+        let breaker = &mut self.breaker;
+        self.memories.entry(node.name().to_owned()).or_insert_with(|| {
+            if is_held_by_breaker(node) {
+                breaker.inherit(&node.identity.uid);
             }
-        }
+            Memory::new(&node.identity.uid, now)
+        })
     }
 
-    fn decide(&mut self, node: &Arc<Node>, answer: &InstanceLookup, writes: &mut Vec<Write>) {
+    fn decide(
+        &mut self,
+        node: &Arc<Node>,
+        answer: &InstanceLookup,
+        kubelet: Option<Kubelet>,
+        writes: &mut Vec<Write>,
+    ) {
         let (rules, breaker_is_open) = (self.rules(), self.breaker.is_open());
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         let now = Instant::now();
@@ -413,16 +394,27 @@ impl NodeLifecycleController {
         }
         let mut held_back = None;
         let mut due = None;
-        let verdict = verdict(node, memory, rules, breaker_is_open, now, Timestamp::now());
+        let verdict = verdict(node, memory, kubelet, rules, breaker_is_open, now, Timestamp::now());
         let words = verdict.words();
         if std::mem::replace(&mut memory.verdict, words) != words {
             tracing::debug!(node = node.name(), "{words}");
         }
+        let is_listening = match &verdict {
+            Verdict::Listen(_) => true,
+            Verdict::HoldBack(reason, _) => reason.is_uncertain(),
+            Verdict::Ignore | Verdict::Wait(_) | Verdict::Delete(_) => false,
+        };
+        memory.listening_since = is_listening.then(|| memory.listening_since.unwrap_or(now));
         match verdict {
             Verdict::Ignore => {}
             Verdict::Wait(until) => due = Some(until),
+            // What was told of the kubelet stands until more is known.
+            Verdict::Listen(until) => {
+                held_back = memory.held_back.filter(|reason| reason.is_about_kubelet());
+                due = Some(until);
+            }
             Verdict::HoldBack(reason, until) => (held_back, due) = (Some(reason), until),
-            Verdict::Delete => writes.push(Write::Delete(node.clone())),
+            Verdict::Delete(proof) => writes.push(Write::Delete(node.clone(), proof)),
         }
         if let Some(due) = due {
             self.due.insert(node.name().to_owned(), due);

@@ -7,14 +7,18 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT, memory::Memory};
+use super::{
+    ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT,
+    memory::Memory,
+    silence::{Kubelet, LEASE_POLL, SilentKubelet, Undecided},
+};
 use crate::{
     conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
-/// How often a kubelet's lease is looked at until it is clear whether it lives.
-const LEASE_POLL: Duration = Duration::from_secs(2);
+/// After so long people are told that nobody knows yet whether the kubelet lives.
+const TELL_AFTER: Duration = Duration::from_secs(30);
 
 /// The least time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
@@ -39,28 +43,37 @@ pub(super) enum HeldBack {
     KubeletAlive,
     /// The Node is Ready, and there is no lease to tell whether its kubelet lives.
     NodeReady,
+    /// The kubelet's lease cannot be read in time.
+    LeaseUnread,
+    /// The kubelet has not been silent for long enough.
+    LeaseRecent,
+    /// No other kubelet is heard either.
+    NoKubeletHeard,
 }
 
 /// What is to be done about a Node whose instance is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Look again then.
     Wait(Instant),
+    /// All is certain but whether its kubelet lives: look again then.
+    Listen(Instant),
     /// Not now, and for a reason that people should know; look again then.
     HoldBack(HeldBack, Option<Instant>),
     /// Delete it.
-    Delete,
+    Delete(SilentKubelet),
     /// Leave it alone: it is going already.
     Ignore,
 }
 
 impl Verdict {
     /// For the log.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn words(&self) -> &'static str {
         match self {
             Self::Wait(_) => "the instance seems to be gone: waiting until that is certain",
+            Self::Listen(_) => "the instance is gone: waiting until it is certain that its kubelet is dead",
             Self::HoldBack(..) => "the instance is gone, and the node is kept",
-            Self::Delete => "the instance is gone: the node is to be deleted",
+            Self::Delete(_) => "the instance is gone: the node is to be deleted",
             Self::Ignore => "nothing to delete",
         }
     }
@@ -74,7 +87,20 @@ impl HeldBack {
             Self::BreakerOpen => "BreakerOpen",
             Self::KubeletAlive => "KubeletAlive",
             Self::NodeReady => "NodeReady",
+            Self::LeaseUnread => "LeaseUnread",
+            Self::LeaseRecent => "LeaseRecent",
+            Self::NoKubeletHeard => "NoKubeletHeard",
         }
+    }
+
+    /// Whether nobody knows yet if the kubelet lives.
+    pub(super) fn is_uncertain(self) -> bool {
+        matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard)
+    }
+
+    /// Whether it is the kubelet, and no decision on the Node.
+    pub(super) fn is_about_kubelet(self) -> bool {
+        !matches!(self, Self::Excluded | Self::BreakerOpen)
     }
 
     /// A sentence for people.
@@ -88,6 +114,15 @@ impl HeldBack {
             Self::NodeReady => {
                 "it is Ready, and there is no lease in kube-node-lease to tell otherwise".to_owned()
             }
+            Self::LeaseUnread => {
+                "its kubelet's lease in kube-node-lease cannot be read, or not in time".to_owned()
+            }
+            Self::LeaseRecent => {
+                "its kubelet may yet renew its lease in kube-node-lease: a lease of long duration, or an API server that did not answer all the time".to_owned()
+            }
+            Self::NoKubeletHeard => format!(
+                "no other kubelet renews its lease in kube-node-lease either, so the fault may be the API server's or the network's; if not, set the annotation {ALLOW_DELETION}=true on the node"
+            ),
         };
         format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
     }
@@ -105,15 +140,23 @@ pub(super) fn is_excluded(node: &Node) -> bool {
     node.identity.labels.get(EXCLUDE_LABEL).is_some_and(|value| !is_false(value))
 }
 
+/// Whether the Node's condition says that the breaker held it back. The process that wrote it may have led before us.
+pub(super) fn is_held_by_breaker(node: &Node) -> bool {
+    let reason = HeldBack::BreakerOpen.as_str();
+    node.condition(INSTANCE_EXISTS).is_some_and(|c| c.status == "False" && c.reason == reason)
+}
+
 /// Whether an operator allowed the deletion past the breaker.
 pub(super) fn is_allowed(node: &Node) -> bool {
     node.identity.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
 }
 
-/// Decides on a Node whose instance is gone by the last answer.
+/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease says that was made
+/// after that answer; `None`: there was no such read.
 pub(super) fn verdict(
     node: &Node,
     memory: &Memory,
+    kubelet: Option<Kubelet>,
     rules: DeletionRules,
     breaker_is_open: bool,
     now: Instant,
@@ -138,22 +181,27 @@ pub(super) fn verdict(
     if breaker_is_open && !is_allowed(node) {
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
     }
-    match &memory.lease {
-        None if node.ready() == ReadyStatus::True => Verdict::HoldBack(HeldBack::NodeReady, None),
-        None => Verdict::Delete,
-        // kube-controller-manager says that the kubelet has been silent for long, and its lease agrees.
-        Some(history)
-            if node.ready() == ReadyStatus::Unknown && history.lease.expired && !history.renewed =>
-        {
-            Verdict::Delete
-        }
-        Some(history) if now >= history.dead_at() => Verdict::Delete,
+    match kubelet {
+        Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
+        Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
         // The period looks at the lease too, so that a renewal is not missed.
-        Some(history) if history.renewed => {
-            Verdict::HoldBack(HeldBack::KubeletAlive, Some(history.dead_at()))
-        }
-        Some(history) => Verdict::Wait(history.dead_at().min(now + LEASE_POLL)),
+        Some(Kubelet::Renews { silent_at }) => Verdict::HoldBack(HeldBack::KubeletAlive, Some(silent_at)),
+        Some(Kubelet::Undecided(why, again)) => listen(why, again, memory, now),
+        // It had not to go yet when the leases were read.
+        None => listen(Undecided::Unread, now + LEASE_POLL, memory, now),
     }
+}
+
+fn listen(why: Undecided, again: Instant, memory: &Memory, now: Instant) -> Verdict {
+    if memory.listening_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
+        return Verdict::Listen(again);
+    }
+    let reason = match why {
+        Undecided::Unread => HeldBack::LeaseUnread,
+        Undecided::Recent => HeldBack::LeaseRecent,
+        Undecided::NobodyHeard => HeldBack::NoKubeletHeard,
+    };
+    Verdict::HoldBack(reason, Some(again))
 }
 
 fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Duration {
@@ -165,41 +213,56 @@ fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Dur
 }
 
 /// The patch that puts the shutdown taint right, if it is not: upstream's rules. A Ready Node never has it, whatever
-/// the cloud says; a Node that is not Ready gets it when the cloud says that its instance is shut down.
+/// the cloud says; a Node that is not Ready gets it when the cloud says that its instance is shut down. It is known by
+/// key and effect; another value, or a time when it was added, is replaced.
 pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Option<NodePatch> {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN_TAINT && taint.effect == "NoSchedule";
-    let index = node.taints.iter().position(is_ours);
-    let operations = match (node.ready(), index, answer) {
-        (ReadyStatus::True, Some(index), _) => vec![
-            json!({"op": "test", "path": format!("/spec/taints/{index}/key"), "value": SHUTDOWN_TAINT}),
-            json!({"op": "test", "path": format!("/spec/taints/{index}/effect"), "value": "NoSchedule"}),
-            json!({"op": "remove", "path": format!("/spec/taints/{index}")}),
-        ],
-        (ReadyStatus::False | ReadyStatus::Unknown, None, InstanceLookup::Present(instance))
-            if instance.power_state.is_shutdown() && !node.deleting =>
+    let ours = node.taints.iter().enumerate().find(|(_, taint)| is_ours(taint));
+    let wanted = json!({"key": SHUTDOWN_TAINT, "effect": "NoSchedule"});
+    let is_there = |index: usize| {
+        [("key", SHUTDOWN_TAINT), ("effect", "NoSchedule")].map(
+            |(field, value)| json!({"op": "test", "path": format!("/spec/taints/{index}/{field}"), "value": value}),
+        )
+    };
+    let is_shut_down = || match answer {
+        InstanceLookup::Present(instance) => instance.power_state.is_shutdown() && !node.deleting,
+        InstanceLookup::Absent | InstanceLookup::Unknown(_) => false,
+    };
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
+    match (node.ready(), ours) {
+        (ReadyStatus::True, Some((index, _))) => {
+            operations.extend(is_there(index));
+            operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
+        }
+        (ReadyStatus::False | ReadyStatus::Unknown, Some((index, taint)))
+            if is_shut_down() && !(taint.value.is_empty() && taint.time_added.is_none()) =>
         {
-            let taint = json!({"key": SHUTDOWN_TAINT, "effect": "NoSchedule"});
+            operations.extend(is_there(index));
+            operations
+                .push(json!({"op": "replace", "path": format!("/spec/taints/{index}"), "value": wanted}));
+        }
+        (ReadyStatus::False | ReadyStatus::Unknown, None) if is_shut_down() => {
             if node.taints.is_empty() {
                 // There is no list to append to, and putting one in place must not lose a taint that somebody else
                 // adds right now.
-                vec![
+                operations.push(
                     json!({"op": "test", "path": "/metadata/resourceVersion", "value": node.resource_version}),
-                    json!({"op": "add", "path": "/spec/taints", "value": [taint]}),
-                ]
+                );
+                operations.push(json!({"op": "add", "path": "/spec/taints", "value": [wanted]}));
             } else {
-                vec![json!({"op": "add", "path": "/spec/taints/-", "value": taint})]
+                operations.push(json!({"op": "add", "path": "/spec/taints/-", "value": wanted}));
             }
         }
         _ => return None,
-    };
-    let same_node = json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid});
-    Some(NodePatch::Json(std::iter::once(same_node).chain(operations).collect()))
+    }
+    Some(NodePatch::Json(operations.into()))
 }
 
 /// The condition [`INSTANCE_EXISTS`] that an answer other than "gone" asks for, if any.
 ///
 /// What the cloud cannot tell matters where it would decide: on a Node that is not Ready. A Node that never was in
-/// doubt gets no condition, so a settled cluster costs no write.
+/// doubt gets no condition, so a settled cluster costs no write. That the breaker held a Node back stays there until the
+/// cloud has its instance again.
 pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<WantedCondition> {
     let now = node.condition(INSTANCE_EXISTS);
     match answer {
@@ -214,229 +277,12 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
                 WantedCondition::new(INSTANCE_EXISTS, "Unknown", doubt_word(error.kind()), error.report());
             // Other words for the same reason are not worth a write each.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
-            (node.ready() != ReadyStatus::True && !is_known).then_some(wanted)
+            // What the breaker held back is known to the next leader by this condition alone.
+            let says_more = is_held_by_breaker(node);
+            (node.ready() != ReadyStatus::True && !is_known && !says_more).then_some(wanted)
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
-
-    use super::{
-        super::{
-            lease::{LeaseHistory, LeaseView},
-            memory::Absence,
-        },
-        *,
-    };
-
-    const RULES: DeletionRules =
-        DeletionRules { grace: Duration::from_secs(5), minimum_age: Duration::from_secs(10) };
-
-    fn node(ready: &str) -> Node {
-        Node::from_json(json!({
-            "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "1970-01-01T00:00:00Z"},
-            "status": {"conditions": [{"type": "Ready", "status": ready}]},
-        }))
-    }
-
-    fn seconds(n: u64) -> Duration {
-        Duration::from_secs(n)
-    }
-
-    /// Gone since 30 s, confirmed.
-    fn gone(now: Instant) -> Memory {
-        let absence = Some(Absence { first: now - seconds(30), last: now });
-        Memory { absence, ..Memory::new("u", now - seconds(60)) }
-    }
-
-    fn decide(node: &Node, memory: &Memory, breaker_is_open: bool, now: Instant) -> Verdict {
-        verdict(node, memory, RULES, breaker_is_open, now, Timestamp::UNIX_EPOCH)
-    }
-
-    fn start() -> Instant {
-        Instant::now() + seconds(1000)
-    }
-
-    #[test]
-    fn gone_is_asked_twice_over_the_grace_period() {
-        let (node, now) = (node("Unknown"), start());
-        let mut memory = Memory::new("u", now - seconds(60));
-        assert_eq!(decide(&node, &memory, false, now), Verdict::Ignore);
-        memory.note(&InstanceLookup::Absent, now);
-        assert_eq!(decide(&node, &memory, false, now), Verdict::Wait(now + seconds(5)));
-        // time alone does not confirm
-        assert_eq!(decide(&node, &memory, false, now + seconds(9)), Verdict::Wait(now + seconds(5)));
-        memory.note(&InstanceLookup::Absent, now + seconds(4));
-        assert_eq!(decide(&node, &memory, false, now + seconds(4)), Verdict::Wait(now + seconds(5)));
-        memory.note(&InstanceLookup::Absent, now + seconds(5));
-        assert_eq!(decide(&node, &memory, false, now + seconds(5)), Verdict::Delete);
-        // an error in between breaks the row
-        memory.note(&Error::new(ErrorKind::Unavailable, "away").into(), now + seconds(6));
-        memory.note(&InstanceLookup::Absent, now + seconds(7));
-        assert_eq!(decide(&node, &memory, false, now + seconds(7)), Verdict::Wait(now + seconds(12)));
-    }
-
-    #[test]
-    fn one_answer_is_never_enough() {
-        let now = start();
-        let rules = DeletionRules { grace: Duration::ZERO, minimum_age: Duration::ZERO };
-        let mut memory = Memory::new("u", now);
-        memory.note(&InstanceLookup::Absent, now);
-        let decide =
-            |memory: &Memory| verdict(&node("Unknown"), memory, rules, false, now, Timestamp::UNIX_EPOCH);
-        assert_eq!(decide(&memory), Verdict::Wait(now + LEAST_BETWEEN));
-        memory.note(&InstanceLookup::Absent, now + LEAST_BETWEEN);
-        assert_eq!(decide(&memory), Verdict::Delete);
-    }
-
-    #[test]
-    fn young_excluded_and_terminating_nodes_stay() {
-        let now = start();
-        let young = Memory { first_seen: now - seconds(4), ..gone(now) };
-        assert_eq!(decide(&node("Unknown"), &young, false, now), Verdict::Wait(now + seconds(6)));
-        for (value, verdict) in [
-            ("", Verdict::HoldBack(HeldBack::Excluded, None)),
-            ("true", Verdict::HoldBack(HeldBack::Excluded, None)),
-            ("false", Verdict::Delete),
-        ] {
-            let mut node = node("Unknown");
-            node.identity.labels.insert(EXCLUDE_LABEL.into(), value.into());
-            assert_eq!(decide(&node, &gone(now), false, now), verdict, "{value:?}");
-        }
-        let terminating = Node { deleting: true, ..node("Unknown") };
-        assert_eq!(decide(&terminating, &gone(now), false, now), Verdict::Ignore);
-        let deleted = Memory { deleted: true, ..gone(now) };
-        assert_eq!(decide(&node("Unknown"), &deleted, false, now), Verdict::Ignore);
-    }
-
-    #[test]
-    fn the_breaker_stops_all_but_those_allowed() {
-        let now = start();
-        let mut node = node("Unknown");
-        assert_eq!(decide(&node, &gone(now), true, now), Verdict::HoldBack(HeldBack::BreakerOpen, None));
-        node.identity.annotations.insert(ALLOW_DELETION.into(), "true".into());
-        assert_eq!(decide(&node, &gone(now), true, now), Verdict::Delete);
-    }
-
-    fn lease(renew_time: &str, expired: bool) -> LeaseView {
-        LeaseView { renew_time: renew_time.into(), silence: Duration::from_millis(12_500), expired }
-    }
-
-    #[test]
-    fn a_kubelet_that_lives_keeps_its_node() {
-        let now = start();
-        let silence = lease("a", false).silence;
-        for ready in ["True", "False", "Unknown"] {
-            let mut memory = gone(now);
-            LeaseHistory::update(&mut memory.lease, lease("a", false), now);
-            assert_eq!(decide(&node(ready), &memory, false, now), Verdict::Wait(now + LEASE_POLL), "{ready}");
-            assert_eq!(decide(&node(ready), &memory, false, now + silence), Verdict::Delete, "{ready}");
-            let renewed = now + seconds(9);
-            LeaseHistory::update(&mut memory.lease, lease("b", false), renewed);
-            assert_eq!(
-                decide(&node(ready), &memory, false, now + silence),
-                Verdict::HoldBack(HeldBack::KubeletAlive, Some(renewed + silence)),
-                "{ready}"
-            );
-            assert_eq!(decide(&node(ready), &memory, false, renewed + silence), Verdict::Delete, "{ready}");
-        }
-    }
-
-    #[test]
-    fn an_expired_lease_counts_where_the_node_is_unknown() {
-        let now = start();
-        let mut memory = gone(now);
-        LeaseHistory::update(&mut memory.lease, lease("a", true), now);
-        assert_eq!(decide(&node("Unknown"), &memory, false, now), Verdict::Delete);
-        // a clock that goes wrong is no proof against a renewal that was seen
-        let mut alive = memory.clone();
-        LeaseHistory::update(&mut alive.lease, lease("b", true), now);
-        assert_eq!(
-            decide(&node("Unknown"), &alive, false, now),
-            Verdict::HoldBack(HeldBack::KubeletAlive, Some(now + lease("b", true).silence))
-        );
-        // our clock alone is no proof against a kubelet that says that it is there
-        assert_eq!(decide(&node("True"), &memory, false, now), Verdict::Wait(now + LEASE_POLL));
-    }
-
-    #[test]
-    fn without_a_lease_upstreams_rule_holds() {
-        let now = start();
-        let held = Verdict::HoldBack(HeldBack::NodeReady, None);
-        assert_eq!(decide(&node("True"), &gone(now), false, now), held);
-        assert_eq!(decide(&node("False"), &gone(now), false, now), Verdict::Delete);
-    }
-
-    fn present(state: PowerState) -> InstanceLookup {
-        Instance::new(ProviderId::new("test", "/1"), state).into()
-    }
-
-    fn tainted(ready: &str) -> Node {
-        let taint = |key: &str| Taint {
-            key: key.into(),
-            value: String::new(),
-            effect: "NoSchedule".into(),
-            time_added: None,
-        };
-        Node { taints: vec![taint("other"), taint(SHUTDOWN_TAINT)], ..node(ready) }
-    }
-
-    #[test]
-    fn the_shutdown_taint_comes_and_goes() {
-        let off = present(PowerState::Off);
-        let added = shutdown_taint_patch(&node("False"), &off).expect("added");
-        assert_eq!(
-            added,
-            NodePatch::Json(json!([
-                {"op": "test", "path": "/metadata/uid", "value": "u"},
-                {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
-                {"op": "add", "path": "/spec/taints", "value": [{"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}]},
-            ]))
-        );
-        let removed = shutdown_taint_patch(&tainted("True"), &off).expect("a Ready node never has it");
-        assert_eq!(
-            removed,
-            NodePatch::Json(json!([
-                {"op": "test", "path": "/metadata/uid", "value": "u"},
-                {"op": "test", "path": "/spec/taints/1/key", "value": SHUTDOWN_TAINT},
-                {"op": "test", "path": "/spec/taints/1/effect", "value": "NoSchedule"},
-                {"op": "remove", "path": "/spec/taints/1"},
-            ]))
-        );
-        let unknown = || InstanceLookup::Unknown(Error::new(ErrorKind::Unavailable, "away"));
-        assert!(shutdown_taint_patch(&tainted("True"), &unknown()).is_some());
-        for (node, answer) in [
-            (node("True"), present(PowerState::Off)),
-            (node("False"), present(PowerState::Running)),
-            (node("False"), present(PowerState::Paused)),
-            (node("False"), present(PowerState::ShuttingDown)),
-            (node("False"), unknown()),
-            (node("False"), InstanceLookup::Absent),
-            (tainted("False"), present(PowerState::Off)),
-            (tainted("False"), present(PowerState::Running)),
-        ] {
-            assert_eq!(shutdown_taint_patch(&node, &answer), None, "{answer:?}");
-        }
-    }
-
-    #[test]
-    fn doubt_is_written_once_and_taken_back() {
-        let away = || InstanceLookup::Unknown(Error::new(ErrorKind::Unavailable, "kvm1 is away"));
-        assert_eq!(condition_for(&node("True"), &away()), None);
-        let doubt = condition_for(&node("False"), &away()).expect("it matters");
-        assert_eq!((doubt.status, doubt.message.as_str()), ("Unknown", "kvm1 is away"));
-        let mut doubtful = node("False");
-        doubtful.conditions.push(crate::nodes::Condition {
-            condition_type: INSTANCE_EXISTS.into(),
-            status: "Unknown".into(),
-            reason: "ProviderUnavailable".into(),
-            message: "in other words".into(),
-        });
-        assert_eq!(condition_for(&doubtful, &away()), None);
-        let found = condition_for(&doubtful, &present(PowerState::Running)).expect("taken back");
-        assert_eq!(found.status, "True");
-        assert_eq!(condition_for(&node("False"), &present(PowerState::Running)), None);
-    }
-}
+mod tests;

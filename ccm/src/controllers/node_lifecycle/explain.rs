@@ -5,8 +5,8 @@ use std::time::Duration;
 use cloudprovider::InstanceLookup;
 
 use super::{
-    SHUTDOWN_TAINT,
-    decide::{condition_for, is_allowed, is_excluded, shutdown_taint_patch},
+    ALLOW_DELETION, SHUTDOWN_TAINT,
+    decide::{condition_for, is_allowed, is_excluded, is_held_by_breaker, shutdown_taint_patch},
 };
 use crate::nodes::{Node, ReadyStatus};
 
@@ -17,8 +17,13 @@ pub fn plan(node: &Node, answer: &InstanceLookup, grace: Duration, minimum_age: 
         return next;
     }
     if shutdown_taint_patch(node, answer).is_some() {
-        let there = node.has_taint(SHUTDOWN_TAINT);
-        next.push(format!("{} the taint {SHUTDOWN_TAINT}", if there { "remove" } else { "add" }));
+        let is_there = node.taints.iter().any(|t| t.key == SHUTDOWN_TAINT && t.effect == "NoSchedule");
+        let verb = match node.ready() {
+            ReadyStatus::True => "remove",
+            ReadyStatus::False | ReadyStatus::Unknown if is_there => "take the value off",
+            ReadyStatus::False | ReadyStatus::Unknown => "add",
+        };
+        next.push(format!("{verb} the taint {SHUTDOWN_TAINT}"));
     }
     if let Some(condition) = condition_for(node, answer) {
         next.push(format!("write the condition {}={}", condition.condition_type, condition.status));
@@ -36,16 +41,24 @@ fn deletion(node: &Node, grace: Duration, minimum_age: Duration) -> String {
     if is_excluded(node) {
         return format!("keep the Node: it has the label {}", super::EXCLUDE_LABEL);
     }
+    if is_held_by_breaker(node) && !is_allowed(node) {
+        return format!(
+            "keep the Node until its instance is back: too many Nodes vanished at once; if that is right, set the annotation {ALLOW_DELETION}=true on it"
+        );
+    }
     let kubelet = match node.ready() {
         ReadyStatus::True => "its kubelet's lease in kube-node-lease is there and not renewed any more",
         ReadyStatus::False | ReadyStatus::Unknown => {
             "its kubelet's lease in kube-node-lease is not renewed any more"
         }
     };
-    let breaker =
-        if is_allowed(node) { String::new() } else { ", and not too many Nodes vanish at once".to_owned() };
+    let others = if is_allowed(node) {
+        ""
+    } else {
+        ", while the API server answers and other kubelets are heard, and not too many Nodes vanish at once"
+    };
     format!(
-        "delete the Node, once the cloud has said so for {grace:?}, it is at least {minimum_age:?} old, {kubelet}{breaker}"
+        "delete the Node, once the cloud has said so for {grace:?}, it is at least {minimum_age:?} old, {kubelet}{others}"
     )
 }
 
@@ -68,6 +81,13 @@ mod tests {
         );
         let kept = plan_of(node(json!({"node.kubernetes.io/exclude-from-lifecycle-management": ""})));
         assert!(kept[0].starts_with("keep the Node"), "{kept:?}");
+        let mut held = node(json!({}));
+        held["status"]["conditions"] =
+            json!([{"type": "CloudProviderInstanceExists", "status": "False", "reason": "BreakerOpen"}]);
+        let kept = plan_of(held.clone());
+        assert!(kept[0].starts_with("keep the Node until its instance is back"), "{kept:?}");
+        held["metadata"]["annotations"] = json!({ALLOW_DELETION: "true"});
+        assert!(plan_of(held)[0].starts_with("delete the Node"));
         assert!(plan_of(json!({"metadata": {"name": "n"}})).is_empty(), "it never had an instance");
     }
 }

@@ -1,82 +1,151 @@
-//! The kubelet's lease in `kube-node-lease`: the quickest sign that a kubelet lives or does not.
+//! Reads of kubelets' leases in `kube-node-lease`: the quickest sign that a kubelet lives or does not.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
-use tokio::time::Instant;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 
+use super::availability::{Availability, MAX_ANSWER_TIME};
 use crate::inspection::Inspection;
 
 /// Where kubelets renew their leases; a lease is called as its Node.
 const NAMESPACE: &str = "kube-node-lease";
 
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often one lease is read only to know that the API server answers. Far more often than
+/// [`MAX_PAUSE`](super::availability::MAX_PAUSE), so that a busy process is not taken for an outage.
+const OBSERVATION_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A kubelet that renewed nothing for at least this long is taken for dead.
-const LEAST_SILENCE: Duration = Duration::from_secs(10);
+/// `spec.leaseDurationSeconds` where a lease has none that makes sense: the kubelet's default.
+pub(super) const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 
-/// What a look at a lease gave.
+/// A kubelet is believed no longer duration: it could pin its Node for ever. A kubelet with more than 200 s is taken for
+/// dead by kube-controller-manager between two renewals, as long as that has its default grace period of 50 s.
+const MAX_DURATION: Duration = Duration::from_secs(600);
+
+/// One read of one Node's lease. Nothing makes it but the read.
+#[derive(Clone, Debug)]
+pub(super) struct LeaseRead {
+    /// UID of the Node that it was made for.
+    uid: String,
+    sent: Instant,
+    answered: Instant,
+    answer: LeaseAnswer,
+}
+
+/// What a read of a lease gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LeaseLook {
-    /// The lease.
+pub(super) enum LeaseAnswer {
+    /// The lease. It is the one of this name, whichever Node of that name it was made for: that is the one which a
+    /// kubelet renews.
     Found(LeaseView),
-    /// There is none, or we may not read it: upstream's rule holds, only NotReady Nodes are deleted.
-    None,
-    /// The API server did not answer: nothing is decided now.
-    Failed,
+    /// There is none.
+    Missing,
+    /// We may not read it.
+    Forbidden,
+    /// No answer within [`MAX_ANSWER_TIME`], or one that says nothing of the lease.
+    NoAnswer,
 }
 
 /// What counts of a kubelet's lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseView {
-    /// `spec.renewTime` as text: whether it changes tells more than what it says, since clocks differ.
+    /// `spec.renewTime` as text: only whether it changes counts, since clocks differ.
     pub renew_time: String,
-    /// How long it must stay the same until the kubelet counts as dead.
-    pub silence: Duration,
-    /// Whether it ran out by our own wall clock.
-    pub expired: bool,
+    /// `spec.leaseDurationSeconds`, within bounds.
+    pub duration: Duration,
 }
 
-/// Reads kubelets' leases.
+impl LeaseRead {
+    /// UID of the Node that the read was made for.
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// When the read was sent: a renewal after that may be missing in the answer.
+    pub(super) fn sent(&self) -> Instant {
+        self.sent
+    }
+
+    /// When the answer was there: every renewal that it shows is older.
+    pub(super) fn answered(&self) -> Instant {
+        self.answered
+    }
+
+    pub(super) fn answer(&self) -> &LeaseAnswer {
+        &self.answer
+    }
+}
+
+impl LeaseView {
+    fn new(spec: &LeaseSpec) -> Self {
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let duration = seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_DURATION, Duration::from_secs);
+        Self {
+            renew_time: spec.renew_time.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
+            duration: duration.min(MAX_DURATION),
+        }
+    }
+}
+
+/// Reads kubelets' leases, and knows by that whether the API server answers.
 pub(super) struct LeaseReader {
     api: Api<Lease>,
     /// Leases read at the same time.
-    concurrent_looks: usize,
-    forbidden_logged: std::sync::Once,
+    concurrent_reads: usize,
+    forbidden_logged: Once,
+    availability: Mutex<Availability>,
+    /// Names of the leases that are read in turn, only to know that the API server answers and that kubelets are heard.
+    observed: watch::Sender<Vec<String>>,
 }
 
 impl LeaseReader {
-    pub(super) fn new(client: Client, concurrent_looks: usize) -> Self {
-        let api = Api::namespaced(client, NAMESPACE);
-        Self { api, concurrent_looks, forbidden_logged: std::sync::Once::new() }
+    pub(super) fn new(client: Client, concurrent_reads: usize) -> Arc<Self> {
+        Arc::new(Self {
+            api: Api::namespaced(client, NAMESPACE),
+            concurrent_reads,
+            forbidden_logged: Once::new(),
+            availability: Mutex::default(),
+            observed: watch::Sender::default(),
+        })
     }
 
-    /// Looks at the leases of the Nodes called so; `inspection` hears of each look.
-    pub(super) async fn look_at_all(
+    /// Reads the leases of these Nodes, by name and UID; `inspection` hears of each read.
+    pub(super) async fn read_all(
         &self,
-        names: Vec<String>,
+        nodes: Vec<(String, String)>,
         inspection: &Inspection,
-    ) -> Vec<(String, LeaseLook)> {
-        stream::iter(names)
-            .map(|name| async move {
-                let look = self.look(&name).await;
-                (name, look)
+    ) -> Vec<(String, LeaseRead)> {
+        stream::iter(nodes)
+            .map(|(name, uid)| async move {
+                let read = self.read(&name, uid).await;
+                (name, read)
             })
-            .buffer_unordered(self.concurrent_looks)
+            .buffer_unordered(self.concurrent_reads)
             .inspect(|_| inspection.moved_on())
             .collect()
             .await
     }
 
-    async fn look(&self, name: &str) -> LeaseLook {
-        match tokio::time::timeout(READ_TIMEOUT, self.api.get_opt(name)).await {
-            Ok(Ok(Some(lease))) => {
-                LeaseLook::Found(LeaseView::new(&lease.spec.unwrap_or_default(), Timestamp::now()))
-            }
-            Ok(Ok(None)) => LeaseLook::None,
+    async fn read(&self, name: &str, uid: String) -> LeaseRead {
+        let sent = Instant::now();
+        let answer = self.ask(name).await;
+        let read = LeaseRead { uid, sent, answered: Instant::now(), answer };
+        self.availability().note(&read);
+        read
+    }
+
+    async fn ask(&self, name: &str) -> LeaseAnswer {
+        match timeout(MAX_ANSWER_TIME, self.api.get_opt(name)).await {
+            Ok(Ok(Some(lease))) => LeaseAnswer::Found(LeaseView::new(&lease.spec.unwrap_or_default())),
+            Ok(Ok(None)) => LeaseAnswer::Missing,
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 self.forbidden_logged.call_once(|| {
                     tracing::warn!(
@@ -84,9 +153,53 @@ impl LeaseReader {
                         "kubelets' leases in {NAMESPACE} cannot be read: Ready nodes whose instance is gone stay until they are NotReady"
                     );
                 });
-                LeaseLook::None
+                LeaseAnswer::Forbidden
             }
-            Ok(Err(_)) | Err(_) => LeaseLook::Failed,
+            Ok(Err(_)) | Err(_) => LeaseAnswer::NoAnswer,
+        }
+    }
+
+    /// What is known of the API server by all reads so far.
+    pub(super) fn availability(&self) -> MutexGuard<'_, Availability> {
+        self.availability.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names of the Nodes whose kubelets are listened to.
+    pub(super) fn observed(&self) -> Vec<String> {
+        self.observed.borrow().clone()
+    }
+
+    /// From now on [`observe`](Self::observe) listens to these `peers`, kubelets of which nobody doubts that they live;
+    /// where there is none, it reads the leases of `candidates`, only to know that the API server answers. Without
+    /// candidates there is nothing to know.
+    pub(super) fn set_observed(&self, peers: Vec<String>, candidates: Vec<String>) {
+        let wanted = if candidates.is_empty() {
+            *self.availability() = Availability::default();
+            Vec::new()
+        } else {
+            self.availability().listen_to(&peers);
+            if peers.is_empty() { candidates } else { peers }
+        };
+        self.observed.send_if_modified(|observed| {
+            let is_new = *observed != wanted;
+            *observed = wanted;
+            is_new
+        });
+    }
+
+    /// Reads one of the observed leases after the other, for ever. Beside whatever else is done: how long the cloud takes
+    /// for its answers must not look like an outage of the API server.
+    pub(super) async fn observe(self: Arc<Self>) {
+        let mut observed = self.observed.subscribe();
+        for turn in 0_usize.. {
+            let name = match observed.wait_for(|names| !names.is_empty()).await {
+                Ok(names) => names.get(turn % names.len()).cloned().unwrap_or_default(),
+                Err(_) => return,
+            };
+            let next = Instant::now() + OBSERVATION_INTERVAL;
+            let read = self.read(&name, String::new()).await;
+            self.availability().hear(&name, &read);
+            sleep_until(next).await;
         }
     }
 }
@@ -97,93 +210,32 @@ impl std::fmt::Debug for LeaseReader {
     }
 }
 
-impl LeaseView {
-    fn new(spec: &LeaseSpec, now: Timestamp) -> Self {
-        let duration = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(40);
-        let duration = Duration::from_secs(duration);
-        let renewed = spec.renew_time.as_ref().map(|time| time.0);
-        let age = renewed.and_then(|renewed| Duration::try_from(now.duration_since(renewed)).ok());
-        Self {
-            renew_time: renewed.map(|time| time.to_string()).unwrap_or_default(),
-            // A kubelet renews after a quarter of the lease's duration and up to 4 % more: a quarter of that on top
-            // is safe, and for the usual 40 s makes 12.5 s.
-            silence: duration.mul_f64(0.25 * 1.25).max(LEAST_SILENCE),
-            expired: age.is_some_and(|age| age > duration),
-        }
-    }
-}
-
-/// One kubelet's lease as it was seen over time, on our own monotonic clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LeaseHistory {
-    /// As it is now.
-    pub lease: LeaseView,
-    /// When the renewal time was first seen as it is now.
-    changed: Instant,
-    /// Whether a renewal was seen happening.
-    pub renewed: bool,
-}
-
-impl LeaseHistory {
-    /// Adds a look to what was seen before.
-    pub(super) fn update(history: &mut Option<Self>, lease: LeaseView, now: Instant) {
-        match history {
-            Some(before) if before.lease.renew_time == lease.renew_time => before.lease = lease,
-            before => {
-                let renewed = before.is_some();
-                *before = Some(Self { lease, changed: now, renewed });
-            }
-        }
-    }
-
-    /// When the kubelet counts as dead, should no renewal come.
-    pub(super) fn dead_at(&self) -> Instant {
-        self.changed + self.lease.silence
+#[cfg(test)]
+impl LeaseRead {
+    /// A read as it would have been, for tests of what is made of it.
+    pub(super) fn fake(uid: &str, sent: Instant, took: Duration, answer: LeaseAnswer) -> Self {
+        Self { uid: uid.to_owned(), sent, answered: sent + took, answer }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-
     use super::*;
 
-    fn view(duration: Option<i32>, renewed: i64, now: i64) -> LeaseView {
-        let at = |second| Timestamp::from_second(second).expect("a time");
-        let spec = LeaseSpec {
-            lease_duration_seconds: duration,
-            renew_time: Some(MicroTime(at(renewed))),
-            ..LeaseSpec::default()
-        };
-        LeaseView::new(&spec, at(now))
-    }
-
     #[test]
-    fn silence_leaves_room_for_a_late_renewal() {
-        for (duration, silence) in
-            [(Some(40), 12_500), (Some(10), 10_000), (Some(-1), 12_500), (None, 12_500)]
-        {
-            assert_eq!(view(duration, 0, 0).silence, Duration::from_millis(silence), "{duration:?}");
+    fn a_lease_is_believed_no_duration_without_bound() {
+        for (seconds, duration) in [
+            (None, 40),
+            (Some(0), 40),
+            (Some(-1), 40),
+            (Some(i32::MIN), 40),
+            (Some(10), 10),
+            (Some(300), 300),
+            (Some(601), 600),
+            (Some(i32::MAX), 600),
+        ] {
+            let spec = LeaseSpec { lease_duration_seconds: seconds, ..LeaseSpec::default() };
+            assert_eq!(LeaseView::new(&spec).duration, Duration::from_secs(duration), "{seconds:?}");
         }
-    }
-
-    #[test]
-    fn a_lease_expires_by_the_wall_clock() {
-        for (now, expired) in [(-50, false), (39, false), (40, false), (41, true)] {
-            assert_eq!(view(Some(40), 0, now).expired, expired, "{now}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_change_restarts_the_silence() {
-        let (mut history, silence) = (None, Duration::from_millis(12_500));
-        let (start, second) = (Instant::now(), Duration::from_secs(1));
-        LeaseHistory::update(&mut history, view(None, 7, 8), start);
-        LeaseHistory::update(&mut history, view(None, 7, 9), start + second);
-        let seen = history.clone().expect("seen");
-        assert_eq!((seen.dead_at(), seen.renewed), (start + silence, false));
-        LeaseHistory::update(&mut history, view(None, 9, 9), start + 2 * second);
-        let seen = history.expect("seen");
-        assert_eq!((seen.dead_at(), seen.renewed), (start + 2 * second + silence, true));
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     decide::{HeldBack, Verdict},
-    lease::LeaseHistory,
+    silence::LeaseHistory,
 };
 use crate::{
     backoff::Backoff,
@@ -34,6 +34,8 @@ pub(super) struct Memory {
     pub is_present: bool,
     /// The kubelet's lease since the cloud said that the instance is gone.
     pub lease: Option<LeaseHistory>,
+    /// Since when nothing but the kubelet is uncertain.
+    pub listening_since: Option<Instant>,
     /// What was decided last, in words.
     pub verdict: &'static str,
     /// What is in the way of the deletion now.
@@ -64,6 +66,7 @@ impl Memory {
             absence: None,
             is_present: false,
             lease: None,
+            listening_since: None,
             verdict: Verdict::Ignore.words(),
             held_back: None,
             announced: false,
@@ -94,6 +97,7 @@ impl Memory {
             InstanceLookup::Present(_) | InstanceLookup::Unknown(_) => {
                 self.absence = None;
                 self.lease = None;
+                self.listening_since = None;
             }
         }
     }
@@ -123,6 +127,7 @@ impl Memory {
                 "reason": reason.as_str(),
                 "message": reason.message(),
             })),
+            "waitingForKubeletSeconds": self.listening_since.map(|since| -seconds_from_now(since)),
             "kubeletRenewsItsLease": self.lease.as_ref().map(|lease| lease.renewed),
             "firstSeenSecondsAgo": -seconds_from_now(self.first_seen),
             "deletionAnnounced": self.announced,

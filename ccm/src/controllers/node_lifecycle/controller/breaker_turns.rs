@@ -56,6 +56,22 @@ impl NodeLifecycleController {
                     message,
                 );
             }
+            Some(Turn::Inherited { held, total }) => {
+                tracing::error!(
+                    held,
+                    total,
+                    "node deletions stay stopped: they were before this process began to lead"
+                );
+                let message = format!(
+                    "Node deletions stay stopped: an earlier leader held back {held} of {total} nodes whose instances are still missing"
+                );
+                self.events.record(
+                    self.events.daemon(),
+                    EventType::Warning,
+                    "DeletionBreakerOpened",
+                    message,
+                );
+            }
             Some(Turn::Closed { absent, total }) => {
                 tracing::info!(absent, total, "node deletions are allowed again");
                 let message =

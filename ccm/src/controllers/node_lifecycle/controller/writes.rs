@@ -6,7 +6,7 @@ use futures::{StreamExt, future::ready, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::NodeLifecycleController;
+use super::{super::silence::SilentKubelet, NodeLifecycleController};
 use crate::{
     events::{EventObject, EventType},
     inspection::Inspection,
@@ -16,7 +16,8 @@ use crate::{
 /// What to write about one Node after a look.
 pub(super) enum Write {
     Patch(Arc<Node>, NodePatch, &'static str),
-    Delete(Arc<Node>),
+    /// With the proof that its kubelet is silent.
+    Delete(Arc<Node>, SilentKubelet),
 }
 
 impl NodeLifecycleController {
@@ -27,8 +28,20 @@ impl NodeLifecycleController {
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
+        let now = Instant::now();
+        let mut writes = writes;
+        // No more deletions than are sent at once are decided on together: none waits here until its proof is too old.
+        writes.retain(|write| match write {
+            Write::Delete(node, proof) if !proof.proves(node, now) => {
+                self.due.insert(node.name().to_owned(), now);
+                false
+            }
+            Write::Delete(..) | Write::Patch(..) => true,
+        });
+        // First, so that no patch is in the way.
+        writes.sort_by_key(|write| matches!(write, Write::Patch(..)));
         for write in &writes {
-            if let Write::Delete(node) = write {
+            if let Write::Delete(node, _) = write {
                 self.announce(node);
             }
         }
@@ -38,7 +51,7 @@ impl NodeLifecycleController {
             .map(|write| async move {
                 let outcome = match &write {
                     Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
-                    Write::Delete(node) => writer.delete(node).await.map(|()| WrittenVersion::new()),
+                    Write::Delete(node, _) => writer.delete(node).await.map(|()| WrittenVersion::new()),
                 };
                 (write, outcome)
             })
@@ -49,7 +62,7 @@ impl NodeLifecycleController {
         for (write, outcome) in outcomes {
             match write {
                 Write::Patch(node, _, what) => self.patched(&node, what, outcome),
-                Write::Delete(node) => self.deleted(&node, outcome),
+                Write::Delete(node, _) => self.deleted(&node, outcome),
             }
         }
     }

@@ -1,0 +1,134 @@
+//! Which kubelets are asked about, and when: those of the Nodes that may have to go, right before each decision.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use cloudprovider::InstanceLookup;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{
+        SHUTDOWN_TAINT,
+        decide::{is_allowed, is_excluded},
+        lease::LeaseRead,
+        silence::{Kubelet, LeaseHistory, judge},
+    },
+    NodeLifecycleController,
+    writes::Write,
+};
+use crate::{
+    inspection::Inspection,
+    nodes::{Node, ReadyStatus},
+};
+
+/// Kubelets that are listened to, only to know whether kubelets can renew their leases.
+const MAX_PEERS: usize = 5;
+
+impl NodeLifecycleController {
+    /// Names of the Nodes that may have to go, as they are now, as far as their kubelets matter. While there are any, the
+    /// API server and some other kubelets are observed.
+    pub(super) fn observe_kubelets(&self) -> HashSet<String> {
+        let may_have_to_go = |name: &&String| {
+            self.nodes.get(name).is_some_and(|node| {
+                let is_known = self.memories.get(*name).is_some_and(|memory| {
+                    memory.uid == node.identity.uid && memory.absence.is_some() && !memory.deleted
+                });
+                let is_stopped = self.breaker.is_open() && !is_allowed(&node);
+                is_known && !is_excluded(&node) && !node.deleting && !is_stopped
+            })
+        };
+        let candidates: HashSet<String> = self.absent.iter().filter(may_have_to_go).cloned().collect();
+        let peers = if candidates.is_empty() { Vec::new() } else { self.peers() };
+        self.leases.set_observed(peers, candidates.iter().take(MAX_PEERS).cloned().collect());
+        candidates
+    }
+
+    /// Nodes whose kubelets should live, as few changes as can be: Ready ones, and others only where none is Ready, since
+    /// kube-controller-manager may have lost sight of all of them. Nodes of other clouds are as good as ours.
+    fn peers(&self) -> Vec<String> {
+        let should_live = |node: &Arc<Node>| {
+            !self.absent.contains(node.name()) && !node.deleting && !node.has_taint(SHUTDOWN_TAINT)
+        };
+        let (ready, others): (Vec<_>, Vec<_>) = self
+            .nodes
+            .all()
+            .into_iter()
+            .filter(should_live)
+            .partition(|node| node.ready() == ReadyStatus::True);
+        let names = if ready.is_empty() { others } else { ready };
+        let names: HashSet<&str> = names.iter().map(|node| node.name()).collect();
+        let mut peers = self.leases.observed();
+        peers.retain(|name| names.contains(name.as_str()));
+        let others = names.into_iter().filter(|name| !peers.iter().any(|peer| peer == name));
+        let others: Vec<String> =
+            others.take(MAX_PEERS.saturating_sub(peers.len())).map(str::to_owned).collect();
+        peers.extend(others);
+        peers
+    }
+
+    /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once.
+    pub(super) async fn judge_kubelets(
+        &mut self,
+        asked: Vec<(&Arc<Node>, &InstanceLookup)>,
+        stop: &CancellationToken,
+        inspection: &Inspection,
+    ) {
+        for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
+            // Who does not answer is not asked about hundreds of leases.
+            let answers = self.leases.availability().answers();
+            let names = batch
+                .iter()
+                .filter(|_| answers)
+                .map(|(node, _)| (node.name().to_owned(), node.identity.uid.clone()));
+            let reads = self.leases.read_all(names.collect(), inspection);
+            let Some(reads) = stop.run_until_cancelled(reads).await else { return };
+            for (name, read) in &reads {
+                if let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == read.uid()) {
+                    LeaseHistory::update(&mut memory.lease, read);
+                }
+            }
+            // An operator may have decided on some Nodes meanwhile.
+            self.update_breaker();
+            let writes = self.decide_all(batch, reads.into_iter().collect());
+            self.write(writes, stop, inspection).await;
+        }
+    }
+
+    /// Decides on Nodes by these answers and these reads of their leases, and by what the Nodes are like now.
+    pub(super) fn decide_all(
+        &mut self,
+        asked: &[(&Arc<Node>, &InstanceLookup)],
+        mut reads: HashMap<String, LeaseRead>,
+    ) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for (asked, answer) in asked {
+            if let Some(node) = self.nodes.get(asked.name())
+                && is_same_question(&node, asked)
+            {
+                let read = reads.remove(node.name()).filter(|read| read.uid() == node.identity.uid);
+                let kubelet = read.and_then(|read| self.kubelet(&node, &read));
+                self.decide(&node, answer, kubelet, &mut writes);
+            }
+        }
+        writes
+    }
+
+    fn kubelet(&self, node: &Node, read: &LeaseRead) -> Option<Kubelet> {
+        let memory = self.memories.get(node.name())?;
+        // Who allows the deletion says that this Node may go whatever becomes of the others.
+        let must_hear = !is_allowed(node);
+        Some(judge(read, memory.lease.as_ref(), node.ready(), &self.leases.availability(), must_hear))
+    }
+}
+
+/// Whether the cloud's answer on the one holds for the other: what the Node says of itself may have changed while the
+/// cloud was asked.
+fn is_same_question(now: &Node, asked: &Node) -> bool {
+    let (now, asked) = (&now.identity, &asked.identity);
+    now.uid == asked.uid
+        && now.provider_id == asked.provider_id
+        && now.system_uuid == asked.system_uuid
+        && now.machine_id == asked.machine_id
+}

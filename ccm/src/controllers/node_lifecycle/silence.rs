@@ -1,0 +1,184 @@
+//! Whether a kubelet lives, from what its lease shows over time. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    availability::{Availability, MAX_PAUSE},
+    lease::{DEFAULT_DURATION, LeaseAnswer, LeaseRead, LeaseView},
+};
+use crate::nodes::{Node, ReadyStatus};
+
+/// How often a kubelet's lease is looked at until it is clear whether it lives.
+pub(super) const LEASE_POLL: Duration = Duration::from_secs(2);
+
+/// A kubelet that renewed nothing for at least this long is taken for dead.
+const MIN_SILENCE: Duration = Duration::from_secs(10);
+
+/// A read that was sent longer ago proves nothing any more.
+const MAX_PROOF_AGE: Duration = Duration::from_secs(3);
+
+/// How long a kubelet waits at most from one renewal to the next: a quarter of the lease's duration and up to 4 % more.
+fn renewal_interval(duration: Duration) -> Duration {
+    duration.mul_f64(0.25 * 1.04)
+}
+
+/// How long a kubelet must be silent to be taken for dead: 12.5 s for the usual 40 s, and always more than an interval and
+/// an outage that nobody notices.
+pub(super) fn silence_of(duration: Duration) -> Duration {
+    let slack = duration.mul_f64(0.0525).max(MAX_PAUSE + Duration::from_millis(100));
+    (renewal_interval(duration) + slack).max(MIN_SILENCE)
+}
+
+/// What one kubelet's lease showed since the cloud said that the instance is gone, on our own monotonic clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeaseHistory {
+    shown: Shown,
+    duration: Duration,
+    /// When it was first seen as it is: the time of the answer, so it may have been so for a while.
+    since: Instant,
+    /// Whether the lease was ever there.
+    was_found: bool,
+    /// Whether a renewal was seen happening.
+    pub renewed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shown {
+    RenewTime(String),
+    Missing,
+    Forbidden,
+}
+
+impl LeaseHistory {
+    /// Adds a read to what was seen before. One without an answer changes nothing.
+    pub(super) fn update(history: &mut Option<Self>, read: &LeaseRead) {
+        let (shown, duration) = match read.answer() {
+            LeaseAnswer::NoAnswer => return,
+            LeaseAnswer::Found(LeaseView { renew_time, duration }) => {
+                (Shown::RenewTime(renew_time.clone()), Some(*duration))
+            }
+            LeaseAnswer::Missing => (Shown::Missing, None),
+            LeaseAnswer::Forbidden => (Shown::Forbidden, None),
+        };
+        let history = history.get_or_insert_with(|| Self {
+            shown: shown.clone(),
+            duration: DEFAULT_DURATION,
+            since: read.answered(),
+            was_found: false,
+            renewed: false,
+        });
+        history.duration = duration.unwrap_or(history.duration);
+        history.was_found |= duration.is_some();
+        if history.shown != shown {
+            // That we may read it again says nothing of who wrote it.
+            history.renewed |= duration.is_some() && history.shown != Shown::Forbidden;
+            history.shown = shown;
+            history.since = read.answered();
+        }
+    }
+}
+
+/// Proof that the kubelet of one Node does not renew its lease, from a read of the lease. Without it no Node is deleted;
+/// only [`judge`] makes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SilentKubelet {
+    uid: String,
+    read_sent: Instant,
+}
+
+impl SilentKubelet {
+    /// Whether it is good for deleting this Node now.
+    pub(super) fn proves(&self, node: &Node, now: Instant) -> bool {
+        self.uid == node.identity.uid && now.duration_since(self.read_sent) <= MAX_PROOF_AGE
+    }
+}
+
+#[cfg(test)]
+impl SilentKubelet {
+    /// A proof for tests of what is done with it.
+    pub(super) fn fake(uid: &str, read_sent: Instant) -> Self {
+        Self { uid: uid.to_owned(), read_sent }
+    }
+}
+
+/// What is known of a kubelet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kubelet {
+    /// It is silent.
+    Silent(SilentKubelet),
+    /// It was seen renewing its lease, and is not silent for long enough.
+    Renews {
+        /// When it will be, should no renewal come.
+        silent_at: Instant,
+    },
+    /// There is no lease, or we may not read it, and the Node is Ready.
+    ReadyWithoutLease,
+    /// Nobody can tell yet: ask again then.
+    Undecided(Undecided, Instant),
+}
+
+/// Why nobody can tell whether a kubelet lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undecided {
+    /// The API server did not say in time what its lease is like.
+    Unread,
+    /// It has not been silent for long enough.
+    Recent,
+    /// No other kubelet is heard either.
+    NobodyHeard,
+}
+
+/// Judges a Node's kubelet by this read of its lease and what was seen before. Whether other kubelets are heard does not
+/// matter without `must_hear`.
+///
+/// Its silence ends when the read was sent: what came after may be missing in the answer. It begins when the lease was
+/// first seen as it is, but not before the API server answered without a break: after an outage kubelets have as long
+/// as that took to renew, at least what they always have and at most the duration of the lease.
+pub(super) fn judge(
+    read: &LeaseRead,
+    history: Option<&LeaseHistory>,
+    ready: ReadyStatus,
+    api: &Availability,
+    must_hear: bool,
+) -> Kubelet {
+    let poll_at = read.answered() + LEASE_POLL;
+    let (Some(history), Some(stretch), false) =
+        (history, api.stretch(), *read.answer() == LeaseAnswer::NoAnswer)
+    else {
+        return Kubelet::Undecided(Undecided::Unread, poll_at);
+    };
+    let proof = || Kubelet::Silent(SilentKubelet { uid: read.uid().to_owned(), read_sent: read.sent() });
+    let without_lease = || if ready == ReadyStatus::True { Kubelet::ReadyWithoutLease } else { proof() };
+
+    let usual = silence_of(history.duration);
+    let (since, silence) = if stretch.since > history.since {
+        (stretch.since, stretch.outage.min(history.duration).max(usual))
+    } else {
+        (history.since, usual)
+    };
+    let silent_at = since + silence;
+    let is_silent = read.sent() >= silent_at;
+    let recent = || Kubelet::Undecided(Undecided::Recent, silent_at.min(poll_at));
+    match &history.shown {
+        // Upstream's rule: a kubelet that never had a lease is judged by the Node's Ready condition.
+        Shown::Missing if is_silent || !history.was_found => without_lease(),
+        Shown::Forbidden if ready == ReadyStatus::True => without_lease(),
+        // Who lost the permission to read the lease cannot see the kubelet that was alive.
+        Shown::Forbidden if history.renewed => Kubelet::Undecided(Undecided::Unread, poll_at),
+        Shown::Forbidden if is_silent => without_lease(),
+        Shown::RenewTime(_) if is_silent => {
+            let due = since + renewal_interval(history.duration);
+            if must_hear && !api.kubelets_are_heard(due, read.sent()) {
+                return Kubelet::Undecided(Undecided::NobodyHeard, poll_at);
+            }
+            proof()
+        }
+        Shown::RenewTime(_) if history.renewed => Kubelet::Renews { silent_at },
+        Shown::RenewTime(_) | Shown::Missing | Shown::Forbidden => recent(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

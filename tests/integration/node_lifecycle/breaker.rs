@@ -1,0 +1,143 @@
+//! Too many machines vanish at once.
+
+use anyhow::ensure;
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use sandbox::kubelet;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::*;
+use crate::trial::on_both;
+
+pub(super) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("the_breaker_stops_mass_deletion", |api| breaker(api).boxed_local()),
+        ("the_breaker_counts_ready_nodes_too", |api| breaker_of_ready_nodes(api).boxed_local()),
+        ("a_decision_on_one_node_releases_no_other", |api| one_decision(api).boxed_local()),
+        ("a_new_leader_keeps_what_the_breaker_held_back", |api| new_leader(api).boxed_local()),
+    ];
+    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+}
+
+async fn breaker(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    // A cloud that forgets everything, as with wrong credentials or an empty project.
+    cloud.fail(Some(Failure::Empty));
+    node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
+    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    event(&api.client, "kube-system", "cloud-controller-manager", "DeletionBreakerOpened").await?;
+    let held_back = |node: &_| {
+        condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
+    };
+    node_becomes(&api.client, "n3", SOON, "says that the breaker is open", held_back).await?;
+    // An operator says that this one may go.
+    let allow =
+        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
+    merge(&api.client, "n3", allow).await?;
+    node_vanishes(&api.client, "n3", SOON).await?;
+    // The cloud remembers.
+    cloud.fail(None);
+    eventually(SOON, "the breaker closes", || async {
+        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
+    })
+    .await?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
+    ensure!(nodes(&api.client).list(&kube::api::ListParams::default()).await?.items.len() == 9);
+    // Three of nine may go.
+    for number in 0..3 {
+        cloud.remove(&uuid(number));
+    }
+    for name in ["n0", "n1", "n2"] {
+        node_vanishes(&api.client, name, SOON).await?;
+    }
+    daemon.stop().await
+}
+
+/// A Ready Node is asked about once a minute; a cloud that forgets everything is known before the one that is silent goes.
+async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    for number in 1..10 {
+        kubelet::heartbeat(&api.client, &format!("n{number}"), true).await?;
+    }
+    cloud.fail(Some(Failure::Empty));
+    node_stays(&api.client, "n0", Duration::from_secs(12)).await?;
+    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    daemon.stop().await
+}
+
+async fn one_decision(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    for number in 0..4 {
+        cloud.remove(&uuid(number));
+    }
+    let breaker_is_open = || async { Ok((daemon.metrics.deletion_breaker_open.get() == 1).then_some(())) };
+    eventually(SOON, "the breaker opens", breaker_is_open).await?;
+    let keep =
+        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
+    merge(&api.client, "n0", keep).await?;
+    // Its kubelet lives: that an operator allows the deletion does not make it right.
+    kubelet::heartbeat(&api.client, "n1", true).await?;
+    kubelet::renew_lease(&api.client, "n1").await?;
+    let allow =
+        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
+    merge(&api.client, "n1", allow).await?;
+    for _ in 0..6 {
+        sleep(Duration::from_secs(3)).await;
+        kubelet::renew_lease(&api.client, "n1").await?;
+    }
+    for name in ["n0", "n1", "n2", "n3"] {
+        nodes(&api.client).get(name).await?;
+    }
+    daemon.stop().await
+}
+
+/// Six of ten vanish, an operator lets four go, and the leader ends: the other two are far from the limits.
+async fn new_leader(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
+    for number in 0..6 {
+        cloud.remove(&uuid(number));
+    }
+    let is_held = |node: &_| {
+        condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
+    };
+    for name in ["n0", "n1"] {
+        node_becomes(&api.client, name, SOON, "is held back", is_held).await?;
+    }
+    let allow =
+        json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
+    for name in ["n2", "n3", "n4", "n5"] {
+        merge(&api.client, name, allow.clone()).await?;
+        node_vanishes(&api.client, name, SOON).await?;
+    }
+    daemon.crash().await;
+
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &QUICK)?;
+    node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
+    nodes(&api.client).get("n1").await?;
+    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    // While the cloud cannot tell, the Nodes go on saying what is known; the next leader has nothing else.
+    cloud.fail(Some(Failure::Unavailable("kvm1 is unreachable")));
+    sleep(Duration::from_secs(2)).await;
+    ensure!(is_held(&nodes(&api.client).get("n0").await?));
+    daemon.crash().await;
+
+    cloud.fail(None);
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &QUICK)?;
+    node_stays(&api.client, "n1", Duration::from_secs(5)).await?;
+    // An operator decides on one, and the machine of the other one is back.
+    merge(&api.client, "n0", allow).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    nodes(&api.client).get("n1").await?;
+    cloud.put(&uuid(1), Machine::running(1));
+    eventually(SOON, "the breaker closes", || async {
+        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
+    })
+    .await?;
+    let recovered =
+        |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
+    node_becomes(&api.client, "n1", SOON, "recovers", recovered).await?;
+    daemon.stop().await
+}

@@ -1,0 +1,268 @@
+//! The cloud says that a machine is gone, and its kubelet lives or not.
+
+use anyhow::ensure;
+use futures::FutureExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+};
+use libtest_mimic::Trial;
+use sandbox::{Action, Fault, Matcher, kubelet};
+use serde_json::json;
+use test_env::{ControlPlane, ControlPlaneOptions};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::*;
+use crate::{
+    api::{self, Target},
+    faults::faults,
+    shipped_roles,
+    trial::{Outcome, on, on_both, runtime, trial},
+};
+
+const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
+const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
+
+pub(super) fn trials() -> Vec<Trial> {
+    let both: &[(&str, Scenario)] = &[
+        ("a_living_kubelet_keeps_its_node", |api| living_kubelet(api).boxed_local()),
+        ("a_ready_node_without_a_lease_stays", |api| ready_without_lease(api).boxed_local()),
+        ("a_label_that_goes_during_a_look_deletes_nothing", |api| label_goes(api).boxed_local()),
+        ("a_deletion_allowed_during_a_look_waits_for_the_lease", |api| allowed(api).boxed_local()),
+    ];
+    let mut trials: Vec<_> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    trials.extend([
+        on(Target::Sandbox, "a_lease_of_endless_duration_pins_no_node", |api| endless(api).boxed_local()),
+        on(Target::Sandbox, "a_lease_read_that_hangs_is_no_silence", |api| hanging_read(api).boxed_local()),
+        on(Target::Sandbox, "silence_of_all_kubelets_deletes_none", |api| all_silent(api).boxed_local()),
+        trial("apiserver::a_frozen_api_server_is_no_silence_of_kubelets", frozen),
+    ]);
+    trials
+}
+
+/// Kubelets that renew their leases this often until the set is dropped.
+fn renewing(client: &Client, names: &[&str], period: Duration) -> JoinSet<()> {
+    let mut kubelets = JoinSet::new();
+    for name in names {
+        let (client, name) = (client.clone(), (*name).to_owned());
+        kubelets.spawn(async move {
+            loop {
+                let _ = kubelet::renew_lease(&client, &name).await;
+                sleep(period).await;
+            }
+        });
+    }
+    kubelets
+}
+
+fn is_held_back(reason: &'static str) -> impl Fn(&k8s_openapi::api::core::v1::Node) -> bool {
+    move |node| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(status, now, _)| status == "False" && now == reason)
+    }
+}
+
+async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    kubelet::renew_lease(&api.client, "n0").await?;
+    cloud.remove(&uuid(0));
+    for _ in 0..3 {
+        sleep(Duration::from_secs(10)).await;
+        kubelet::renew_lease(&api.client, "n0").await?;
+    }
+    let held_back = |node: &_| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(status, reason, _)| status == "False" && reason == "KubeletAlive")
+    };
+    node_becomes(&api.client, "n0", SOON, "says that its kubelet lives", held_back).await?;
+    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
+    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 1);
+    // The kubelet stops; nobody has marked the Node NotReady yet.
+    let stopped = Instant::now();
+    kubelet::renew_lease(&api.client, "n0").await?;
+    node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    ensure!(stopped.elapsed() < Duration::from_secs(20), "took {:?}", stopped.elapsed());
+    eventually(SOON, "the metric follows", || async {
+        Ok((daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 0).then_some(()))
+    })
+    .await?;
+    daemon.stop().await
+}
+
+async fn ready_without_lease(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    kubelet::heartbeat(&api.client, "n0", true).await?;
+    cloud.remove(&uuid(0));
+    node_stays(&api.client, "n0", Duration::from_secs(15)).await?;
+    // NotReady by the kubelet's own word: upstream's rule.
+    kubelet::heartbeat(&api.client, "n0", false).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+/// What makes a Node one that may go comes while the cloud is asked, long after the leases to be read were chosen.
+async fn comes_during_a_look(
+    api: &Api,
+    flags: &[&str],
+    before: serde_json::Value,
+    held_back: &'static str,
+    during: serde_json::Value,
+) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 2, &[&QUICK[..], flags].concat()).await?;
+    merge(&api.client, "n0", before).await?;
+    let kubelets = renewing(&api.client, &["n0"], Duration::from_secs(2));
+    // The other one keeps the breaker open, where there is one.
+    cloud.remove(&uuid(0));
+    cloud.remove(&uuid(1));
+    node_becomes(&api.client, "n0", SOON, "is held back", is_held_back(held_back)).await?;
+    cloud.delay(Duration::from_secs(2));
+    let asked = cloud.lookups();
+    eventually(SOON, "a slow look-up begins", || async { Ok((cloud.lookups() > asked + 1).then_some(())) })
+        .await?;
+    sleep(Duration::from_millis(500)).await;
+    merge(&api.client, "n0", during).await?;
+    node_stays(&api.client, "n0", Duration::from_secs(6)).await?;
+    node_becomes(&api.client, "n0", SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
+    drop(kubelets);
+    node_vanishes(&api.client, "n0", Duration::from_secs(30)).await?;
+    daemon.stop().await
+}
+
+async fn label_goes(api: &Api) -> anyhow::Result<()> {
+    let label = |value: Option<&str>| json!({"metadata": {"labels": {EXCLUDE: value}}});
+    comes_during_a_look(api, &[], label(Some("")), "Excluded", label(None)).await
+}
+
+async fn allowed(api: &Api) -> anyhow::Result<()> {
+    let flags = ["--node-deletion-breaker-count=0", "--node-deletion-breaker-percent=0"];
+    let allow = |value: &str| json!({"metadata": {"annotations": {ALLOW: value}}});
+    comes_during_a_look(api, &flags, allow("false"), "BreakerOpen", allow("true")).await
+}
+
+async fn set_duration(client: &Client, name: &str, seconds: i32) -> anyhow::Result<()> {
+    let leases: kube::Api<Lease> = kube::Api::namespaced(client.clone(), "kube-node-lease");
+    let patch = json!({"spec": {"leaseDurationSeconds": seconds}});
+    leases.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+async fn endless(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+    kubelet::renew_lease(&api.client, "n0").await?;
+    set_duration(&api.client, "n0", i32::MAX).await?;
+    cloud.remove(&uuid(0));
+    let start = Instant::now();
+    let limit = Duration::from_secs(40);
+    node_becomes(&api.client, "n0", limit, "says why it is kept", is_held_back("LeaseRecent")).await?;
+    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
+    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["LeaseRecent"]).get() == 1);
+    node_vanishes(&api.client, "n0", Duration::from_secs(300)).await?;
+    ensure!(start.elapsed() > Duration::from_secs(187), "deleted after {:?}", start.elapsed());
+    ensure!(start.elapsed() < Duration::from_secs(195), "deleted after {:?}", start.elapsed());
+    daemon.stop().await
+}
+
+/// A read that is answered late, with what was true before: the kubelet could not renew in all that time.
+async fn hanging_read(api: &Api) -> anyhow::Result<()> {
+    for hang in [3.0, 8.0, 9.5, 60.0].map(Duration::from_secs_f64) {
+        let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
+        cloud.remove(&uuid(0));
+        for _ in 0..2 {
+            kubelet::renew_lease(&api.client, "n0").await?;
+            sleep(Duration::from_secs(5)).await;
+        }
+        kubelet::renew_lease(&api.client, "n0").await?;
+        // It is about to renew when the API server freezes.
+        sleep(Duration::from_secs(10)).await;
+        faults(api)?.inject(Fault::new(Matcher::any().resource("leases"), Action::Delay(hang)));
+        sleep(hang).await;
+        faults(api)?.clear();
+        node_stays(&api.client, "n0", Duration::from_millis(70)).await?;
+        for _ in 0..3 {
+            kubelet::renew_lease(&api.client, "n0").await?;
+            node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+        }
+        node_vanishes(&api.client, "n0", Duration::from_secs(60)).await?;
+        daemon.stop().await?;
+    }
+    Ok(())
+}
+
+/// The API server answers us and no kubelet.
+async fn all_silent(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = silent_nodes(api, 3, &QUICK).await?;
+    let names = ["n0", "n1", "n2"];
+    for name in names {
+        kubelet::heartbeat(&api.client, name, true).await?;
+    }
+    let kubelets = renewing(&api.client, &names, Duration::from_secs(10));
+    cloud.remove(&uuid(0));
+    node_becomes(&api.client, "n0", SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
+    drop(kubelets);
+    // kube-controller-manager loses sight of all of them.
+    sleep(Duration::from_secs(50)).await;
+    for name in names {
+        set_ready_unknown(&api.client, name).await?;
+    }
+    node_becomes(&api.client, "n0", SOON, "says why it is kept", is_held_back("NoKubeletHeard")).await?;
+    node_stays(&api.client, "n0", Duration::from_secs(300)).await?;
+    // The others are back; this one has as long as the outage took, at most the 40 s of its lease.
+    let _kubelets = renewing(&api.client, &["n1", "n2"], Duration::from_secs(10));
+    node_stays(&api.client, "n0", Duration::from_secs(30)).await?;
+    node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+/// The cloud is wrong about three Nodes, which their kubelets keep; then nobody can renew for a while.
+fn frozen() -> Outcome {
+    let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
+    runtime(false)?.block_on(async {
+        let client = api::client(control_plane.kubeconfig()).await?;
+        let kubeconfig = shipped_roles::kubeconfig(&control_plane).await?;
+        let daemon_client = api::client(&kubeconfig).await?;
+        let cloud = FakeCloud::new();
+        let names: Vec<String> = (0..4).map(|number| format!("n{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            cloud.put(&uuid(number), Machine::running(number));
+            kubelet::register(&client, &kubelet::node(name, &uuid(number))).await?;
+        }
+        let daemon = InProcess::start(&daemon_client, cloud.provider(), &QUICK)?;
+        for name in &names {
+            node_becomes(&client, name, SOON, "initialized", is_initialized).await?;
+        }
+        let renew = async || -> anyhow::Result<()> {
+            for name in &names {
+                kubelet::renew_lease(&client, name).await?;
+            }
+            Ok(())
+        };
+        renew().await?;
+        for number in 0..3 {
+            set_ready_unknown(&client, &names[number]).await?;
+            cloud.lose(&uuid(number));
+        }
+        sleep(Duration::from_secs(3)).await;
+        renew().await?;
+        for name in &names[..3] {
+            node_becomes(&client, name, SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
+        }
+        renew().await?;
+        // Less than they take from one renewal to the next.
+        sleep(Duration::from_secs(6)).await;
+        control_plane.freeze_api_server()?;
+        sleep(Duration::from_millis(9_300)).await;
+        control_plane.thaw_api_server()?;
+        sleep(Duration::from_millis(300)).await;
+        for _ in 0..3 {
+            renew().await?;
+            sleep(Duration::from_secs(2)).await;
+        }
+        let left = nodes(&client).list(&kube::api::ListParams::default()).await?.items.len();
+        ensure!(left == names.len(), "{left} nodes are left");
+        daemon.stop().await
+    })?;
+    Ok(())
+}
