@@ -233,7 +233,7 @@ async fn nodes_go(screen: &Screen, stage: &mut Stage) -> anyhow::Result<()> {
     say(&format_args!("{off}: taint {SHUTDOWN_TAINT}:NoSchedule; the Node stays"));
     say(&format_args!(
         "{gone}: to be deleted when libvirt has said twice, 5 s apart, that there is no such domain, when its Node is\n\
-         \x20          10 s old, and when its kubelet has not renewed its lease for 12.5 s"
+         \x20          10 s old, and when its kubelet has not renewed its lease for 12.5 s while others do"
     ));
 
     let waiting = screen.waiting(&format!("waiting for the deletion of {gone}"));

@@ -21,8 +21,13 @@ pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 /// [`silence_of`].
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// After kubelets are heard again, as long until they all must have been: what waited is served first, in any order.
+/// After a kubelet is heard again, as long until all others must have been whose requests waited: they are served in any
+/// order.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// The same for those whose requests were refused: a kubelet doubles its pauses between two tries, up to 7 s. So after a
+/// time in which nobody was heard it may take as long again.
+const MAX_SETTLE: Duration = Duration::from_secs(8);
 
 /// Renewals that are remembered.
 const MAX_HEARD: usize = 64;
@@ -73,6 +78,8 @@ struct Heard {
     after: Instant,
     /// It was there by then.
     by: Instant,
+    /// How long nobody was heard before it.
+    pause: Duration,
 }
 
 impl Availability {
@@ -148,12 +155,13 @@ impl Availability {
                     && renew_time != lease.renew_time
                 {
                     let by = read.answered();
+                    let pause = by.duration_since(last_heard);
                     // One that renews is heard long before that: nobody could renew.
-                    if by.duration_since(last_heard) > silence_of(lease.duration) + MAX_PAUSE {
+                    if pause > silence_of(lease.duration) + MAX_PAUSE {
                         self.begin(read.sent(), by, Some(last_heard));
                     }
                     self.last_heard = Some(by);
-                    self.heard.push_back(Heard { after: sent, by });
+                    self.heard.push_back(Heard { after: sent, by, pause });
                     if self.heard.len() > MAX_HEARD {
                         self.heard.pop_front();
                     }
@@ -162,11 +170,17 @@ impl Availability {
         }
     }
 
-    /// Whether some kubelet was heard that renewed its lease after `due`, early enough before a read that was sent then.
-    /// Where no other kubelet has a lease there is nobody to be heard, and nothing to be learned from that.
+    /// Whether other kubelets were heard to renew their leases after `due`, so that one which was not, in a read that was
+    /// sent then, is silent by itself. Where no other kubelet has a lease there is nobody to be heard, and nothing to be
+    /// learned from that.
     pub(super) fn kubelets_are_heard(&self, due: Instant, sent: Instant) -> bool {
-        self.peers.values().all(|peer| matches!(peer, Peer::Mute))
-            || self.heard.iter().any(|heard| heard.after >= due && heard.by + SETTLE <= sent)
+        if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
+            return true;
+        }
+        let is_settled =
+            |heard: &Heard| heard.pause <= SETTLE || heard.by + heard.pause.min(MAX_SETTLE) <= sent;
+        self.heard.iter().any(|heard| heard.after >= due && heard.by + SETTLE <= sent)
+            && self.heard.iter().filter(|heard| heard.by > due).all(is_settled)
     }
 }
 
@@ -246,9 +260,15 @@ mod tests {
         api.hear("a", &LeaseRead::fake("", at(5.0), QUICK, found("1")));
         assert!(!api.kubelets_are_heard(at(0.0), at(100.0)), "nobody renewed");
         api.hear("a", &LeaseRead::fake("", at(6.0), QUICK, found("2")));
-        assert!(api.kubelets_are_heard(at(5.0), at(8.1)));
-        assert!(!api.kubelets_are_heard(at(5.0), at(7.9)), "others may be about to");
-        assert!(!api.kubelets_are_heard(at(5.1), at(100.0)), "it may have been before that");
+        assert!(
+            !api.kubelets_are_heard(at(5.0), at(11.9)),
+            "nobody was for 6 s: others may wait as long again"
+        );
+        assert!(api.kubelets_are_heard(at(5.0), at(12.1)));
+        api.hear("a", &LeaseRead::fake("", at(7.0), QUICK, found("3")));
+        assert!(!api.kubelets_are_heard(at(6.0), at(8.9)), "others may be about to");
+        assert!(api.kubelets_are_heard(at(6.0), at(12.1)));
+        assert!(!api.kubelets_are_heard(at(6.1), at(100.0)), "it may have been before that");
         api.listen_to(&["b".into()]);
         assert!(api.kubelets_are_heard(at(50.0), at(100.0)), "who has no lease cannot be heard");
     }

@@ -182,3 +182,6 @@ pub(super) fn judge(
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod campaign;

@@ -221,8 +221,8 @@ fn silence_of_all_kubelets_is_not_that_of_one() {
     assert!(matches!(seen.judge(ReadyStatus::Unknown), Kubelet::Undecided(Undecided::NobodyHeard, _)));
     hear(&mut seen.api, 14.0, "2");
     hear(&mut seen.api, 14.25, "3");
-    seen.until(15.0, &lease("a", 40)).is_silent(false);
-    seen.until(16.5, &lease("a", 40)).is_silent(true);
+    seen.until(18.5, &lease("a", 40)).is_silent(false);
+    seen.until(19.5, &lease("a", 40)).is_silent(true);
     // An operator who lets one Node go says that it does not matter.
     let mut alone = Observed::new();
     alone.api.listen_to(&["peer".into()]);
