@@ -20,6 +20,7 @@ pub struct Matcher {
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
+    field_selector: Option<String>,
 }
 
 impl Matcher {
@@ -63,6 +64,13 @@ impl Matcher {
         self
     }
 
+    /// Lists and watches with this field selector, or an empty string for all others.
+    #[must_use]
+    pub fn field_selector(mut self, selector: &str) -> Self {
+        self.field_selector = Some(selector.to_owned());
+        self
+    }
+
     pub(crate) fn matches(&self, request: &Request) -> bool {
         let fits = |wanted: &Option<String>, got: &str| wanted.as_ref().is_none_or(|wanted| wanted == got);
         fits(&self.verb, request.verb)
@@ -70,6 +78,7 @@ impl Matcher {
             && fits(&self.subresource, &request.subresource)
             && fits(&self.namespace, &request.namespace)
             && fits(&self.name, &request.name)
+            && fits(&self.field_selector, &request.field_selector)
     }
 }
 
@@ -87,6 +96,8 @@ pub enum Action {
     ServiceUnavailable,
     /// 410 Gone with reason Expired, as after a compaction.
     Gone,
+    /// A watch begins and ends with an ERROR event of this code, 410 with reason Expired; other requests get that status.
+    ErrorEvent(u16),
     /// The request waits this long (tokio time) and is then served.
     Delay(Duration),
     /// The request is served, but the answer is lost: a write happened and the client does not know.
@@ -138,6 +149,8 @@ pub struct Request {
     pub namespace: String,
     /// Empty for lists, watches and creates.
     pub name: String,
+    /// As it was asked for; empty for none.
+    pub field_selector: String,
 }
 
 impl From<&Target> for Request {
@@ -148,6 +161,7 @@ impl From<&Target> for Request {
             subresource: target.subresource.clone(),
             namespace: target.namespace.clone().unwrap_or_default(),
             name: target.name.clone(),
+            field_selector: target.query.field_selector.clone(),
         }
     }
 }
@@ -161,6 +175,7 @@ struct State {
     rules: Mutex<Rules>,
     store: Arc<Store>,
     drops: watch::Sender<u64>,
+    spoils: Spoils,
 }
 
 #[derive(Debug)]
@@ -169,11 +184,35 @@ struct Rules {
     random: fastrand::Rng,
 }
 
+/// What is wrong with an event that nobody can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoil {
+    /// It is JSON, but not of the kind that was asked for.
+    Kind,
+    /// It is cut off.
+    Cut,
+}
+
+/// How many of the next events nobody will be able to read. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spoils(Arc<Mutex<(Option<Spoil>, u64)>>);
+
+impl Spoils {
+    /// What is wrong with this event, if it is one of them.
+    pub(crate) fn take(&self) -> Option<Spoil> {
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        next.1 = next.1.checked_sub(1)?;
+        next.0
+    }
+}
+
 /// What the service does with a request after asking the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) delay: Duration,
     pub(crate) error: Option<ApiError>,
+    /// Whether `error` comes as an event, where the request is a watch.
+    pub(crate) in_stream: bool,
     pub(crate) reset: bool,
     pub(crate) lose_response: bool,
 }
@@ -181,7 +220,12 @@ pub(crate) struct Verdict {
 impl Faults {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         let rules = Rules { faults: Vec::new(), random: fastrand::Rng::with_seed(0) };
-        Self(Arc::new(State { rules: Mutex::new(rules), store, drops: watch::Sender::new(0) }))
+        Self(Arc::new(State {
+            rules: Mutex::new(rules),
+            store,
+            drops: watch::Sender::new(0),
+            spoils: Spoils::default(),
+        }))
     }
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
@@ -207,6 +251,15 @@ impl Faults {
     /// Ends every open watch in the middle of its body, as a broken connection does.
     pub fn drop_watches(&self) {
         self.0.drops.send_modify(|n| *n += 1);
+    }
+
+    /// Makes the next `n` events of watches unreadable. Those after them are as they should be.
+    pub fn spoil_events(&self, spoil: Spoil, n: u64) {
+        *self.0.spoils.0.lock().unwrap_or_else(PoisonError::into_inner) = (Some(spoil), n);
+    }
+
+    pub(crate) fn spoils(&self) -> Spoils {
+        self.0.spoils.clone()
     }
 
     /// Forgets the history, as a compaction of etcd does: watches from a resourceVersion seen so far and
@@ -238,6 +291,10 @@ impl Faults {
                 }
                 Action::ResetConnection => verdict.reset = true,
                 Action::LoseResponse => verdict.lose_response = true,
+                Action::ErrorEvent(_) => {
+                    verdict.error = Some(error(&fault.action, target));
+                    verdict.in_stream = true;
+                }
                 answer => verdict.error = Some(error(answer, target)),
             }
             break;
@@ -263,7 +320,14 @@ fn error(action: &Action, target: &Target) -> ApiError {
             "ServiceUnavailable",
             "the server is currently unable to handle the request",
         ),
-        Action::Gone => ApiError::expired("The resourceVersion for the provided list is too old."),
+        Action::ErrorEvent(code) if *code != 410 => ApiError::new(
+            StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            "InternalError",
+            "an error event was injected",
+        ),
+        Action::Gone | Action::ErrorEvent(_) => {
+            ApiError::expired("The resourceVersion for the provided list is too old.")
+        }
         _ => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "InternalError",

@@ -61,7 +61,7 @@ use std::sync::Arc;
 
 use crate::{faults::RequestLog, resources::Registry, store::Store};
 pub use crate::{
-    faults::{Action, Counts, Fault, Faults, Matcher, Request},
+    faults::{Action, Counts, Fault, Faults, Matcher, Request, Spoil},
     resources::{Column, ResourceKind},
     server::Server,
     service::{ResponseBody, Service},

@@ -22,7 +22,7 @@ use crate::{
     reviews,
     status::{ApiError, ApiResult},
     verbs::{Verb, Written},
-    watch::watch,
+    watch::{frame, watch},
 };
 
 /// Body of an answer.
@@ -116,7 +116,10 @@ impl Inner {
             return Err(reset());
         }
         if let Some(error) = &verdict.error {
-            return Ok(failure(error));
+            return Ok(match target.verb {
+                "watch" if verdict.in_stream => full(StatusCode::OK, frame("ERROR", &error.to_value())),
+                _ => failure(error),
+            });
         }
         let answer = self.serve(&target, parts, body).unwrap_or_else(|e| failure(&e));
         if verdict.lose_response {
@@ -147,7 +150,8 @@ impl Inner {
             "get" => return Ok(full(StatusCode::OK, render.object(&*verb.get()?))),
             "list" => return Ok(full(StatusCode::OK, render.list(&list(&self.store, target, &stored)?))),
             "watch" => {
-                let events = watch(&self.store, target, &storage, render, self.faults.subscribe_drops())?;
+                let (drops, spoils) = (self.faults.subscribe_drops(), self.faults.spoils());
+                let events = watch(&self.store, target, &storage, render, drops, spoils)?;
                 let frames = events.map(|event| event.map(http_body::Frame::data));
                 let mut response = Response::new(BodyExt::boxed_unsync(StreamBody::new(frames)));
                 response

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    faults::{Spoil, Spoils},
     list::{invalid_options, revision},
     render::Renderer,
     request::Target,
@@ -41,6 +42,7 @@ struct Watch {
     changed: watch::Receiver<()>,
     /// Grows when all watches are to be dropped.
     dropped: watch::Receiver<u64>,
+    spoils: Spoils,
     deadline: Instant,
     next_bookmark: Option<Instant>,
     bookmark_due: bool,
@@ -60,6 +62,7 @@ pub(crate) fn watch(
     storage: &str,
     render: Renderer,
     dropped: watch::Receiver<u64>,
+    spoils: Spoils,
 ) -> ApiResult<impl Stream<Item = Result<Bytes, std::io::Error>> + Send + use<>> {
     let query = &target.query;
     let mut fields = query.field_selector.clone();
@@ -83,6 +86,7 @@ pub(crate) fn watch(
         ready: VecDeque::new(),
         changed: store.lock().bucket(storage).subscribe(),
         dropped,
+        spoils,
         deadline,
         next_bookmark: query.allow_watch_bookmarks.then_some(now),
         bookmark_due: false,
@@ -231,7 +235,11 @@ impl Watch {
                 },
                 _ => continue,
             };
-            self.ready.push_back(rendered);
+            self.ready.push_back(match self.spoils.take() {
+                None => rendered,
+                Some(Spoil::Kind) => frame("MODIFIED", &json!({"metadata": {"name": []}})),
+                Some(Spoil::Cut) => [&rendered[..rendered.len() / 2], b"\n"].concat().into(),
+            });
         }
         let all = events.len() < BATCH;
         if all {
