@@ -8,17 +8,18 @@
 //!
 //! What keeps two from leading at the same time:
 //! - every write carries the `resourceVersion` that was read, so of two writers one gets a conflict;
-//! - another candidate's term ends when its record has not changed for its whole duration *on our monotonic clock*;
-//!   the times in the record are for people, and may be wrong by hours;
+//! - another candidate's term ends when its record has not changed for its whole duration *on our own [`Clock`]*, which
+//!   goes on while the machine is suspended; the times in the record are for people, and may be wrong by hours;
 //! - a leader stops before its own term can end for anybody else: its term counts from before the last renewal that
 //!   succeeded was sent;
 //! - its controllers' writes pass a [`Fence`], which closes with the term by itself, so that a process that was frozen
-//!   writes nothing when it goes on.
+//!   writes nothing when it goes on; where the time of day leaps ahead, it stays closed until the next renewal.
 //!
 //! Where this is stricter than client-go: a leader that sees another holder stops at once instead of at its renew
 //! deadline, and the deadline can never lie behind the end of the term, whatever the flags say. Where it is faster: the
 //! Lease is given back on a clean stop, and a standby that may watch the Lease sees that at once.
 
+mod clock;
 mod elector;
 mod fence;
 mod lock;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+pub use clock::{Clock, TimeSource};
 pub use elector::{Elector, Leadership, Lost};
 pub use fence::{Fence, NotLeading};
 pub use status::ElectionStatus;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     LeaderElectionOptions,
+    clock::{Clock, Moment},
     fence::Fence,
     lock::{Lock, LockError},
     releases::Releases,
@@ -52,6 +53,7 @@ pub struct Elector {
     options: LeaderElectionOptions,
     events: EventRecorder,
     metrics: Metrics,
+    clock: Clock,
     status: ElectionStatus,
     fence: Fence,
     observed: Option<Observed>,
@@ -73,7 +75,7 @@ struct Observed {
 /// How one try ended.
 enum Attempt {
     /// We hold the Lease; the write that says so was sent at that time.
-    Held { sent: Instant },
+    Held { sent: Moment },
     /// Somebody else holds it, until then at least.
     NotYet { until: Instant },
     /// We led, and somebody else holds it.
@@ -86,7 +88,7 @@ enum Attempt {
 #[derive(Debug)]
 pub struct Leadership {
     elector: Elector,
-    /// Until when nobody else can have taken over.
+    /// Until when nobody else can have taken over, on the elector's clock.
     valid_until: Instant,
 }
 
@@ -105,8 +107,9 @@ impl Elector {
                 identity: options.identity.clone(),
                 lease_duration: options.lease_duration,
             },
-            status: ElectionStatus::new(&options),
-            fence: Fence::default(),
+            status: ElectionStatus::new(&options, Clock::system()),
+            fence: Fence::new(Clock::system()),
+            clock: Clock::system(),
             options,
             events: events.clone(),
             metrics,
@@ -114,6 +117,17 @@ impl Elector {
             reported: String::new(),
             failing: false,
             may_hold: false,
+        }
+    }
+
+    /// The same, going by this clock. For before anything else is asked of it.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self {
+            status: ElectionStatus::new(&self.options, clock.clone()),
+            fence: Fence::new(clock.clone()),
+            clock,
+            ..self
         }
     }
 
@@ -130,13 +144,12 @@ impl Elector {
             let Some(attempt) = stop.run_until_cancelled(self.attempt(false)).await else { break };
             let pause = self.options.retry_period.mul_f64(fastrand::f64().mul_add(JITTER, 1.0));
             let pause = if releases.allowed { pause } else { pause.min(LOOK_WITHOUT_WATCH) };
-            let mut look_at = Instant::now() + pause;
+            let mut look_at = self.clock.now() + pause;
             match attempt {
                 Attempt::Held { sent } => {
-                    let valid_until = sent + self.options.leads_for();
                     // An answer that took this long is worth nothing any more.
-                    if Instant::now() < valid_until {
-                        return Some(self.lead(valid_until));
+                    if self.clock.now() < sent.at + self.options.leads_for() {
+                        return Some(self.lead(sent));
                     }
                 }
                 Attempt::NotYet { until } => look_at = look_at.min(until),
@@ -145,7 +158,7 @@ impl Elector {
             }
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = sleep_until(look_at) => {}
+                () = self.clock.sleep_until(look_at) => {}
                 () = releases.next() => {}
             }
         }
@@ -155,13 +168,14 @@ impl Elector {
         None
     }
 
-    fn lead(self, valid_until: Instant) -> Leadership {
-        self.fence.open_until(valid_until);
+    fn lead(self, sent: Moment) -> Leadership {
+        let leads_for = self.options.leads_for();
+        self.fence.open(sent, leads_for);
         self.status.set_leads(true);
         self.metrics.leader_election_master_status.with_label_values(&[&self.options.name]).set(1);
         self.record_event("became leader");
         tracing::info!(lease = %self.describe(), identity = self.candidate.identity, "became leader");
-        Leadership { elector: self, valid_until }
+        Leadership { elector: self, valid_until: sent.at + leads_for }
     }
 
     /// One try to get or to keep the Lease.
@@ -186,10 +200,10 @@ impl Elector {
     /// Does what [`step`] says about the Lease as it was observed.
     async fn act(&mut self, leads: bool) -> Attempt {
         let seen = self.observed.as_ref().map(|observed| &observed.seen);
-        let op = step(&self.candidate, leads, seen, Instant::now(), Timestamp::now());
+        let op = step(&self.candidate, leads, seen, self.clock.now(), Timestamp::now());
         // Set before, since this future may be dropped while the request is on its way.
         self.may_hold |= matches!(op, Op::Create(_) | Op::Replace(_));
-        let sent = Instant::now();
+        let sent = self.clock.moment();
         let written = match op {
             Op::Wait { until } => return Attempt::NotYet { until },
             Op::Lost { holder } => return Attempt::Lost { holder },
@@ -217,7 +231,7 @@ impl Elector {
             return;
         };
         let before = self.observed.take().map(|observed| observed.seen);
-        let seen = Observation::of(Record::read(lease.spec.as_ref()), before.as_ref(), Instant::now());
+        let seen = Observation::of(Record::read(lease.spec.as_ref()), before.as_ref(), self.clock.now());
         let holder = &seen.record.holder;
         if *holder != self.reported && *holder != self.candidate.identity && !holder.is_empty() {
             tracing::info!(lease = %self.describe(), leader = holder, "somebody else leads");
@@ -288,21 +302,28 @@ impl Leadership {
     /// Renews the Lease until that fails for good; then nothing more may be written. May be dropped at any time, for
     /// [`release`](Self::release).
     pub async fn renew(&mut self) {
-        let retry_period = self.elector.options.retry_period;
-        let mut next = Instant::now() + retry_period;
+        let (retry_period, clock) = (self.elector.options.retry_period, self.elector.clock.clone());
+        let mut next = clock.now() + retry_period;
         loop {
-            sleep_until(next.min(self.valid_until)).await;
-            if Instant::now() >= self.valid_until {
+            clock.sleep_until(next.min(self.valid_until)).await;
+            if clock.now() >= self.valid_until {
                 return self.lose("it could not be renewed in time");
             }
-            match timeout_at(self.valid_until, self.elector.attempt(true)).await {
+            if !self.elector.fence.is_open() {
+                tracing::warn!(
+                    lease = %self.elector.describe(),
+                    "the time of day leapt ahead: nothing is written until the lease is renewed"
+                );
+            }
+            match timeout(clock.left(self.valid_until), self.elector.attempt(true)).await {
                 Ok(Attempt::Held { sent }) => {
-                    self.valid_until = sent + self.elector.options.leads_for();
-                    self.elector.fence.open_until(self.valid_until);
+                    let leads_for = self.elector.options.leads_for();
+                    self.valid_until = sent.at + leads_for;
+                    self.elector.fence.open(sent, leads_for);
                 }
                 Ok(Attempt::Lost { holder }) => return self.lose(&format!("{holder} holds it")),
                 Ok(Attempt::Failed(error)) => {
-                    let left = self.valid_until.saturating_duration_since(Instant::now());
+                    let left = clock.left(self.valid_until);
                     tracing::warn!(
                         lease = %self.elector.describe(),
                         %error,
@@ -312,7 +333,7 @@ impl Leadership {
                 // Never, for one who leads; and should it be, the time is running. The other: the time is over.
                 Ok(Attempt::NotYet { .. }) | Err(_) => {}
             }
-            next = Instant::now() + retry_period;
+            next = clock.now() + retry_period;
         }
     }
 
@@ -334,5 +355,78 @@ impl Leadership {
     pub async fn release(mut self) {
         self.elector.give_back().await;
         self.stopped();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sandbox::Sandbox;
+
+    use super::{super::clock::tests::Machine, *};
+    use crate::{api_client::Clients, events::event_recorder};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn elector(sandbox: &Sandbox, identity: &str, clock: Clock) -> Elector {
+        let options = LeaderElectionOptions {
+            identity: identity.to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "ccm".to_owned(),
+            lease_duration: 15 * SECOND,
+            renew_deadline: 10 * SECOND,
+            retry_period: 2 * SECOND,
+        };
+        let metrics = Metrics::new().expect("metrics");
+        let daemon = EventObject::lease("kube-system", "ccm", "");
+        let (events, _) = event_recorder(&Clients::same(&sandbox.client()), daemon, metrics.clone());
+        Elector::new(sandbox.client(), options, &events, metrics).with_clock(clock)
+    }
+
+    /// The one that leads on a machine that sleeps while another candidate waits on one that does not.
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_slept_has_lost_and_writes_nothing() {
+        let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
+        let machine = Arc::new(Machine::default());
+        let sleeper = elector(&sandbox, "sleeper", Clock::of(machine.clone()));
+        let mut leadership = sleeper.acquire(&stop).await.expect("the first one leads");
+        let fence = leadership.fence().clone();
+        assert!(timeout(60 * SECOND, leadership.renew()).await.is_err(), "it goes on leading");
+        assert!(fence.is_open());
+        machine.suspend(13 * SECOND);
+        assert!(!fence.is_open(), "at once");
+        let (woke, sent) = (Instant::now(), sandbox.requests().values().sum::<u64>());
+        timeout(3 * SECOND, leadership.renew()).await.expect("it has lost");
+        assert!(woke.elapsed() <= 2 * SECOND, "{:?}", woke.elapsed());
+        assert_eq!(sandbox.requests().values().sum::<u64>(), sent, "not even a renewal");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leap_of_the_time_of_day_costs_one_renewal() {
+        let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
+        let machine = Arc::new(Machine::default());
+        let leader = elector(&sandbox, "leader", Clock::of(machine.clone()));
+        let mut leadership = leader.acquire(&stop).await.expect("it leads");
+        let fence = leadership.fence().clone();
+        machine.set_wall(3600);
+        assert!(!fence.is_open());
+        assert!(timeout(3 * SECOND, leadership.renew()).await.is_err(), "it leads on");
+        assert!(fence.is_open(), "renewed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_standby_slept_through_counts_where_nobody_renewed() {
+        let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
+        let leader = elector(&sandbox, "leader", Clock::system());
+        let mut leadership = leader.acquire(&stop).await.expect("it leads");
+        let machine = Arc::new(Machine::default());
+        let standby = elector(&sandbox, "standby", Clock::of(machine.clone()));
+        let status = standby.status();
+        let standby = tokio::spawn(async move { standby.acquire(&stop).await.is_some() });
+        assert!(timeout(20 * SECOND, leadership.renew()).await.is_err(), "it goes on leading");
+        assert_eq!(status.to_json()["holder"], "leader");
+        machine.suspend(60 * SECOND);
+        assert!(timeout(5 * SECOND, standby).await.expect("soon").expect("it ends"));
     }
 }

@@ -6,16 +6,22 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
-use tokio::time::Instant;
 use tower::{BoxError, Service};
 
+use super::clock::{Clock, Moment};
+
 /// Until when the holder of one Lease may write. Cloning shares it.
-#[derive(Clone, Debug, Default)]
-pub struct Fence(Arc<Mutex<Option<Instant>>>);
+#[derive(Clone, Debug)]
+pub struct Fence {
+    clock: Clock,
+    /// When the term began, and how long it is.
+    term: Arc<Mutex<Option<(Moment, Duration)>>>,
+}
 
 /// Why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,16 +29,23 @@ pub struct Fence(Arc<Mutex<Option<Instant>>>);
 pub struct NotLeading;
 
 impl Fence {
-    pub(super) fn open_until(&self, end: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    /// A closed one.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, term: Arc::default() }
+    }
+
+    /// Opens it for a term of this length.
+    pub(super) fn open(&self, began: Moment, length: Duration) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, length));
     }
 
     pub(super) fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn is_open(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|end| Instant::now() < end)
+    pub(super) fn is_open(&self) -> bool {
+        let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.is_some_and(|(began, length)| !began.is_over(length, self.clock.moment()))
     }
 
     /// The same client, whose writes fail with [`NotLeading`] once the term is over. Reads go on.
@@ -73,30 +86,57 @@ impl Service<Request<Body>> for Fenced {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use k8s_openapi::api::core::v1::Namespace;
     use kube::{Api, api::DeleteParams};
     use sandbox::Sandbox;
 
-    use super::*;
+    use super::{super::clock::tests::Machine, *};
+
+    const TERM: Duration = Duration::from_secs(10);
+
+    async fn is_refused(api: &Api<Namespace>) -> bool {
+        match api.delete("nobody", &DeleteParams::default()).await.expect_err("either way") {
+            kube::Error::Api(_) => false,
+            kube::Error::Service(inner) => inner.downcast_ref::<NotLeading>().is_some(),
+            other => panic!("{other}"),
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn writes_end_with_the_term_reads_do_not() {
         let sandbox = Sandbox::new();
-        let fence = Fence::default();
+        let clock = Clock::system();
+        let fence = Fence::new(clock.clone());
         let api: Api<Namespace> = Api::all(fence.guard(sandbox.client()));
-        let delete =
-            || async { api.delete("nobody", &DeleteParams::default()).await.expect_err("either way") };
-        let refused = |error: &kube::Error| matches!(error, kube::Error::Service(inner) if inner.downcast_ref::<NotLeading>().is_some());
-        assert!(refused(&delete().await), "never led");
-        fence.open_until(Instant::now() + Duration::from_secs(10));
-        assert!(matches!(delete().await, kube::Error::Api(_)), "leads");
-        tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(refused(&delete().await), "nobody said that the term is over, but it is");
+        assert!(is_refused(&api).await, "never led");
+        fence.open(clock.moment(), TERM);
+        assert!(!is_refused(&api).await, "leads");
+        tokio::time::advance(TERM).await;
+        assert!(is_refused(&api).await, "nobody said that the term is over, but it is");
         api.list(&kube::api::ListParams::default()).await.expect("reads go on");
-        fence.open_until(Instant::now() + Duration::from_secs(10));
+        fence.open(clock.moment(), TERM);
         fence.close();
-        assert!(refused(&delete().await));
+        assert!(is_refused(&api).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_slept_through_the_term_writes_nothing() {
+        let sandbox = Sandbox::new();
+        let machine = Arc::new(Machine::default());
+        let clock = Clock::of(machine.clone());
+        let fence = Fence::new(clock.clone());
+        let api: Api<Namespace> = Api::all(fence.guard(sandbox.client()));
+        fence.open(clock.moment(), TERM);
+        machine.suspend(TERM);
+        assert!(is_refused(&api).await, "the monotonic clock stood still");
+        fence.open(clock.moment(), TERM);
+        assert!(!is_refused(&api).await);
+        // Its hypervisor stopped it: only the time of day tells, once somebody sets it.
+        machine.set_wall(60);
+        assert!(is_refused(&api).await);
+        fence.open(clock.moment(), TERM);
+        assert!(!is_refused(&api).await, "renewed");
+        machine.set_wall(-3600);
+        assert!(!is_refused(&api).await, "a time of day that was wrong");
     }
 }

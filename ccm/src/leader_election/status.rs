@@ -8,8 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{LeaderElectionOptions, step::Record};
-use crate::debug_state::seconds_from_now;
+use super::{LeaderElectionOptions, clock::Clock, step::Record};
 
 /// Upstream's: a leader should be gone by the end of its term, and has so much more time for it.
 const TOLERANCE: Duration = Duration::from_secs(20);
@@ -20,6 +19,7 @@ pub struct ElectionStatus {
     lease: String,
     identity: String,
     lease_duration: Duration,
+    clock: Clock,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -32,11 +32,13 @@ struct Seen {
 }
 
 impl ElectionStatus {
-    pub(super) fn new(options: &LeaderElectionOptions) -> Self {
+    /// Its times are those of `clock`.
+    pub(super) fn new(options: &LeaderElectionOptions, clock: Clock) -> Self {
         Self {
             lease: format!("{}/{}", options.namespace, options.name),
             identity: options.identity.clone(),
             lease_duration: options.lease_duration,
+            clock,
             seen: Arc::default(),
         }
     }
@@ -59,7 +61,8 @@ impl ElectionStatus {
     pub fn check(&self) -> Result<(), String> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = self.lease_duration + TOLERANCE;
-        if seen.leads && seen.changed.is_some_and(|changed| changed.elapsed() > limit) {
+        let since = |changed| self.clock.now().duration_since(changed);
+        if seen.leads && seen.changed.is_some_and(|changed| since(changed) > limit) {
             return Err(format!("failed election to renew leadership on lease {}", self.lease));
         }
         Ok(())
@@ -75,7 +78,9 @@ impl ElectionStatus {
             "holder": seen.record.holder,
             "renewTime": seen.record.renewed.map(|time| time.to_string()),
             "transitions": seen.record.transitions,
-            "changedSecondsAgo": seen.changed.map(|changed| -seconds_from_now(changed)),
+            "changedSecondsAgo": seen.changed.map(|changed| {
+                (self.clock.now().duration_since(changed).as_secs_f64() * 1000.0).round() / 1000.0
+            }),
         })
     }
 }
@@ -87,14 +92,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_leader_that_does_not_renew_is_unhealthy() {
         let second = Duration::from_secs(1);
-        let status = ElectionStatus::new(&LeaderElectionOptions {
+        let options = LeaderElectionOptions {
             identity: "me".into(),
             namespace: "kube-system".into(),
             name: "ccm".into(),
             lease_duration: 15 * second,
             renew_deadline: 10 * second,
             retry_period: 2 * second,
-        });
+        };
+        let status = ElectionStatus::new(&options, Clock::system());
         status.check().expect("nothing known yet");
         status.observed(&Record { holder: "other".into(), ..Record::default() }, Instant::now());
         tokio::time::advance(100 * second).await;

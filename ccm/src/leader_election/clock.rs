@@ -1,0 +1,181 @@
+//! The clocks that tell whether a term is over.
+//!
+//! The monotonic clock, on which timers run, stands still while the machine is suspended, and others go on. So the time
+//! here is the monotonic one plus what the machine slept through (on Linux: `CLOCK_BOOTTIME`). A virtual machine that its
+//! hypervisor stopped does not even know that it slept; but somebody sets its time of day soon after, and that is a
+//! second witness.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+
+/// What the machine says of time, beside its monotonic clock.
+pub trait TimeSource: fmt::Debug + Send + Sync {
+    /// How long the machine was suspended since it was switched on.
+    fn suspended(&self) -> Duration;
+    /// The time of day.
+    fn wall(&self) -> Timestamp;
+}
+
+/// A clock that goes on while the machine is suspended. Its [`Instant`]s are for itself alone: those of tokio stand still
+/// meanwhile. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    source: Arc<dyn TimeSource>,
+    /// What was suspended when this began.
+    begin: Duration,
+}
+
+/// A time on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// On a [`Clock`].
+    pub at: Instant,
+    /// The time of day.
+    pub wall: Timestamp,
+}
+
+impl Clock {
+    /// This machine's.
+    pub fn system() -> Self {
+        Self::of(Arc::new(System))
+    }
+
+    /// One that goes by this source, and by tokio's clock.
+    pub fn of(source: Arc<dyn TimeSource>) -> Self {
+        let begin = source.suspended();
+        Self { source, begin }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Instant {
+        // In this order: whatever comes in between two readings, the sum is a time in between too.
+        let suspended = self.source.suspended().saturating_sub(self.begin);
+        Instant::now() + suspended
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        Moment { at: self.now(), wall: self.source.wall() }
+    }
+
+    /// How long until `deadline`.
+    pub(super) fn left(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(self.now())
+    }
+
+    /// Waits until `deadline`; longer by the rest where the machine is suspended meanwhile.
+    pub(super) async fn sleep_until(&self, deadline: Instant) {
+        sleep(self.left(deadline)).await;
+    }
+}
+
+impl Moment {
+    /// Whether `length` has passed since by any of the clocks.
+    pub(super) fn is_over(self, length: Duration, now: Self) -> bool {
+        let by_wall = Duration::try_from(now.wall.duration_since(self.wall)).unwrap_or_default();
+        now.at.saturating_duration_since(self.at) >= length || by_wall >= length
+    }
+}
+
+/// What Linux says.
+#[derive(Clone, Copy, Debug)]
+struct System;
+
+impl TimeSource for System {
+    #[cfg(target_os = "linux")]
+    fn suspended(&self) -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        // In this order, so that it is never more than it was.
+        let boot = read(ClockId::Boottime);
+        boot.saturating_sub(read(ClockId::Monotonic))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn suspended(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// A machine that sleeps, and whose time of day changes, as a test says.
+    #[derive(Debug, Default)]
+    pub(in crate::leader_election) struct Machine {
+        suspended: Mutex<Duration>,
+        wall: Mutex<Timestamp>,
+    }
+
+    impl Machine {
+        /// Sleeps for this long.
+        pub(in crate::leader_election) fn suspend(&self, time: Duration) {
+            *self.suspended.lock().unwrap_or_else(PoisonError::into_inner) += time;
+        }
+
+        /// Sets the time of day forward or back by so many seconds.
+        pub(in crate::leader_election) fn set_wall(&self, seconds: i64) {
+            let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+            *wall = Timestamp::from_second(wall.as_second() + seconds).expect("a time");
+        }
+    }
+
+    impl TimeSource for Machine {
+        fn suspended(&self) -> Duration {
+            *self.suspended.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+        fn wall(&self) -> Timestamp {
+            *self.wall.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_machine_sleeps_through_counts() {
+        let machine = Arc::new(Machine::default());
+        machine.suspend(Duration::from_secs(1000));
+        let clock = Clock::of(machine.clone());
+        let (start, second) = (clock.now(), Duration::from_secs(1));
+        assert_eq!(start, Instant::now(), "what was before does not count");
+        tokio::time::advance(second).await;
+        assert_eq!(clock.now(), start + second);
+        machine.suspend(60 * second);
+        assert_eq!(clock.now(), start + 61 * second);
+        let before = Instant::now();
+        clock.sleep_until(start + 60 * second).await;
+        assert_eq!(Instant::now(), before, "it was over");
+        clock.sleep_until(start + 63 * second).await;
+        assert_eq!(before.elapsed(), 2 * second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_is_over_by_whichever_clock() {
+        let machine = Arc::new(Machine::default());
+        let clock = Clock::of(machine.clone());
+        let (began, term) = (clock.moment(), Duration::from_secs(12));
+        let is_over = || began.is_over(term, clock.moment());
+        machine.set_wall(11);
+        assert!(!is_over());
+        machine.set_wall(1);
+        assert!(is_over());
+        machine.set_wall(-3600);
+        assert!(!is_over());
+        machine.suspend(term);
+        assert!(is_over());
+    }
+
+    #[test]
+    fn the_systems_clock_moves_with_the_monotonic_one() {
+        let clock = Clock::system();
+        let (before, ours, after) = (Instant::now(), clock.now(), Instant::now());
+        let off = Duration::from_millis(100);
+        assert!(ours + off >= before && ours <= after + off, "this machine was not suspended meanwhile");
+    }
+}
