@@ -40,6 +40,7 @@ pub mod reload;
 pub mod secrets;
 pub mod serving;
 pub mod version;
+pub mod watching;
 pub mod work_queue;
 
 /// The example there is compiled as a crate of its own, as its readers do.

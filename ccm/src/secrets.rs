@@ -7,12 +7,12 @@ use cloudprovider::{
 };
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Api, Client,
-    runtime::{WatchStreamExt as _, watcher},
-};
+use kube::{Api, Client, runtime::watcher};
 
-use crate::api_client::describe;
+use crate::{
+    api_client::describe,
+    watching::{self, watch},
+};
 
 /// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
 pub struct ClusterSecrets {
@@ -22,7 +22,7 @@ pub struct ClusterSecrets {
 impl ClusterSecrets {
     /// Secrets that `client` may read.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client: watching::client(client) }
     }
 }
 
@@ -37,7 +37,7 @@ impl SecretSource for ClusterSecrets {
     fn follow(&self, name: &SecretName) -> SecretStream {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &name.namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
-        let events = watcher(api, config).default_backoff().boxed();
+        let events = watch(api, config).boxed();
         let following = Following { name: name.clone(), events, listed: None, is_failing: false };
         stream::unfold(following, |mut following| async move {
             let version = following.next().await?;

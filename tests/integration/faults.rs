@@ -12,14 +12,14 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use libtest_mimic::Trial;
-use sandbox::{Action, Fault, Matcher, kubelet};
+use sandbox::{Action, Fault, Matcher, Spoil, kubelet};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{Failure, FakeCloud, Machine},
     support::*,
     trial::on,
 };
@@ -30,6 +30,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         on(Target::Sandbox, "faulty_answers_delay_and_lose_nothing", |api| faulty_answers(api).boxed_local()),
         on(Target::Sandbox, "a_watch_that_breaks_is_taken_up_again", |api| broken_watches(api).boxed_local()),
+        on(Target::Sandbox, "a_watch_that_is_refused_comes_back_in_seconds", |api| {
+            refused_watches(api).boxed_local()
+        }),
+        on(Target::Sandbox, "what_a_watch_leaves_out_is_listed", |api| spoilt_events(api).boxed_local()),
+        on(Target::Sandbox, "writes_to_a_node_that_was_replaced_end", |api| replaced(api).boxed_local()),
         on(Target::Sandbox, "an_event_that_cannot_be_written_delays_no_node", |api| {
             no_events(api).boxed_local()
         }),
@@ -124,6 +129,91 @@ async fn broken_watches(api: &Api) -> anyhow::Result<()> {
         node_becomes(&api.client, &name(number), limit, "initialized", is_initialized).await?;
     }
     ensure!(api.requests.of("GET nodes") < 40, "no storm of lists: {}", api.requests.of("GET nodes"));
+    daemon.stop().await
+}
+
+/// Minutes without a watch, while all other requests are answered.
+async fn refused_watches(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &[]).await?;
+    all_initialized(api).await?;
+    for verb in ["watch", "list"] {
+        let nodes = Matcher::any().verb(verb).resource("nodes");
+        faults(api)?.inject(Fault::new(nodes, Action::ServiceUnavailable));
+    }
+    faults(api)?.drop_watches();
+    sleep(Duration::from_secs(600)).await;
+    faults(api)?.clear();
+    cloud.put(&uuid(NODES), Machine::running(NODES));
+    kubelet::register(&api.client, &kubelet::node(&name(NODES), &uuid(NODES))).await?;
+    let limit = Duration::from_secs(7);
+    node_becomes(&api.client, &name(NODES), limit, "initialized", is_initialized).await?;
+    daemon.stop().await
+}
+
+async fn spoilt_events(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &[]).await?;
+    all_initialized(api).await?;
+    sleep(Duration::from_secs(5)).await;
+    for (spoil, first) in [(Spoil::Kind, NODES), (Spoil::Cut, NODES + 2)] {
+        faults(api)?.spoil_events(spoil, 1);
+        for number in [first, first + 1] {
+            cloud.put(&uuid(number), Machine::running(number));
+            kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
+        }
+        for number in [first, first + 1] {
+            let limit = Duration::from_secs(10);
+            node_becomes(&api.client, &name(number), limit, "initialized", is_initialized).await?;
+        }
+        sleep(Duration::from_secs(5)).await;
+    }
+    daemon.stop().await
+}
+
+/// The watch is away, and one Node after the other has another one's name by now.
+async fn replaced(api: &Api) -> anyhow::Result<()> {
+    let (cloud, daemon) = start(api, &["--node-monitor-period=500ms"]).await?;
+    all_initialized(api).await?;
+    // As it is in a cloud that cannot tell: the Nodes wait for a condition.
+    for number in 0..3 {
+        set_ready_unknown(&api.client, &name(number)).await?;
+    }
+    sleep(Duration::from_secs(5)).await;
+    for verb in ["watch", "list"] {
+        // Not those that ask about one Node.
+        let nodes = Matcher::any().verb(verb).resource("nodes").field_selector("");
+        faults(api)?.inject(Fault::new(nodes, Action::ServiceUnavailable));
+    }
+    faults(api)?.drop_watches();
+    for number in 0..3 {
+        nodes(&api.client).delete(&name(number), &kube::api::DeleteParams::default()).await?;
+        kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
+    }
+    let sandbox = api.sandbox.as_ref().ok_or_else(|| anyhow::anyhow!("only the sandbox has faults"))?;
+    let writes = |number: usize| {
+        sandbox.requests_matching(&Matcher::any().verb("patch").resource("nodes").name(&name(number))).len()
+    };
+    sandbox.reset_requests();
+    // A condition of one, a taint of another, and addresses of the third.
+    cloud.fail(Some(Failure::Unavailable("the cloud is away")));
+    sleep(Duration::from_secs(2)).await;
+    cloud.fail(None);
+    cloud.change(&uuid(1), |machine| machine.power_state = PowerState::Off);
+    cloud.change(&uuid(2), |machine| *machine = Machine::running(77));
+    sleep(Duration::from_secs(20)).await;
+    for number in 0..3 {
+        // One of each controller.
+        let writes = writes(number);
+        ensure!(
+            (1..=2).contains(&writes),
+            "{writes} writes to {}, which is not there any more",
+            name(number)
+        );
+    }
+    faults(api)?.clear();
+    for number in 0..3 {
+        let limit = Duration::from_secs(20);
+        node_becomes(&api.client, &name(number), limit, "initialized", is_initialized).await?;
+    }
     daemon.stop().await
 }
 

@@ -11,7 +11,7 @@ mod messages;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _, future::ready};
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -116,17 +116,27 @@ fn as_it_is(body: Body) -> AnswerBody {
     body.map_err(BoxError::from).boxed_unsync()
 }
 
-/// The events of a watch as lines of JSON. One that cannot be read is a line that cannot be read either, which costs no
-/// more than that event.
+/// The events of a watch as lines of JSON. One that cannot be read is a line that cannot be read either, and the last one:
+/// what comes after it would move the watch on past what it said.
 fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
     // kube finds out what broke off a watch by the error's source and text, so the error is kept.
     let bytes = body.into_data_stream().map_err(std::io::Error::other);
-    let lines = FramedRead::new(StreamReader::new(bytes), Events::new()).map(move |event| {
-        let line = messages::event_in_json(event?.freeze(), &mut lock(&given)).unwrap_or_else(|error| {
-            let text = serde_json::Value::from(error.to_string());
-            format!("{text}\n").into_bytes()
+    let events = FramedRead::new(StreamReader::new(bytes), Events::new());
+    let lines = events.scan(false, move |has_ended, event| {
+        let line = match event {
+            _ if *has_ended => return ready(None),
+            Ok(event) => {
+                messages::event_in_json(event.freeze(), &mut lock(&given)).map_err(|e| e.to_string())
+            }
+            // Too long for one, so that what follows cannot be told apart.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(error.to_string()),
+            Err(error) => return ready(Some(Err(BoxError::from(error)))),
+        };
+        let line = line.unwrap_or_else(|error| {
+            *has_ended = true;
+            format!("{}\n", serde_json::Value::from(error)).into_bytes()
         });
-        Ok::<_, BoxError>(Frame::data(Bytes::from(line)))
+        ready(Some(Ok(Frame::data(Bytes::from(line)))))
     });
     StreamBody::new(lines).boxed_unsync()
 }

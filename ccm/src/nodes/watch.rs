@@ -1,37 +1,26 @@
 //! The one watch on Nodes.
 
-use std::time::Duration;
-
 use cloudprovider::error_chain;
 use futures::{StreamExt, pin_mut};
 use kube::{Api, Client, runtime::watcher};
-use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{NodeStore, node::WireNode};
-use crate::backoff::Backoff;
-
-/// client-go's.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Duration::from_secs(30) };
-
-/// A watch that worked for this long counts as well: the next failure is a first one. kube's own backoff begins anew
-/// with each list that is tried, so that lists that fail come every second.
-const WELL: Duration = Duration::from_secs(10);
+use crate::watching::{self, watch};
 
 /// Nodes of one page of the list. A page is in memory as a whole, with 15 kB or more for each Node.
 const PAGE: u32 = 250;
 
 /// Keeps `store` up to date until `stop` is cancelled.
 ///
-/// A lost watch, an expired version (410 Gone) and an API server that is away are survived with backoff; the store
-/// goes on showing what was last known.
+/// A lost watch, an expired version (410 Gone), an event that cannot be read and an API server that is away are survived
+/// with backoff; the store goes on showing what was last known.
 pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationToken) {
-    let api: Api<WireNode> = Api::all(client);
-    let events = watcher(api, watcher::Config::default().page_size(PAGE));
+    let api: Api<WireNode> = Api::all(watching::client(client));
+    let events = watch(api, watcher::Config::default().page_size(PAGE));
     pin_mut!(events);
     let mut listing = Vec::new();
     let mut failing = false;
-    let (mut failures, mut works_since): (u32, Option<Instant>) = (0, None);
     while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
         let event = match event {
             Ok(event) => event,
@@ -41,17 +30,9 @@ pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationTok
                     tracing::warn!(error = %error_chain(&error), "watch of nodes failed, trying again");
                 }
                 failing = true;
-                if works_since.take().is_some_and(|since| since.elapsed() >= WELL) {
-                    failures = 0;
-                }
-                failures = failures.saturating_add(1);
-                stop.run_until_cancelled(sleep(BACKOFF.after(failures))).await;
                 continue;
             }
         };
-        if !matches!(event, watcher::Event::Init) {
-            works_since.get_or_insert_with(Instant::now);
-        }
         if failing && !matches!(event, watcher::Event::Init) {
             failing = false;
             tracing::info!("watch of nodes works again");

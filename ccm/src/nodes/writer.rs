@@ -7,7 +7,7 @@ use http::{Request, header};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, ListParams, Preconditions},
     core::{Status, response::StatusCause},
 };
 use serde::Deserialize;
@@ -72,7 +72,7 @@ pub enum WriteError {
     /// The Node changed meanwhile (a failed `test`, another version): look at it again.
     #[error("the Node changed meanwhile: {0}")]
     Stale(String),
-    /// The Node is gone.
+    /// The Node is gone, and another one may have its name.
     #[error("the Node does not exist any more")]
     Gone,
     /// Anything else: the API server refused or did not answer.
@@ -111,7 +111,13 @@ impl NodeWriter {
             .header(header::CONTENT_TYPE, content_type)
             .body(body.to_string().into_bytes())
             .map_err(|error| WriteError::Failed(error.to_string()))?;
-        let answer = within_deadline(self.client.request::<Written>(request)).await;
+        let mut answer = within_deadline(self.client.request::<Written>(request)).await;
+        if let (NodePatch::Json(operations), Err(WriteError::Stale(_))) = (patch, &answer)
+            && let Some(uid) = tested_uid(operations)
+            && self.is_replaced(name, uid).await
+        {
+            answer = Err(WriteError::Gone);
+        }
         if let Err(error @ (WriteError::Stale(_) | WriteError::Failed(_))) = &answer {
             tracing::debug!(node = name, %body, %error, "patch refused");
         }
@@ -129,9 +135,28 @@ impl NodeWriter {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match within_deadline(api.delete(node.name(), &params)).await {
             Ok(_) | Err(WriteError::Gone) => Ok(()),
+            Err(WriteError::Stale(_)) if self.is_replaced(node.name(), &node.identity.uid).await => Ok(()),
             Err(error) => Err(error),
         }
     }
+
+    /// Whether there is no Node with this name and UID any more. The API server does not say which precondition failed;
+    /// a write that waits for the watch to tell would be sent again and again.
+    async fn is_replaced(&self, name: &str, uid: &str) -> bool {
+        let api: Api<Node> = Api::all(self.client.clone());
+        // Permission to list is there, and to get is not.
+        let one = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
+        match within_deadline(api.list_metadata(&one)).await {
+            Ok(nodes) => !nodes.items.iter().any(|node| node.metadata.uid.as_deref() == Some(uid)),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The UID that a JSON Patch asks of its Node.
+fn tested_uid(operations: &Value) -> Option<&str> {
+    let is_test = |operation: &&Value| operation["op"] == "test" && operation["path"] == "/metadata/uid";
+    operations.as_array()?.iter().find(is_test)?["value"].as_str()
 }
 
 async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
@@ -147,6 +172,8 @@ fn refused(status: &Status) -> WriteError {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     match status.code {
         404 => WriteError::Gone,
+        // A patch that names the UID of a Node which another one has replaced. No other one of ours names a UID.
+        422 if causes.iter().any(|cause| cause.field == "metadata.uid") => WriteError::Gone,
         409 => WriteError::Stale(status.message.clone()),
         // A JSON Patch `test` that fails, and the API server does not tell which. What is wrong with an object has causes.
         422 if causes.is_empty() => WriteError::Stale(status.message.clone()),
@@ -197,5 +224,8 @@ mod tests {
         // a `test` that fails has no causes
         assert!(matches!(refused(&status(422, "rejected", &json!([]))), WriteError::Stale(_)));
         assert!(matches!(refused(&status(409, "conflict", &causes)), WriteError::Stale(_)));
+        // another Node has the name
+        let causes = json!([{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]);
+        assert!(matches!(refused(&status(422, "invalid", &causes)), WriteError::Gone));
     }
 }

@@ -6,10 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use cloudprovider::error_chain;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, Client,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, runtime::watcher};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -19,6 +16,7 @@ use super::{
 use crate::{
     backoff::Backoff,
     reload::{ReloadReporter, Source},
+    watching,
 };
 
 /// The Role that lets somebody read it.
@@ -58,7 +56,7 @@ impl ClusterTrust {
         let needs_clients = is_needed(trust.clients.as_ref().map(|clients| clients.origin));
         (needs_proxy || needs_clients).then(|| Self {
             trust: trust.clone(),
-            api: Api::namespaced(client, CONFIG_MAP_NAMESPACE),
+            api: Api::namespaced(watching::client(client), CONFIG_MAP_NAMESPACE),
             reporter: reporter.clone(),
             needs_proxy,
             tolerates_failure: options.tolerate_lookup_failure,
@@ -133,7 +131,7 @@ fn warn_if_forbidden(error: &kube::Error) {
 
 async fn keep_up(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
     let config = watcher::Config::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    let events = watcher(api, config).default_backoff();
+    let events = watching::watch(api, config);
     pin_mut!(events);
     let mut failing = false;
     while let Some(event) = events.next().await {

@@ -23,7 +23,7 @@ use super::{
     initialize::WRITE_FAILED,
     repair::repair,
     state::NodeState,
-    sync::{Outcome, Shared, same_instance},
+    sync::{Gone, Outcome, Shared, same_instance},
 };
 use crate::{
     cloud::{Cloud, Owner},
@@ -107,7 +107,7 @@ enum Done {
     /// The condition that says why a Node is not initialised was written, or not.
     Report {
         name: String,
-        written: Option<WrittenVersion>,
+        written: Result<Option<WrittenVersion>, Gone>,
         retry_in: Duration,
     },
 }
@@ -218,7 +218,7 @@ impl NodeController {
         };
         let is_waiting = self.queue.is_waiting(name);
         let state = self.state_of(&node);
-        if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
+        if state.gone || state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
             // The watch has yet to show what we wrote ourselves, and will.
             return;
         }
@@ -426,14 +426,18 @@ impl NodeController {
             Done::Report { name, written, retry_in } => {
                 self.writing -= 1;
                 if let Some(state) = self.states.get_mut(&name) {
-                    match written {
-                        Some(version) => state.written = Some(version),
-                        None => state.forget_report(),
+                    state.gone = written.is_err();
+                    match &written {
+                        Ok(Some(version)) => state.written = Some(version.clone()),
+                        Ok(None) => state.forget_report(),
+                        Err(Gone) => {}
                     }
                 }
                 // The time first: our own condition on the Node must not cut the wait short.
                 self.queue.done(&name);
-                self.queue.retry_after(&name, retry_in);
+                if written.is_ok() {
+                    self.queue.retry_after(&name, retry_in);
+                }
                 self.end_work(&name);
             }
         }

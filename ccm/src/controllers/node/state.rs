@@ -25,6 +25,9 @@ const REWORDING_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct NodeState {
     /// UID that this state is about.
     pub uid: String,
+    /// Whether the API server said that the Node is not there any more. The watch has yet to say so, and until then nothing
+    /// that changes of it matters.
+    pub gone: bool,
     /// Failures in a row.
     pub failures: u32,
     /// The Node that the last answer without success was about; in a dry run also the one that would have been

@@ -37,6 +37,8 @@ pub(super) struct Shared {
 pub(super) enum Outcome {
     /// The Node is gone, or another one by now: whatever is known of it does not count.
     Outdated,
+    /// The API server does not have this Node any more: another one may have its name. The watch has yet to say so.
+    Gone,
     /// Nothing had to be written.
     Right { metadata: InstanceMetadata, warnings: Vec<String> },
     /// With the Node that this was decided on.
@@ -55,6 +57,9 @@ pub(super) enum Outcome {
     /// An initialised Node that could not be written.
     NotRepaired { why: String },
 }
+
+/// The API server does not have a Node any more.
+pub(super) struct Gone;
 
 impl Shared {
     /// Decides on one Node and writes. The Node is read again first: it may have changed while the cloud was asked
@@ -78,7 +83,10 @@ impl Shared {
             && let Err(error) =
                 self.writer.patch(node.name(), &condition.to_patch(&node, Timestamp::now())).await
         {
-            return Outcome::NotRepaired { why: error.to_string() };
+            return match error {
+                WriteError::Gone => Outcome::Gone,
+                error => Outcome::NotRepaired { why: error.to_string() },
+            };
         }
         Outcome::NoAnswer { node }
     }
@@ -93,7 +101,7 @@ impl Shared {
         let mut status_was_written = false;
         let version = match self.write(&node, &mut plan, failed_before, &mut status_was_written).await {
             Ok(version) => version,
-            Err(WriteError::Gone) => return Outcome::Outdated,
+            Err(WriteError::Gone) => return Outcome::Gone,
             Err(error) => {
                 let fault = NotInitialized::write_failed(error.to_string());
                 return Outcome::NotInitialized { node, fault, status_was_written };
@@ -168,17 +176,29 @@ impl Shared {
         }
     }
 
-    /// Writes the condition that says why a Node is not initialised, unless that is over by now.
-    pub(super) async fn report(&self, node: &Node, condition: &WantedCondition) -> Option<WrittenVersion> {
-        let now = self.nodes.get(node.name())?;
+    /// Writes the condition that says why a Node is not initialised, unless that is over by now: then, and where it cannot be
+    /// written, there is no version.
+    ///
+    /// # Errors
+    /// The API server does not have this Node any more.
+    pub(super) async fn report(
+        &self,
+        node: &Node,
+        condition: &WantedCondition,
+    ) -> Result<Option<WrittenVersion>, Gone> {
+        let Some(now) = self.nodes.get(node.name()) else { return Ok(None) };
         if now.identity.uid != node.identity.uid || !now.has_taint(UNINITIALIZED_TAINT) {
-            return None;
+            return Ok(None);
         }
         let written = self.writer.patch(node.name(), &condition.to_patch(node, Timestamp::now())).await;
-        if let Err(error) = &written {
-            tracing::warn!(node = node.name(), %error, "condition not written, trying again");
+        match written {
+            Ok(version) => Ok(Some(version)),
+            Err(WriteError::Gone) => Err(Gone),
+            Err(error) => {
+                tracing::warn!(node = node.name(), %error, "condition not written, trying again");
+                Ok(None)
+            }
         }
-        written.ok()
     }
 
     async fn repair(&self, node: Arc<Node>, plan: Repair, metadata: InstanceMetadata) -> Outcome {
@@ -189,7 +209,7 @@ impl Shared {
         for patch in &plan.patches {
             match self.writer.patch(node.name(), patch).await {
                 Ok(written) => version = written,
-                Err(WriteError::Gone) => return Outcome::Outdated,
+                Err(WriteError::Gone) => return Outcome::Gone,
                 Err(error) => return Outcome::NotRepaired { why: error.to_string() },
             }
             if !self.dry_run {

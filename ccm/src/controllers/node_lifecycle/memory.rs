@@ -22,6 +22,9 @@ const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most
 /// How long to wait for the watch to show what we wrote, before looking again.
 const WATCH_DELAY: Duration = Duration::from_secs(1);
 
+/// The same where the API server said that the Node is gone: the watch that says so may be away itself.
+const LONGEST_WATCH_DELAY: Duration = Duration::from_secs(60);
+
 /// What is remembered of one Node.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -47,6 +50,8 @@ pub(super) struct Memory {
     pub retry_at: Option<Instant>,
     /// The resource version that our own last write produced.
     pub written: Option<WrittenVersion>,
+    /// When the API server said that this Node is not there any more, if the watch has yet to say so.
+    pub gone: Option<Instant>,
     /// Whether the Node was deleted and the watch has yet to say so.
     pub deleted: bool,
 }
@@ -73,6 +78,7 @@ impl Memory {
             failures: 0,
             retry_at: None,
             written: None,
+            gone: None,
             deleted: false,
         }
     }
@@ -107,6 +113,10 @@ impl Memory {
     /// When the Node can be written: not while it is older than what we wrote ourselves, nor before a failed write is
     /// due again. `None`: now.
     pub(super) fn blocked_until(&self, node: &Node, now: Instant) -> Option<Instant> {
+        // Nothing more is written to it, and whoever has its name has a memory of its own.
+        if let Some(gone) = self.gone.filter(|gone| now.duration_since(*gone) < LONGEST_WATCH_DELAY) {
+            return Some(gone + LONGEST_WATCH_DELAY);
+        }
         if self.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
             return Some(now + WATCH_DELAY);
         }

@@ -362,16 +362,68 @@ async fn a_refusal_that_cannot_be_read_has_its_status() {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_costs_that_event() {
+async fn an_event_that_cannot_be_read_is_the_last_one() {
     let (first, last) =
         (event("ADDED", object("Node", node("n1"))), event("ADDED", object("Node", node("n2"))));
     let events = watched(vec![[first, event("ADDED", b"what?".to_vec()), last].concat()]).await;
-    assert!(events[0].is_ok() && events[2].is_ok() && events.len() == 3);
+    assert!(events[0].is_ok() && events.len() == 2, "{events:?}");
     let error = events[1].as_ref().expect_err("an error");
     assert!(crate::api_client::describe(error).contains("does not begin as an object"), "{error}");
     // longer than any event may be
     let events = watched(vec![vec![0xff; 100]]).await;
-    assert!(events[0].is_err() && events.len() == 1);
+    assert!(matches!(events[..], [Err(kube::Error::SerdeError(_))]), "{events:?}");
+}
+
+/// Lists of `n` with label `listed` at version 5, then at 9; the first watch is this, and the next ones say nothing.
+async fn label_after(first_watch: (u16, &'static str, Vec<u8>)) -> Option<String> {
+    const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+    let list = |version: &str, label: &str| {
+        object("NodeList", [field(1, field(2, version)), field(2, heartbeat(version, label, 0))].concat())
+    };
+    let lists = Mutex::new(VecDeque::from([list("5", "first"), list("9", "second")]));
+    let watches = Mutex::new(VecDeque::from([first_watch]));
+    let answer = move |request: Request<Body>| {
+        let (status, content_type, body) = if request.uri().query().unwrap_or_default().contains("watch=") {
+            watches.lock().expect("not poisoned").pop_front().unwrap_or((200, EVENTS, Vec::new()))
+        } else {
+            (200, PROTOBUF, lists.lock().expect("not poisoned").pop_front().expect("two lists"))
+        };
+        let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(body)))]);
+        // An open watch that says nothing.
+        let silence = (content_type == EVENTS).then(stream::pending::<Result<_, Infallible>>);
+        let frames = frames.chain(stream::iter(silence).flatten());
+        let mut answer = Response::new(StreamBody::new(frames));
+        *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        async { Ok::<_, Infallible>(answer) }
+    };
+    let (store, stop) = (super::super::NodeStore::new(), tokio_util::sync::CancellationToken::new());
+    let client = client(Client::new(tower::service_fn(answer), "default"));
+    let watching = tokio::spawn(super::super::watch_nodes(client, store.clone(), stop.clone()));
+    tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+    stop.cancel();
+    watching.await.expect("it ends");
+    store.get("n")?.identity.labels.get("label").cloned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_may_have_missed_is_listed() {
+    let events =
+        |events: &[Vec<u8>]| (200, "application/vnd.kubernetes.protobuf;stream=watch", events.concat());
+    let label = |version: &str, label: &str| event("MODIFIED", object("Node", heartbeat(version, label, 0)));
+    assert_eq!(label_after(events(&[label("6", "told")])).await.as_deref(), Some("told"), "nothing is wrong");
+    let refusal = [field(2, "Failure"), field(3, "too old"), field(4, "Expired"), number(6, 410)].concat();
+    let refused = object("Status", refusal);
+    for (what, first_watch) in [
+        ("an event that cannot be read", events(&[event("MODIFIED", b"what?".to_vec()), label("7", "told")])),
+        ("an event that is too long", events(&[vec![0xff; 100], label("7", "told")])),
+        ("an error", events(&[event("ERROR", refused.clone()), label("7", "told")])),
+        ("a refusal", (410, PROTOBUF, refused)),
+        ("a refusal in JSON", (410, "application/json", json!({"code": 410}).to_string().into_bytes())),
+        ("a refusal by a proxy", (410, "text/html", b"<h1>Gone</h1>".to_vec())),
+    ] {
+        assert_eq!(label_after(first_watch).await.as_deref(), Some("second"), "{what}");
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,11 @@ impl NodeController {
         let waited_for = state.waiting_for;
         let mut report = None;
         let mut retry_in = None;
+        state.gone = matches!(outcome, Outcome::Gone);
         match outcome {
+            Outcome::Gone => {
+                tracing::debug!(node = name, "the node is gone: waiting until the watch says so")
+            }
             Outcome::Outdated => {
                 tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");
                 retry_in = Some(BACKOFF.first);

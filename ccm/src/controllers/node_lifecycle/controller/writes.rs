@@ -90,7 +90,7 @@ impl NodeLifecycleController {
                     tracing::info!(node = node.name(), what, "node updated");
                 }
             }
-            Err(WriteError::Gone) => {}
+            Err(WriteError::Gone) => memory.gone = Some(now),
             Err(error) => {
                 let again = memory.write_failed(now);
                 self.due.insert(node.name().to_owned(), again);

@@ -1,0 +1,242 @@
+//! Watches that leave nothing out.
+//!
+//! kube's watcher lists again where an open watch says that its version is too old, and goes on after everything else.
+//! After an event that it cannot read, the next one moves its version on, and what the first one said is lost; where a
+//! proxy answers the beginning of a watch with 410, it asks for the same version for ever. As client-go does, the watch
+//! here begins anew with a list.
+
+mod cuts;
+
+use std::{io, time::Duration};
+
+use futures::{Stream, StreamExt as _, stream::unfold};
+use kube::{
+    Api, Client, Resource,
+    runtime::watcher::{self, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use crate::backoff::Backoff;
+
+/// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
+/// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Duration::from_secs(4) };
+
+/// A watch that worked for this long counts as well: the next failure is a first one. kube's own backoff begins anew
+/// with each list that is tried, so that lists that fail come every second.
+const WELL: Duration = Duration::from_secs(10);
+
+/// The client for the `api` of [`watch`].
+pub fn client(client: Client) -> Client {
+    cuts::with_cuts_marked(client)
+}
+
+/// The events of `api`, which asks through a [`client`]: a list first, then what changes, and a list again where something may have been missed. Never
+/// ends. An error is told when it comes, and what follows it comes after a pause, seconds at most.
+pub fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Send + Sync,
+{
+    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    let watching = Watching { events: begin(), failures: 0, works_since: None, is_failing: false };
+    unfold((watching, begin), |(mut watching, begin)| async move {
+        if watching.is_failing {
+            sleep(BACKOFF.after(watching.failures)).await;
+        }
+        let event = match watching.events.next().await {
+            Some(event) => event,
+            // it never ends by itself
+            None => {
+                watching.events = begin();
+                watching.events.next().await?
+            }
+        };
+        match &event {
+            Ok(event) => watching.works(event),
+            Err(error) => {
+                watching.fails();
+                if may_have_missed_something(error) {
+                    watching.events = begin();
+                }
+            }
+        }
+        Some((event, (watching, begin)))
+    })
+}
+
+struct Watching<S> {
+    events: S,
+    /// In a row.
+    failures: u32,
+    works_since: Option<Instant>,
+    /// Whether the last one was an error.
+    is_failing: bool,
+}
+
+impl<S> Watching<S> {
+    fn works<K>(&mut self, event: &watcher::Event<K>) {
+        self.is_failing = false;
+        // Nothing was asked for yet.
+        if !matches!(event, watcher::Event::Init) {
+            self.works_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn fails(&mut self) {
+        self.is_failing = true;
+        if self.works_since.take().is_some_and(|since| since.elapsed() >= WELL) {
+            self.failures = 0;
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// Whether going on after this error would leave something out, or lead nowhere.
+fn may_have_missed_something(error: &watcher::Error) -> bool {
+    use kube::Error::{Api, LinesCodecMaxLineLengthExceeded, ReadEvents, SerdeError};
+    match error {
+        // The API server is there and does not give what was asked for. Who is refused for other reasons than the
+        // version goes on asking for it.
+        watcher::Error::WatchStartFailed(Api(status)) => {
+            !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503)
+        }
+        watcher::Error::WatchError(_)
+        | watcher::Error::WatchFailed(Api(_) | SerdeError(_) | LinesCodecMaxLineLengthExceeded) => true,
+        // A connection that broke: what comes next is asked for from the last version on.
+        watcher::Error::WatchFailed(ReadEvents(error)) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use futures::pin_mut;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::api::{Patch, PatchParams};
+    use sandbox::{Action, Fault, Matcher, Sandbox, Spoil, kubelet};
+    use serde_json::json;
+
+    use super::*;
+
+    async fn labelled(client: &Client, name: &str, value: &str) {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"n": value}}}));
+        Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &patch).await.expect("patched");
+    }
+
+    /// Follows until what is known of `n1` and `n2` is `wanted`; gives the errors and how many lists there were.
+    async fn follow<S>(events: &mut S, wanted: [&str; 2]) -> (usize, usize)
+    where
+        S: Stream<Item = watcher::Result<watcher::Event<Node>>> + Unpin,
+    {
+        let (mut errors, mut lists) = (0, 0);
+        let mut missing: BTreeSet<(String, String)> = [("n1", wanted[0]), ("n2", wanted[1])]
+            .map(|(name, label)| (name.to_owned(), label.to_owned()))
+            .into();
+        let seen = async {
+            while !missing.is_empty() {
+                match events.next().await.expect("it never ends") {
+                    Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+                        let label = node.metadata.labels.unwrap_or_default().remove("n").unwrap_or_default();
+                        missing.remove(&(node.metadata.name.unwrap_or_default(), label));
+                    }
+                    Ok(watcher::Event::InitDone) => lists += 1,
+                    Ok(_) => {}
+                    Err(_) => errors += 1,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("all is seen");
+        (errors, lists)
+    }
+
+    async fn sandbox() -> (Sandbox, Client) {
+        let sandbox = Sandbox::new();
+        let client = super::client(sandbox.client());
+        for name in ["n1", "n2"] {
+            kubelet::register(&client, &kubelet::node(name, name)).await.expect("registered");
+            labelled(&client, name, "0").await;
+        }
+        (sandbox, client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_unreadable_event_said_is_listed() {
+        for spoil in [Spoil::Kind, Spoil::Cut] {
+            listed_after(spoil).await;
+        }
+    }
+
+    async fn listed_after(spoil: Spoil) {
+        let (sandbox, client) = sandbox().await;
+        let events = watch(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
+        pin_mut!(events);
+        follow(&mut events, ["0", "0"]).await;
+        // Open, so that the events come through it.
+        assert!(tokio::time::timeout(Duration::from_secs(1), events.next()).await.is_ok(), "the list's end");
+        assert!(tokio::time::timeout(Duration::from_secs(1), events.next()).await.is_err(), "it waits");
+        sandbox.faults().spoil_events(spoil, 1);
+        labelled(&client, "n1", "1").await;
+        labelled(&client, "n2", "1").await;
+        let (errors, _) = follow(&mut events, ["1", "1"]).await;
+        assert_eq!(errors, 1, "{spoil:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_is_too_old_for_whoever_is_in_between_ends_in_a_list() {
+        let gone = [
+            Fault::new(Matcher::any().verb("watch"), Action::Gone),
+            Fault::new(Matcher::any().verb("watch"), Action::ErrorEvent(410)),
+            Fault::new(Matcher::any().verb("watch"), Action::ErrorEvent(500)),
+        ];
+        for fault in gone {
+            let (sandbox, client) = sandbox().await;
+            let what = format!("{fault:?}");
+            let events = watch(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
+            pin_mut!(events);
+            sandbox.faults().inject(fault.times(2));
+            follow(&mut events, ["0", "0"]).await;
+            labelled(&client, "n1", "1").await;
+            labelled(&client, "n2", "1").await;
+            let (errors, lists) = follow(&mut events, ["1", "1"]).await;
+            let asked = sandbox.requests_matching(&Matcher::any().verb("list").resource("nodes")).len();
+            assert!(
+                errors >= 1 && lists >= 1 && asked >= 2,
+                "{what}: {errors} errors, {lists} lists, {asked} asked"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_pause_is_some_seconds() {
+        let (sandbox, client) = sandbox().await;
+        let events = watch(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
+        pin_mut!(events);
+        follow(&mut events, ["0", "0"]).await;
+        let refused = || Fault::new(Matcher::any().verb("watch"), Action::ServiceUnavailable);
+        sandbox.faults().inject(refused());
+        sandbox.faults().inject(Fault::new(Matcher::any().verb("list"), Action::ServiceUnavailable));
+        sandbox.faults().drop_watches();
+        let outage = async {
+            loop {
+                drop(events.next().await);
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(600), outage).await.is_err());
+        sandbox.faults().clear();
+        labelled(&client, "n1", "1").await;
+        labelled(&client, "n2", "1").await;
+        let back = Instant::now();
+        follow(&mut events, ["1", "1"]).await;
+        assert!(back.elapsed() <= Duration::from_secs(5), "{:?}", back.elapsed());
+        // A refusal is no reason to list everything.
+        let lists = sandbox.requests_matching(&Matcher::any().verb("list").resource("nodes")).len();
+        assert_eq!(lists, 1);
+    }
+}
