@@ -1,6 +1,7 @@
 //! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
 
 mod batches;
+mod seen;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::batches::Batches;
 use crate::{metrics::Metrics, nodes::Node};
+use seen::Seen;
 
 /// How long a provider may take to end, sessions included, when the process is about to.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
@@ -28,13 +30,14 @@ pub struct Started {
     provider: Arc<dyn CloudProvider>,
     name: Arc<str>,
     stop: CancellationToken,
+    seen: Seen,
 }
 
 impl Started {
     /// `stop` is what the provider was started with.
     pub fn new(provider: Arc<dyn CloudProvider>, stop: CancellationToken) -> Self {
         let name = caught(|| provider.name().into()).unwrap_or_else(|| "unknown".into());
-        Self { provider, name, stop }
+        Self { provider, name, stop, seen: Seen::default() }
     }
 
     /// Starts a provider, which may take this long.
@@ -241,7 +244,19 @@ impl Cloud {
                 instance.incomplete.get_or_insert(fault);
             }
         }
+        current.seen.note(nodes, &all);
         all
+    }
+
+    /// Whether the provider at work, with the configuration in force, has had an instance of this Node. What it has never
+    /// had it may merely not see.
+    pub fn has_seen(&self, node: &Node) -> bool {
+        self.current.load().seen.has(&node.identity.uid)
+    }
+
+    /// Forgets what was seen of Nodes that are not there any more: `is_there` is asked for each by its UID.
+    pub fn keep_seen(&self, is_there: impl Fn(&str) -> bool) {
+        self.current.load().seen.keep(is_there);
     }
 
     /// As [`lookup`](Self::lookup); zone and region that the instances do not carry are asked from the provider's

@@ -360,6 +360,7 @@ impl Base {
                 monitor_period: lifecycle.node_monitor_period,
                 concurrent_syncs: lifecycle.syncs(),
                 deletion_grace_period: lifecycle.node_deletion_grace_period,
+                deletion_unseen_grace_period: lifecycle.node_deletion_unseen_grace_period,
                 deletion_minimum_age: lifecycle.node_deletion_minimum_age,
                 dry_run: flags.misc.dry_run,
                 breaker: BreakerLimits {

@@ -18,13 +18,13 @@ use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::time::sleep;
 
 use crate::{
-    api::{self, Api},
+    api::{self, Api, Target},
     daemon::{DaemonProcess, InProcess, binary},
     fake_cloud::{Failure, FakeCloud, Machine},
     guest::command_line,
     hypervisors::{name, test_driver_file},
     support::*,
-    trial::{Outcome, Scenario, on_both, runtime, trial},
+    trial::{Outcome, Scenario, on, on_both, runtime, trial},
 };
 
 /// How long a change may take: it is seen within seconds, and answers that differ settle for ten.
@@ -45,6 +45,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("config::a_standby_follows_and_a_stop_ends_a_try", |api| standby(api).boxed_local()),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    // Minutes, which the real API server would add nothing to.
+    trials.push(on(Target::Sandbox, "config::credentials_that_see_less_delete_nothing", |api| {
+        sees_less(api).boxed_local()
+    }));
     trials.push(trial("apiserver::config::the_binary_follows_its_config", the_binary));
     trials
 }
@@ -245,6 +249,41 @@ async fn loses(api: &Api) -> anyhow::Result<()> {
     api::delete_node(&api.client, &name(2)).await?;
     reloaded(&daemon, 1).await?;
     ensure!(!is_refused(&daemon));
+    daemon.stop().await
+}
+
+/// An expired password is replaced by credentials that do not see one folder, in which a machine is switched off.
+async fn sees_less(api: &Api) -> anyhow::Result<()> {
+    let mounted = Mounted::new("1 2", "x")?;
+    let daemon = mounted.start(api, false)?;
+    for number in 1..=2 {
+        register(api, number).await?;
+        initialized(api, number).await?;
+        set_ready_unknown(&api.client, &name(number)).await?;
+    }
+    let expired = mounted.made(0)?;
+    expired.fail(Some(Failure::Unavailable("the password has expired")));
+    sleep(NOTICED).await;
+    mounted.swap("1", "new")?;
+    refused(&daemon, REFUSED).await?;
+    let message = daemon_event(api, "ConfigReloadFailed").await?;
+    ensure!(message.contains("node vm-2 would count as gone"), "{message}");
+    reloaded(&daemon, 1).await?;
+    // What it sees is known at once; the rest may be there.
+    let status = |status: &'static str, reason: &'static str| {
+        move |node: &_| {
+            condition(node, "CloudProviderInstanceExists").is_some_and(|(s, r, _)| s == status && r == reason)
+        }
+    };
+    node_becomes(&api.client, &name(1), SOON, "exists", status("True", "InstanceFound")).await?;
+    let kept = status("False", "InstanceNeverSeen");
+    node_becomes(&api.client, &name(2), SOON, "is kept", kept).await?;
+    node_stays(&api.client, &name(2), Duration::from_secs(250)).await?;
+    // Credentials that see it: all is well, and what goes then goes as soon as always.
+    mounted.swap("1 2", "x")?;
+    node_becomes(&api.client, &name(2), SOON, "exists", status("True", "InstanceFound")).await?;
+    mounted.made(2)?.remove(&uuid(2));
+    node_vanishes(&api.client, &name(2), SOON).await?;
     daemon.stop().await
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_node_that_recovers_while_the_cloud_is_asked_stays", |api| recovers_meanwhile(api).boxed_local()),
         ("a_young_node_stays", |api| young(api).boxed_local()),
         ("a_new_node_of_an_old_name_begins_anew", |api| name_reused(api).boxed_local()),
+        ("what_a_new_daemon_has_never_seen_is_kept_longer", |api| never_seen(api).boxed_local()),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
     for (name, scenario) in &both[..2] {
@@ -216,8 +217,12 @@ async fn young(api: &Api) -> anyhow::Result<()> {
 }
 
 async fn name_reused(api: &Api) -> anyhow::Result<()> {
-    let flags =
-        ["--node-monitor-period=500ms", "--node-deletion-grace-period=4s", "--node-deletion-minimum-age=0s"];
+    let flags = [
+        "--node-monitor-period=500ms",
+        "--node-deletion-grace-period=4s",
+        "--node-deletion-unseen-grace-period=4s",
+        "--node-deletion-minimum-age=0s",
+    ];
     let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
     cloud.remove(&uuid(0));
     sleep(Duration::from_secs(3)).await;
@@ -228,5 +233,28 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
     kubelet::register(&api.client, &again).await?;
     node_stays(&api.client, "n0", Duration::from_millis(3500)).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
+    daemon.stop().await
+}
+
+/// Credentials that see less than those of before, with a restart in between: what the new daemon does not see may be there.
+async fn never_seen(api: &Api) -> anyhow::Result<()> {
+    let (cloud, before) = silent_nodes(api, 2, &QUICK).await?;
+    before.stop().await?;
+    cloud.lose(&uuid(0));
+    let flags = [&QUICK[..], &["--node-deletion-unseen-grace-period=15s"]].concat();
+    let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &flags)?;
+    let start = Instant::now();
+    let kept = |node: &_| {
+        condition(node, "CloudProviderInstanceExists")
+            .is_some_and(|(status, reason, _)| status == "False" && reason == "InstanceNeverSeen")
+    };
+    node_becomes(&api.client, "n0", Duration::from_secs(10), "says why it is kept", kept).await?;
+    event(&api.client, "default", "n0", "DeletionHeldBack").await?;
+    // What it has seen goes as soon as always.
+    cloud.remove(&uuid(1));
+    node_vanishes(&api.client, "n1", Duration::from_secs(10)).await?;
+    ensure!(nodes(&api.client).get("n0").await.is_ok(), "not yet");
+    node_vanishes(&api.client, "n0", SOON).await?;
+    ensure!(start.elapsed() >= Duration::from_secs(15), "deleted after {:?}", start.elapsed());
     daemon.stop().await
 }

@@ -1,5 +1,7 @@
 //! Whether a new provider answers as well as the one at work.
 
+use std::collections::BTreeSet;
+
 use cloudprovider::{CloudProvider, Instance, InstanceLookup};
 
 use crate::nodes::Node;
@@ -12,44 +14,60 @@ pub(super) enum Comparison {
     /// It has an instance for each of these too, but other addresses, labels or zones: as the new version wants it, or
     /// because it does not know everything yet.
     Different,
-    /// For some of these it has no instance, or cannot tell, and why.
+    /// It would count instances as gone of which the old one cannot tell: they may be gone, and it may merely not see
+    /// them.
+    Doubtful {
+        /// Names of their Nodes.
+        nodes: BTreeSet<String>,
+        /// The same in words.
+        why: String,
+    },
+    /// For some of the Nodes that the old one has an instance of it has none, or cannot tell, and why.
     Worse(String),
 }
 
-/// Compares the answers for `nodes`, given in their order. A Node without an instance in the old answers is not
-/// compared: it cannot become worse.
+/// Compares the answers for `nodes`, given in their order. A Node without an instance in the old answers cannot become
+/// worse, but for one of which nobody could tell: that its instance is gone would be news.
 pub(super) fn compare(
     nodes: &[impl AsRef<Node>],
     old: &[InstanceLookup],
     new: &[InstanceLookup],
 ) -> Comparison {
-    let mut worse = Vec::new();
+    let (mut worse, mut doubtful) = (Vec::new(), BTreeSet::new());
     let mut is_different = false;
     for ((node, old), new) in nodes.iter().zip(old).zip(new) {
-        let InstanceLookup::Present(old) = old else { continue };
-        match new {
-            InstanceLookup::Present(new) => match &new.incomplete {
-                Some(why) if old.incomplete.is_none() => worse.push((node.as_ref().name(), why.report())),
+        let name = node.as_ref().name();
+        match (old, new) {
+            (InstanceLookup::Present(old), InstanceLookup::Present(new)) => match &new.incomplete {
+                Some(why) if old.incomplete.is_none() => worse.push((name, why.report())),
                 _ => is_different |= is_another(old, new),
             },
-            InstanceLookup::Absent => {
-                worse.push((node.as_ref().name(), "the changed version finds no instance of it".to_owned()));
+            (InstanceLookup::Present(_), InstanceLookup::Absent) => {
+                worse.push((name, "the changed version finds no instance of it".to_owned()));
             }
-            InstanceLookup::Unknown(error) => worse.push((node.as_ref().name(), error.report())),
+            (InstanceLookup::Present(_), InstanceLookup::Unknown(error)) => {
+                worse.push((name, error.report()))
+            }
+            (InstanceLookup::Unknown(_), InstanceLookup::Absent) => drop(doubtful.insert(name.to_owned())),
+            (InstanceLookup::Absent, _) | (InstanceLookup::Unknown(_), _) => {}
         }
     }
-    match worse.split_first() {
-        None if is_different => Comparison::Different,
-        None => Comparison::Same,
-        Some(((name, why), rest)) => {
-            let others = if rest.is_empty() {
-                String::new()
-            } else {
-                format!(" ({} other nodes as well)", rest.len())
-            };
-            Comparison::Worse(format!("node {name} would lose its instance: {why}{others}"))
-        }
+    if let Some(((name, why), rest)) = worse.split_first() {
+        let others = and_others(rest.len());
+        return Comparison::Worse(format!("node {name} would lose its instance: {why}{others}"));
     }
+    if let Some(name) = doubtful.first() {
+        let others = and_others(doubtful.len() - 1);
+        let why = format!(
+            "node {name} would count as gone: the changed version finds no instance of it, and the one in force cannot tell{others}"
+        );
+        return Comparison::Doubtful { nodes: doubtful, why };
+    }
+    if is_different { Comparison::Different } else { Comparison::Same }
+}
+
+fn and_others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" ({count} other nodes as well)") }
 }
 
 fn is_another(old: &Instance, new: &Instance) -> bool {
@@ -107,9 +125,8 @@ mod tests {
 
     #[test]
     fn only_what_the_old_one_has_can_become_worse() {
-        for old in [InstanceLookup::Absent, unknown()] {
-            assert_eq!(one(old, InstanceLookup::Absent), Comparison::Same);
-        }
+        assert_eq!(one(InstanceLookup::Absent, InstanceLookup::Absent), Comparison::Same);
+        assert_eq!(one(InstanceLookup::Absent, unknown()), Comparison::Same);
         assert_eq!(one(unknown(), unknown()), Comparison::Same);
         assert_eq!(one(InstanceLookup::Absent, instance("10.0.0.1").into()), Comparison::Same);
         let Comparison::Worse(why) = one(instance("10.0.0.1").into(), unknown()) else { panic!("not worse") };
@@ -118,6 +135,25 @@ mod tests {
             panic!("not worse")
         };
         assert_eq!(why, "node a would lose its instance: the changed version finds no instance of it");
+    }
+
+    #[test]
+    fn what_nobody_could_tell_and_is_gone_now_is_doubtful() {
+        let nodes = [node("c"), node("b"), node("a")];
+        let old = || [unknown(), unknown(), instance("10.0.0.1").into()];
+        let new = [InstanceLookup::Absent, InstanceLookup::Absent, instance("10.0.0.2").into()];
+        let Comparison::Doubtful { nodes: names, why } = compare(&nodes, &old(), &new) else {
+            panic!("not doubtful")
+        };
+        assert_eq!(names, ["b", "c"].map(str::to_owned).into());
+        assert_eq!(
+            why,
+            "node b would count as gone: the changed version finds no instance of it, and the one in force cannot tell (1 other nodes as well)"
+        );
+        assert_eq!(one(unknown(), instance("10.0.0.1").into()), Comparison::Same);
+        // what is lost for certain counts more
+        let new = [InstanceLookup::Absent, InstanceLookup::Absent, unknown()];
+        assert!(matches!(compare(&nodes, &old(), &new), Comparison::Worse(_)));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The loop that follows the files.
 
 use std::{
+    collections::BTreeSet,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use cloudprovider::{CloudProvider, InstanceLookup, NoSecrets, SecretSource, StartContext};
+use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, NoSecrets, SecretSource, StartContext};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -30,6 +31,10 @@ const REFUSED_AFTER: Duration = Duration::from_secs(60);
 /// Answers that differ without being worse count after this time: until then the provider may still be collecting what
 /// it knows, and what it does not know yet must not be written away.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
+
+/// A version that counts instances as gone of which the one in force cannot tell takes over when it has said so of the same
+/// ones for this time. What it says of them then waits for `--node-deletion-unseen-grace-period` as well.
+const DOUBTED_FOR: Duration = Duration::from_secs(90);
 
 /// How long one look-up may take. Who has not answered by then has not answered.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -188,9 +193,14 @@ impl Follower {
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;
         let mut different_since = None;
+        let mut doubt = Doubt::default();
         let mut is_reported = false;
         loop {
-            match self.compare(&candidate).await {
+            let comparison = self.compare(&candidate).await;
+            if !matches!(comparison, Comparison::Doubtful { .. }) {
+                doubt = Doubt::default();
+            }
+            match comparison {
                 Comparison::Same => break,
                 Comparison::Different => {
                     if different_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_AFTER {
@@ -204,6 +214,22 @@ impl Follower {
                     if began.elapsed() >= REFUSED_AFTER && !is_reported {
                         is_reported = true;
                         self.refuse(&format!("{why}; it takes over as soon as that is mended"));
+                    }
+                }
+                Comparison::Doubtful { nodes, why } => {
+                    different_since = None;
+                    let held_for = doubt.held_for(nodes, Instant::now());
+                    if held_for >= DOUBTED_FOR {
+                        tracing::warn!(
+                            "{why}; this has been so for {DOUBTED_FOR:?}, and the changed version takes over"
+                        );
+                        break;
+                    }
+                    if held_for >= REFUSED_AFTER && !is_reported {
+                        is_reported = true;
+                        self.refuse(&format!(
+                            "{why}; it takes over once that has been so for {DOUBTED_FOR:?}"
+                        ));
                     }
                 }
             }
@@ -229,8 +255,14 @@ impl Follower {
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
-            // Nothing to compare with: it gets the time that one with other answers gets.
-            (None, Some(_)) => Comparison::Different,
+            // Nothing to compare with: it gets the time that one with other answers gets, at least.
+            (None, Some(new)) => {
+                let unknown = || Error::new(ErrorKind::Timeout, "no answer").into();
+                match compare(&nodes, &nodes.iter().map(|_| unknown()).collect::<Vec<_>>(), &new) {
+                    Comparison::Same => Comparison::Different,
+                    other => other,
+                }
+            }
         }
     }
 
@@ -253,4 +285,35 @@ impl Follower {
 
 fn names(read: &FilesRead) -> Vec<String> {
     read.paths().iter().map(|path| path.display().to_string()).collect()
+}
+
+/// Since when a version has counted the same instances as gone, or fewer.
+#[derive(Debug, Default)]
+struct Doubt(Option<(BTreeSet<String>, Instant)>);
+
+impl Doubt {
+    /// For how long that has been so, with the Nodes that are concerned `now`. A further one begins it anew.
+    fn held_for(&mut self, nodes: BTreeSet<String>, now: Instant) -> Duration {
+        let since = match &self.0 {
+            Some((before, since)) if nodes.is_subset(before) => *since,
+            _ => now,
+        };
+        self.0 = Some((nodes, since));
+        now.duration_since(since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_lasts_while_no_further_node_is_in_it() {
+        let nodes = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let (mut doubt, start, second) = (Doubt::default(), Instant::now(), Duration::from_secs(1));
+        assert_eq!(doubt.held_for(nodes(&["a", "b"]), start), Duration::ZERO);
+        assert_eq!(doubt.held_for(nodes(&["b"]), start + 5 * second), 5 * second);
+        assert_eq!(doubt.held_for(nodes(&["b"]), start + 9 * second), 9 * second);
+        assert_eq!(doubt.held_for(nodes(&["a", "b"]), start + 10 * second), Duration::ZERO);
+    }
 }

@@ -144,10 +144,12 @@ fn explanation(
         }
         if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
             let lifecycle = &flags.cloud_node_lifecycle_controller;
-            let grace = lifecycle
-                .node_deletion_grace_period
-                .unwrap_or_else(|| lifecycle.node_monitor_period.max(std::time::Duration::from_secs(5)));
-            next.extend(node_lifecycle::plan(node, answer, grace, lifecycle.node_deletion_minimum_age));
+            let period = lifecycle.node_monitor_period;
+            let grace = node_lifecycle::grace_period(lifecycle.node_deletion_grace_period, period);
+            let unseen =
+                node_lifecycle::unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
+            let age = lifecycle.node_deletion_minimum_age;
+            next.extend(node_lifecycle::plan(node, answer, grace, unseen, age));
         } else {
             next.push(off(NODE_LIFECYCLE_CONTROLLER));
         }

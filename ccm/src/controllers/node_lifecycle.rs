@@ -9,10 +9,12 @@ mod explain;
 mod lease;
 mod memory;
 mod silence;
+mod unseen;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
 pub use explain::plan;
+pub use unseen::{grace_period, unseen_grace_period};
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";

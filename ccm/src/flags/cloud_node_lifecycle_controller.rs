@@ -27,6 +27,11 @@ pub struct CloudNodeLifecycleControllerFlags {
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub node_deletion_grace_period: Option<Duration>,
 
+    /// As --node-deletion-grace-period, for an instance that the daemon, with its present configuration, has never seen: new
+    /// credentials may merely see less. [default: 60 grace periods, at most 5m]
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub node_deletion_unseen_grace_period: Option<Duration>,
+
     /// A Node that is younger is not deleted.
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub node_deletion_minimum_age: Duration,
@@ -51,6 +56,7 @@ pub(super) const NOTES: &[Note] = &[
         "All Nodes in one batch, and Ready ones too; providers push changes at once; 0 is refused",
     ),
     ours("node-deletion-grace-period", "Upstream deletes on one answer"),
+    ours("node-deletion-unseen-grace-period", "Upstream deletes on one answer, the first one too"),
     ours("node-deletion-minimum-age", "Upstream deletes Nodes of any age"),
     ours("node-deletion-breaker-count", "Upstream deletes any number at once"),
     ours("node-deletion-breaker-percent", "Upstream deletes any share at once"),

@@ -27,6 +27,7 @@ use super::{
     lease::LeaseReader,
     memory::Memory,
     silence::Kubelet,
+    unseen::{grace_period, unseen_grace_period},
 };
 use crate::{
     cloud::Cloud,
@@ -42,9 +43,6 @@ use writes::Write;
 /// Every so many passes all Nodes are asked about; in between those that are not Ready or in question, as upstream asks.
 const FULL_PASS: u32 = 12;
 
-/// The least grace period, whatever the monitor period.
-const LEAST_GRACE: Duration = Duration::from_secs(5);
-
 /// What the flags say to this controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLifecycleOptions {
@@ -55,6 +53,9 @@ pub struct NodeLifecycleOptions {
     /// `--node-deletion-grace-period`: time between the two answers that an instance is gone. `None`: one monitor
     /// period, at least 5 s.
     pub deletion_grace_period: Option<Duration>,
+    /// `--node-deletion-unseen-grace-period`: the same where the provider has never had the instance. `None`: 60 grace
+    /// periods, 5 minutes at most.
+    pub deletion_unseen_grace_period: Option<Duration>,
     /// `--node-deletion-minimum-age`: a younger Node is not deleted.
     pub deletion_minimum_age: Duration,
     /// `--node-deletion-breaker-count` and `--node-deletion-breaker-percent`.
@@ -203,8 +204,7 @@ impl NodeLifecycleController {
     }
 
     fn rules(&self) -> DeletionRules {
-        let grace =
-            self.options.deletion_grace_period.unwrap_or(self.options.monitor_period.max(LEAST_GRACE));
+        let grace = grace_period(self.options.deletion_grace_period, self.options.monitor_period);
         DeletionRules { grace, minimum_age: self.options.deletion_minimum_age }
     }
 
@@ -279,6 +279,9 @@ impl NodeLifecycleController {
         for name in vanished {
             self.forget(&name);
         }
+        let nodes = self.nodes.all();
+        let uids: HashSet<&str> = nodes.iter().map(|node| node.identity.uid.as_str()).collect();
+        self.cloud.keep_seen(|uid| uids.contains(uid));
     }
 
     fn forget(&mut self, name: &str) {
@@ -349,9 +352,12 @@ impl NodeLifecycleController {
     }
 
     fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
+        let unseen_grace = (!self.cloud.has_seen(node))
+            .then(|| unseen_grace_period(self.options.deletion_unseen_grace_period, self.rules().grace));
         let memory = self.memory_of(node, now);
         let before = memory.answer();
         memory.note(answer, now);
+        memory.unseen_grace = unseen_grace;
         let answer = memory.answer();
         if memory.absence.is_some() {
             self.absent.insert(node.name().to_owned());

@@ -11,6 +11,7 @@ use super::{
     ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT,
     memory::Memory,
     silence::{Kubelet, LEASE_POLL, SilentKubelet, Undecided},
+    unseen,
 };
 use crate::{
     conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
@@ -49,6 +50,8 @@ pub(super) enum HeldBack {
     LeaseRecent,
     /// No other kubelet is heard either.
     NoKubeletHeard,
+    /// The provider has never had the instance, and has not said for long enough that it is gone.
+    InstanceNeverSeen,
 }
 
 /// What is to be done about a Node whose instance is gone.
@@ -90,6 +93,7 @@ impl HeldBack {
             Self::LeaseUnread => "LeaseUnread",
             Self::LeaseRecent => "LeaseRecent",
             Self::NoKubeletHeard => "NoKubeletHeard",
+            Self::InstanceNeverSeen => "InstanceNeverSeen",
         }
     }
 
@@ -123,6 +127,7 @@ impl HeldBack {
             Self::NoKubeletHeard => format!(
                 "no other kubelet renews its lease in kube-node-lease either, so the fault may be the API server's or the network's; if not, set the annotation {ALLOW_DELETION}=true on the node"
             ),
+            Self::InstanceNeverSeen => unseen::MESSAGE.to_owned(),
         };
         format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
     }
@@ -180,6 +185,9 @@ pub(super) fn verdict(
     }
     if breaker_is_open && !is_allowed(node) {
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
+    }
+    if let Some(until) = unseen::waits_until(memory, absence).filter(|_| !is_allowed(node)) {
+        return Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(until));
     }
     match kubelet {
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),

@@ -11,7 +11,15 @@ use super::{
 use crate::nodes::{Node, ReadyStatus};
 
 /// What would be done next: nothing for a Node that is right.
-pub fn plan(node: &Node, answer: &InstanceLookup, grace: Duration, minimum_age: Duration) -> Vec<String> {
+///
+/// `grace` and `unseen` are the two grace periods; what the daemon has seen is not known here.
+pub fn plan(
+    node: &Node,
+    answer: &InstanceLookup,
+    grace: Duration,
+    unseen: Duration,
+    minimum_age: Duration,
+) -> Vec<String> {
     let mut next = Vec::new();
     if node.identity.provider_id.is_none() {
         return next;
@@ -29,12 +37,12 @@ pub fn plan(node: &Node, answer: &InstanceLookup, grace: Duration, minimum_age: 
         next.push(format!("write the condition {}={}", condition.condition_type, condition.status));
     }
     if matches!(answer, InstanceLookup::Absent) {
-        next.push(deletion(node, grace, minimum_age));
+        next.push(deletion(node, grace, unseen, minimum_age));
     }
     next
 }
 
-fn deletion(node: &Node, grace: Duration, minimum_age: Duration) -> String {
+fn deletion(node: &Node, grace: Duration, unseen: Duration, minimum_age: Duration) -> String {
     if node.deleting {
         return "nothing: the Node is being deleted already".to_owned();
     }
@@ -57,8 +65,13 @@ fn deletion(node: &Node, grace: Duration, minimum_age: Duration) -> String {
     } else {
         ", while the API server answers and other kubelets are heard, and not too many Nodes vanish at once"
     };
+    let longer = if is_allowed(node) || unseen == grace {
+        String::new()
+    } else {
+        format!(" ({unseen:?} where the daemon has never seen the instance)")
+    };
     format!(
-        "delete the Node, once the cloud has said so for {grace:?}, it is at least {minimum_age:?} old, {kubelet}{others}"
+        "delete the Node, once the cloud has said so for {grace:?}{longer}, it is at least {minimum_age:?} old, {kubelet}{others}"
     )
 }
 
@@ -70,7 +83,7 @@ mod tests {
 
     fn plan_of(node: serde_json::Value) -> Vec<String> {
         let (grace, age) = (Duration::from_secs(5), Duration::from_secs(10));
-        plan(&Node::from_json(node), &InstanceLookup::Absent, grace, age)
+        plan(&Node::from_json(node), &InstanceLookup::Absent, grace, 60 * grace, age)
     }
 
     #[test]

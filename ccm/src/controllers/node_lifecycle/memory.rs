@@ -35,6 +35,8 @@ pub(super) struct Memory {
     pub absence: Option<Absence>,
     /// Whether the last answer was that the instance exists.
     pub is_present: bool,
+    /// How long the row must be, where the provider has never had the instance. `None`: it has had it.
+    pub unseen_grace: Option<Duration>,
     /// The kubelet's lease since the cloud said that the instance is gone.
     pub lease: Option<LeaseHistory>,
     /// Since when nothing but the kubelet is uncertain.
@@ -70,6 +72,7 @@ impl Memory {
             first_seen: now,
             absence: None,
             is_present: false,
+            unseen_grace: None,
             lease: None,
             listening_since: None,
             verdict: Verdict::Ignore.words(),
@@ -132,6 +135,7 @@ impl Memory {
         };
         json!({
             "lastAnswer": last_answer,
+            "neverSeen": self.unseen_grace.is_some(),
             "absentForSeconds": self.absence.map(|absence| -seconds_from_now(absence.first)),
             "heldBack": self.held_back.map(|reason| json!({
                 "reason": reason.as_str(),

@@ -1,0 +1,39 @@
+//! Which Nodes a provider has had an instance of.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cloudprovider::InstanceLookup;
+
+use crate::nodes::Node;
+
+/// UIDs of the Nodes whose instance one provider, with its configuration, said to exist at least once.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<HashSet<String>>);
+
+impl Seen {
+    /// Takes note of what the provider answered, one answer for each Node.
+    pub(super) fn note(&self, nodes: &[Arc<Node>], answers: &[InstanceLookup]) {
+        let mut seen = self.lock();
+        for (node, answer) in nodes.iter().zip(answers) {
+            let uid = &node.identity.uid;
+            if matches!(answer, InstanceLookup::Present(_)) && !uid.is_empty() && !seen.contains(uid) {
+                seen.insert(uid.clone());
+            }
+        }
+    }
+
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.lock().contains(uid)
+    }
+
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().retain(|uid| is_there(uid));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! The rule for Nodes whose instance this daemon has never had: credentials or a configuration that see less than those
+//! before look the same as machines that are gone. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::memory::{Absence, Memory};
+
+/// The least grace period that the monitor period gives.
+const MIN_GRACE: Duration = Duration::from_secs(5);
+
+/// Grace periods that make the one for instances that were never seen ...
+const UNSEEN_FACTOR: u32 = 60;
+/// ... up to this.
+const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
+
+/// Why such a Node is kept.
+pub(super) const MESSAGE: &str = "this daemon, with its present configuration, has never seen the instance and may merely not be allowed to; it waits for --node-deletion-unseen-grace-period";
+
+/// `--node-deletion-grace-period`, or what stands for it: one monitor period, at least 5 s.
+pub fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
+    flag.unwrap_or(monitor_period.max(MIN_GRACE))
+}
+
+/// `--node-deletion-unseen-grace-period`, or what stands for it: 60 grace periods, 5 minutes at most. Never less than
+/// `grace`.
+pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
+    flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
+}
+
+/// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
+pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
+    let grace = memory.unseen_grace?;
+    (absence.last.duration_since(absence.first) < grace).then(|| absence.first + grace)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::{
+        super::{
+            decide::{DeletionRules, HeldBack, Verdict, verdict},
+            silence::{Kubelet, SilentKubelet},
+        },
+        *,
+    };
+    use crate::nodes::Node;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn the_longer_grace_period_follows_the_other_one_up_to_five_minutes() {
+        assert_eq!(grace_period(None, seconds(1)), seconds(5));
+        assert_eq!(grace_period(None, seconds(30)), seconds(30));
+        assert_eq!(grace_period(Some(seconds(1)), seconds(30)), seconds(1));
+        for (flag, grace, unseen) in [
+            (None, seconds(5), seconds(300)),
+            (None, seconds(1), seconds(60)),
+            (None, Duration::ZERO, Duration::ZERO),
+            (None, seconds(600), seconds(600)),
+            (None, Duration::MAX, Duration::MAX),
+            (Some(seconds(20)), seconds(5), seconds(20)),
+            (Some(Duration::ZERO), seconds(5), seconds(5)),
+        ] {
+            assert_eq!(unseen_grace_period(flag, grace), unseen, "{flag:?} {grace:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_never_seen_waits_and_only_as_long() {
+        let start = Instant::now();
+        let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
+        let mut memory = Memory::new("u", start);
+        assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
+        memory.unseen_grace = Some(seconds(300));
+        assert_eq!(waits_until(&memory, absence(299)), Some(start + seconds(300)));
+        assert_eq!(waits_until(&memory, absence(300)), None);
+    }
+
+    #[test]
+    fn a_confirmed_absence_of_what_was_never_seen_is_held_back_and_an_operator_may_let_it_go() {
+        let start = Instant::now();
+        let node = |allowed: &str| {
+            Node::from_json(json!({
+                "metadata": {"name": "n", "uid": "u", "creationTimestamp": "1970-01-01T00:00:00Z",
+                    "annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": allowed}},
+                "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+            }))
+        };
+        let rules = DeletionRules { grace: seconds(5), minimum_age: Duration::ZERO };
+        let decide = |allowed: &str, unseen_grace: Option<Duration>, gone_for: u64| {
+            let now = start + seconds(gone_for);
+            let absence = Some(Absence { first: start, last: now });
+            let memory = Memory { absence, unseen_grace, ..Memory::new("u", start) };
+            let silent = Kubelet::Silent(SilentKubelet::fake("u", now));
+            verdict(&node(allowed), &memory, Some(silent), rules, false, now, Timestamp::UNIX_EPOCH)
+        };
+        let unseen = Some(seconds(300));
+        let held = Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(start + seconds(300)));
+        assert_eq!(decide("", unseen, 4), Verdict::Wait(start + seconds(5)));
+        assert_eq!(decide("", unseen, 5), held);
+        assert_eq!(decide("", unseen, 299), held);
+        for deleted in [decide("", unseen, 300), decide("true", unseen, 5), decide("", None, 5)] {
+            assert!(matches!(deleted, Verdict::Delete(_)), "{deleted:?}");
+        }
+    }
+}
