@@ -23,10 +23,12 @@ use crate::{
 
 /// Threads that ask at the same time.
 const LANES: usize = 2;
-/// Threads altogether, those included that wait for an agent which hangs.
-const MOST_THREADS: usize = 8;
-/// How long an agent that hangs is left alone, unless it comes anew.
-const LEFT_ALONE: Duration = Duration::from_secs(300);
+/// Agents that hang until the others are asked one at a time. Each holds a thread here and a worker of libvirtd, which
+/// gives up neither: an agent that once answered is waited for without a limit, also when its guest is frozen.
+const MANY_HANGING: usize = 8;
+/// Threads altogether, those included that wait for an agent which hangs. libvirtd has 20 workers by default, and needs
+/// some for everybody else.
+const MOST_THREADS: usize = 16;
 
 /// State of a thread that asks.
 struct AgentSession {
@@ -76,8 +78,11 @@ pub(crate) struct Agents {
     next_number: u64,
     /// Threads that wait for an agent which hangs.
     abandoned: ThreadCount,
-    /// Domains whose agent did not answer in time, and since when it is left alone.
-    hanging: HashMap<Uuid, Instant>,
+    /// Domains whose agent did not answer in time, and whose call has not come back yet: another one would hold a second
+    /// thread. Whether the agent has come anew since, and is to be asked when the call is back.
+    hanging: HashMap<Uuid, bool>,
+    /// Whether it was said that too many hang.
+    is_full: bool,
 }
 
 impl Agents {
@@ -91,13 +96,24 @@ impl Agents {
             next_number: 0,
             abandoned: ThreadCount::default(),
             hanging: HashMap::new(),
+            is_full: false,
         }
     }
 
     /// Asks an agent that has come anew.
     pub(crate) fn ask_again(&mut self, uuid: Uuid) {
-        self.hanging.remove(&uuid);
-        self.queue.push_back(uuid);
+        match self.hanging.get_mut(&uuid) {
+            // libvirt gives up its call when the agent goes: soon
+            Some(has_come_anew) => *has_come_anew = true,
+            None => self.queue.push_back(uuid),
+        }
+    }
+
+    /// A call came back that nobody waits for any more.
+    fn came_back(&mut self, uuid: Uuid) {
+        if self.hanging.remove(&uuid) == Some(true) {
+            self.queue.push_back(uuid);
+        }
     }
 
     pub(crate) fn is_asking(&self) -> bool {
@@ -107,7 +123,6 @@ impl Agents {
     /// Gives up the threads that wait for an answer longer than `limit`, and says whose.
     fn give_up_hanging(&mut self, limit: Duration) -> Vec<Uuid> {
         let now = Instant::now();
-        self.hanging.retain(|_, since| now.duration_since(*since) < LEFT_ALONE);
         let mut given_up = Vec::new();
         let is_hanging =
             |lane: &mut AgentLane| lane.asked.is_some_and(|(_, since)| now.duration_since(since) > limit);
@@ -115,7 +130,7 @@ impl Agents {
             given_up.extend(lane.asked.map(|(uuid, _)| uuid));
             lane.lane.abandon(&self.abandoned);
         }
-        self.hanging.extend(given_up.iter().map(|uuid| (*uuid, now)));
+        self.hanging.extend(given_up.iter().map(|uuid| (*uuid, false)));
         given_up
     }
 
@@ -125,7 +140,15 @@ impl Agents {
     }
 
     fn may_add_lane(&self) -> bool {
-        self.lanes.len() < LANES && self.lanes.len() + self.abandoned.get() < MOST_THREADS
+        let hanging = self.abandoned.get();
+        let lanes = if hanging < MANY_HANGING { LANES } else { 1 };
+        self.lanes.len() < lanes && self.lanes.len() + hanging < MOST_THREADS
+    }
+
+    /// Whether it is to be said that nobody more can be asked: when that begins.
+    fn is_newly_full(&mut self) -> bool {
+        let is_full = self.lanes.is_empty() && !self.may_add_lane();
+        is_full && !std::mem::replace(&mut self.is_full, is_full)
     }
 }
 
@@ -157,6 +180,13 @@ impl Actor {
                 let answer = session.ask(uuid);
                 let _ = sender.send(AgentAnswer { lane: number, uuid, answer });
             }));
+        }
+        if connected.agents.is_newly_full() {
+            tracing::warn!(
+                hypervisor = self.name(),
+                hanging = connected.agents.hanging.len(),
+                "too many guest agents hang: no other one is asked until some of them answer, or their guests end"
+            );
         }
         if connected.agents.lanes.is_empty() {
             // nobody is left to ask the others; the next refresh tries again
@@ -197,7 +227,7 @@ impl Actor {
         match agents.lanes.iter_mut().find(|lane| lane.number == answer.lane) {
             Some(lane) => lane.asked = None,
             // late, but it has come
-            None => drop(agents.hanging.remove(&answer.uuid)),
+            None => agents.came_back(answer.uuid),
         }
         let heard = match answer.answer {
             Ok(interfaces) => Some(interfaces),
@@ -236,30 +266,71 @@ mod tests {
         agents.next_number += 1;
     }
 
-    #[tokio::test]
-    async fn agents_that_hang_are_replaced_up_to_a_limit() {
-        let mut agents = Agents::new(VecDeque::new());
+    /// Lets this many agents hang, one after the other.
+    async fn hang_many(agents: &mut Agents, count: usize) -> Vec<blocking::Sender<()>> {
         let mut releases = Vec::new();
-        for n in 0..MOST_THREADS as u128 {
+        for n in 0..count as u128 {
             assert!(agents.may_add_lane(), "{n}");
             let (release, wait) = blocking::channel();
             releases.push(release);
-            hang(&mut agents, Uuid::from_u128(n), wait);
+            hang(agents, Uuid::from_u128(n), wait);
             assert!(agents.give_up_hanging(Duration::from_secs(10)).is_empty(), "not yet");
             tokio::time::sleep(Duration::from_millis(2)).await;
             assert_eq!(agents.give_up_hanging(Duration::ZERO), [Uuid::from_u128(n)]);
             assert!(agents.is_left_alone(Uuid::from_u128(n)) && !agents.is_left_alone(Uuid::max()));
         }
+        releases
+    }
+
+    #[tokio::test]
+    async fn agents_that_hang_are_replaced_up_to_a_limit() {
+        let mut agents = Agents::new(VecDeque::new());
+        let releases = hang_many(&mut agents, MOST_THREADS).await;
         assert!(!agents.may_add_lane());
-        agents.ask_again(Uuid::from_u128(0));
-        assert!(!agents.is_left_alone(Uuid::from_u128(0)), "it has come anew");
+        assert!(agents.is_newly_full() && !agents.is_newly_full(), "it is said once");
         drop(releases);
         for _ in 0..500 {
             if agents.abandoned.get() == 0 {
+                assert!(agents.may_add_lane() && !agents.is_newly_full());
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("threads that have come back still count");
+    }
+
+    #[tokio::test]
+    async fn where_many_hang_the_others_take_turns() {
+        let mut agents = Agents::new(VecDeque::new());
+        let few = hang_many(&mut agents, MANY_HANGING - 1).await;
+        let (_kept, wait) = blocking::channel();
+        hang(&mut agents, Uuid::max(), wait);
+        assert!(agents.may_add_lane(), "two at a time");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        agents.give_up_hanging(Duration::ZERO);
+        assert!(agents.may_add_lane(), "nine guests, and the ninth is asked");
+        let (_held, wait) = blocking::channel();
+        hang(&mut agents, Uuid::nil(), wait);
+        assert!(!agents.may_add_lane(), "one at a time");
+        drop(few);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_guest_holds_one_thread() {
+        let mut agents = Agents::new(VecDeque::new());
+        let (guest, (_release, wait)) = (Uuid::from_u128(1), blocking::channel());
+        hang(&mut agents, guest, wait);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        agents.give_up_hanging(Duration::from_secs(10));
+        // However long that was ago, and however often its agent comes and goes.
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        agents.give_up_hanging(Duration::from_secs(10));
+        agents.ask_again(guest);
+        assert!(agents.is_left_alone(guest) && agents.queue.is_empty());
+        agents.came_back(guest);
+        assert!(!agents.is_left_alone(guest));
+        assert_eq!(agents.queue, [guest], "it had come anew");
+        agents.came_back(guest);
+        assert_eq!(agents.queue.len(), 1);
     }
 }
