@@ -25,6 +25,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// An answer larger than this is refused. A ticket has some tens of bytes.
 const LARGEST_ANSWER: usize = 64 << 10;
 
+/// How many times it may say that the ticket is elsewhere: as in Go.
+const MAX_REDIRECTS: usize = 10;
+
 /// Where tickets are to be had, and with what.
 #[derive(Clone)]
 pub(crate) struct SessionManager {
@@ -44,16 +47,29 @@ impl SessionManager {
     /// Gets a ticket.
     ///
     /// # Errors
-    /// [`CallError::NotShared`], whatever is wrong. No ticket, no token, and of the URL only the host is in it.
+    /// [`CallError::NotShared`], or [`CallError::Misconfigured`] where it must not be asked. No ticket, no token, and of the URL only the host is in it.
     pub(crate) async fn ticket(&self) -> Result<SecretString, CallError> {
         let url = self.url()?;
+        let is_encrypted = url.scheme() == "https";
+        if !is_encrypted && self.token.is_none() {
+            let words = "its URL is http, and the token of the pod's service account, which the Kubernetes API takes from \
+                         everybody who reads it, is sent over https alone: use https, or put a token that is for the \
+                         session manager alone into the Secret (<server>.vc-session-manager-token)";
+            return Err(self.misconfigured(words));
+        }
         let authorization = self.authorization()?;
         let tls = tls::client_config_of_others(&self.ca_files).map_err(|reason| self.error(reason, false))?;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .http1_only()
-            // as in Go, and like there without the token once that is another host
-            .redirect(Policy::limited(10))
+            // as in Go, and like there without the token once that is another host; the same host may ask for it in plain
+            // text, though
+            .redirect(Policy::custom(move |attempt| {
+                match may_follow(is_encrypted, attempt.url(), attempt.previous().len()) {
+                    Ok(()) => attempt.follow(),
+                    Err(why) => attempt.error(why),
+                }
+            }))
             // the URL may hold secrets
             .referer(false)
             // it is near, and a token is for nobody else
@@ -130,6 +146,16 @@ impl SessionManager {
         Ok(value)
     }
 
+    /// What only another configuration mends.
+    fn misconfigured(&self, reason: &str) -> CallError {
+        match self.error(reason.to_owned(), false) {
+            CallError::NotShared { manager, reason, .. } => {
+                CallError::Misconfigured(format!("{manager}: {reason}").into())
+            }
+            other => other,
+        }
+    }
+
     fn error(&self, reason: String, is_denied: bool) -> CallError {
         let url = self.parsed();
         let port = url.as_ref().and_then(Url::port).map(|port| format!(":{port}")).unwrap_or_default();
@@ -139,6 +165,14 @@ impl SessionManager {
         };
         CallError::NotShared { manager: manager.into(), reason: reason.into(), is_denied }
     }
+}
+
+/// Whether a redirect to `url` may be followed, after so many, from one that began `encrypted` or not.
+fn may_follow(encrypted: bool, url: &Url, redirects: usize) -> Result<(), &'static str> {
+    if encrypted && url.scheme() != "https" {
+        return Err("it redirects from https to http");
+    }
+    if redirects > MAX_REDIRECTS { Err("too many redirects") } else { Ok(()) }
 }
 
 /// The member `token` of an object, in any letter case, as Go reads it.

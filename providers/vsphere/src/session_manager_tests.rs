@@ -97,20 +97,52 @@ async fn a_user_in_the_url_does_not_take_the_place_of_the_token() {
 }
 
 #[tokio::test]
-async fn without_a_token_the_pods_is_used() {
+async fn the_pods_token_is_read_anew_each_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token_file = folder.path().join("token");
+    // Nobody listens: what would be sent is looked at.
+    let url = "https://127.0.0.1:1/".into();
+    let client =
+        SessionManager { token_file: token_file.clone(), ..SessionManager::new(url, None, Vec::new()) };
+    let error = ticket(&client).await.expect_err("no file");
+    assert!(error.contains("the Secret has no token") && error.contains("service account"), "{error}");
+    for content in ["from-a-file", "renewed\n"] {
+        fs::write(&token_file, content).expect("written");
+        let expected = format!("Bearer {}", content.trim());
+        assert_eq!(client.authorization().expect("a header"), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_pods_token_is_not_sent_in_plain_text() {
     let manager = Manager::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let token_file = folder.path().join("token");
-    let client = SessionManager { token: None, token_file: token_file.clone(), ..manager.client() };
-    let error = ticket(&client).await.expect_err("no file");
-    assert!(error.contains("the Secret has no token") && error.contains("service account"), "{error}");
-    assert_eq!(manager.count(), 0);
-    for content in ["from-a-file", "renewed\n"] {
-        fs::write(&token_file, content).expect("written");
-        assert!(ticket(&client).await.is_ok());
-        let expected = format!("\r\nauthorization: Bearer {}\r\n", content.trim());
-        assert!(manager.last().contains(&expected), "{}", manager.last());
+    fs::write(&token_file, "hunter2").expect("written");
+    let of_the_pod = |url: &str| SessionManager {
+        token_file: token_file.clone(),
+        ..SessionManager::new(url.into(), None, Vec::new())
+    };
+    for url in [manager.url.clone(), manager.url.replace("http://", " HTTP://")] {
+        let error = of_the_pod(&url).ticket().await.expect_err("refused");
+        let words = format!("{error} {error:?}");
+        assert!(matches!(error, CallError::Misconfigured(_)) && error.is_refused(), "{words}");
+        for part in ["its URL is http", "vc-session-manager-token", "127.0.0.1"] {
+            assert!(words.contains(part), "{words}");
+        }
+        assert!(!words.contains("hunter"), "{words}");
     }
+    assert_eq!(manager.count(), 0, "nothing was sent");
+    // With a token that is for the session manager alone that is for the operator to decide.
+    assert!(ticket(&manager.client()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_token_does_not_follow_a_redirect_into_plain_text() {
+    let policy = |from: &str| may_follow(from.starts_with("https"), &"http://h/".parse().expect("a URL"), 1);
+    assert!(policy("https://h/").is_err() && policy("http://h/").is_ok());
+    assert!(may_follow(true, &"https://h/".parse().expect("a URL"), MAX_REDIRECTS).is_ok());
+    assert!(may_follow(true, &"https://h/".parse().expect("a URL"), MAX_REDIRECTS + 1).is_err());
 }
 
 #[tokio::test]

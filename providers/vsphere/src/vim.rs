@@ -150,6 +150,9 @@ pub(crate) enum CallError {
     /// There is nothing to log in with.
     #[error("{0}")]
     NoCredentials(Box<str>),
+    /// What there is to log in with must not be used as it is.
+    #[error("{0}")]
+    Misconfigured(Box<str>),
 }
 
 fn words(message: &str) -> String {
@@ -175,7 +178,8 @@ impl CallError {
 
     /// Whether no waiting helps, but new credentials may.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::NoCredentials(_)) || self.is_fault("InvalidLogin")
+        matches!(self, Self::Refused { .. } | Self::NoCredentials(_) | Self::Misconfigured(_))
+            || self.is_fault("InvalidLogin")
     }
 
     fn kind(&self) -> ErrorKind {
@@ -188,6 +192,7 @@ impl CallError {
                 "NoPermission" => ErrorKind::PermissionDenied,
                 _ => ErrorKind::Unavailable,
             },
+            Self::Misconfigured(_) => ErrorKind::InvalidConfiguration,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::NotShared { .. }
             | Self::Status { .. }
