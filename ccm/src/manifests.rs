@@ -62,6 +62,45 @@ pub struct ManifestOptions {
     pub image_pull_secrets: Vec<String>,
     /// Whether a Service and a ServiceMonitor (of the Prometheus operator) are wanted.
     pub service_monitor: bool,
+    /// What Prometheus shows to the endpoint that the ServiceMonitor names.
+    pub monitor_access: MonitorAccess,
+}
+
+/// How far Prometheus trusts who answers at the secure port, whose certificate is self-signed unless `--tls-cert-file` names
+/// another one. Its token is good for whatever Prometheus may do in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MonitorAccess {
+    /// It shows no token: metrics are read where `--authorization-always-allow-paths` lets everybody read them.
+    #[default]
+    NoToken,
+    /// It shows its token to whoever has a certificate of this authority.
+    Verified {
+        /// Where the authority's certificate is, in the namespace of the ServiceMonitor.
+        ca: CaObject,
+        /// The name in the endpoint's certificate. Empty: the Service's.
+        server_name: String,
+    },
+    /// It shows its token to whoever answers.
+    Unverified,
+}
+
+/// A Secret or a ConfigMap with a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaObject {
+    /// A key of a Secret.
+    Secret {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A key of a ConfigMap.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
 }
 
 /// Where the cloud configuration comes from.
@@ -130,6 +169,7 @@ impl ManifestOptions {
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,
+            monitor_access: MonitorAccess::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use ccm::manifests::{CloudConfig, ManifestOptions, yaml};
+use ccm::manifests::{CaObject, CloudConfig, ManifestOptions, MonitorAccess, yaml};
 use cloudprovider::SecretName;
 use futures::FutureExt;
 use libtest_mimic::Trial;
@@ -259,6 +259,35 @@ fn chart_cases() -> Vec<(Value, ManifestOptions)> {
                 ..base()
             },
         ),
+        (
+            json!({"provider": "libvirt",
+                   "serviceMonitor": {"enabled": true, "ca": {"secret": {"name": "tls", "key": "ca.crt"}}}}),
+            ManifestOptions {
+                service_monitor: true,
+                monitor_access: MonitorAccess::Verified {
+                    ca: CaObject::Secret { name: "tls".into(), key: "ca.crt".into() },
+                    server_name: String::new(),
+                },
+                ..base()
+            },
+        ),
+        (
+            json!({"provider": "libvirt",
+                   "serviceMonitor": {"enabled": true, "ca": {"configMap": {"name": "tls", "key": "ca"}},
+                                      "serverName": "ccm.example.org"}}),
+            ManifestOptions {
+                service_monitor: true,
+                monitor_access: MonitorAccess::Verified {
+                    ca: CaObject::ConfigMap { name: "tls".into(), key: "ca".into() },
+                    server_name: "ccm.example.org".into(),
+                },
+                ..base()
+            },
+        ),
+        (
+            json!({"provider": "libvirt", "serviceMonitor": {"enabled": true, "sendTokenUnverified": true}}),
+            ManifestOptions { service_monitor: true, monitor_access: MonitorAccess::Unverified, ..base() },
+        ),
     ]
 }
 
@@ -314,6 +343,10 @@ fn printed() -> Outcome {
         replicas: Some(2),
         arguments: vec!["--use-service-account-credentials=true".into(), "--v=4".into()],
         service_monitor: true,
+        monitor_access: MonitorAccess::Verified {
+            ca: CaObject::Secret { name: "tls".into(), key: "ca.crt".into() },
+            server_name: "ccm.example.org".into(),
+        },
         ..base()
     };
     let found = manifests(&[
@@ -323,6 +356,8 @@ fn printed() -> Outcome {
         "--set",
         "v=4",
         "--service-monitor",
+        "--service-monitor-ca=secret/tls/ca.crt",
+        "--service-monitor-server-name=ccm.example.org",
     ])?;
     same("manifests with options", &found, &options)?;
     // The Secret is the one that vSphere's configuration names.
@@ -335,6 +370,8 @@ fn printed_faults(manifests: &dyn Fn(&[&str]) -> anyhow::Result<String>) -> anyh
     for (arguments, words) in [
         (&["--set=concurrent-node-syncs=0"][..], "concurrent-node-syncs"),
         (&["--secret=nobody"], "NAMESPACE/NAME"),
+        (&["--service-monitor", "--service-monitor-ca=tls"], "secret/NAME/KEY"),
+        (&["--service-monitor", "--service-monitor-ca=secret//ca.crt"], "secret/NAME/KEY"),
     ] {
         let error = manifests(arguments).err().with_context(|| format!("{arguments:?} is accepted"))?;
         ensure!(format!("{error:#}").contains(words), "{error:#}");

@@ -9,7 +9,8 @@ use clap::Args;
 use cloudprovider::{Registry, SecretName, decode_config};
 
 use super::{
-    CONFIG_KEY, CONFIG_SECRET, CloudConfig, ManifestOptions, NAME, content, workload::CONFIG_FOLDER, yaml,
+    CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
+    workload::CONFIG_FOLDER, yaml,
 };
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
@@ -76,6 +77,19 @@ pub struct ManifestsCommand {
     /// Adds a Service and a ServiceMonitor for the Prometheus operator.
     #[arg(long)]
     pub service_monitor: bool,
+
+    /// The authority of the secure port's certificate, in the namespace of the pods: Prometheus verifies it, and shows its
+    /// token. Without it no token is shown.
+    #[arg(long, value_name = "secret/NAME/KEY or configmap/NAME/KEY", requires = "service_monitor")]
+    pub service_monitor_ca: Option<String>,
+
+    /// The name in the secure port's certificate. [default: that of the Service]
+    #[arg(long, value_name = "NAME", requires = "service_monitor_ca")]
+    pub service_monitor_server_name: Option<String>,
+
+    /// Prometheus shows its token to whoever answers at the secure port.
+    #[arg(long, requires = "service_monitor", conflicts_with = "service_monitor_ca")]
+    pub service_monitor_unverified: bool,
 
     /// A flag of the daemon, as in --set v=4 or --set leader-elect-lease-duration=30s. Can be repeated.
     #[arg(long, value_name = "FLAG=VALUE", allow_hyphen_values = true)]
@@ -163,8 +177,31 @@ impl ManifestsCommand {
                 },
             },
         };
+        let monitor_access = self.monitor_access().unwrap_or_else(|fault| {
+            faults.push(fault);
+            MonitorAccess::default()
+        });
         if !faults.is_empty() {
             return Err(faults);
+        }
+        let lets_everybody = |flag: &String| {
+            let flag = argument(flag);
+            let paths = flag.strip_prefix("--authorization-always-allow-paths=");
+            paths.is_some_and(|paths| {
+                paths.split(',').any(|path| matches!(path.trim(), "/metrics" | "/*" | "*"))
+            })
+        };
+        if self.service_monitor
+            && monitor_access == MonitorAccess::NoToken
+            && !self.set.iter().any(lets_everybody)
+        {
+            warnings.push(
+                "--service-monitor: Prometheus shows no token, since nobody knows who answers, and is refused: name the \
+                 authority of the certificate with --service-monitor-ca, or let everybody read the metrics with \
+                 --set=authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics, or have the token sent with \
+                 --service-monitor-unverified"
+                    .to_owned(),
+            );
         }
         let defaults = ManifestOptions::new(&self.provider);
         let options = ManifestOptions {
@@ -179,6 +216,7 @@ impl ManifestsCommand {
             arguments: self.set.iter().map(|flag| argument(flag)).collect(),
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,
+            monitor_access,
             provider: defaults.provider,
         };
         Ok((options, warnings))
@@ -189,6 +227,34 @@ impl ManifestsCommand {
 fn read_text(path: &Path) -> Result<(String, Option<&'static str>), String> {
     let bytes = std::fs::read(path).map_err(|error| format!("the file cannot be read: {error}"))?;
     decode_config(&bytes).map_err(|error| error.to_string())
+}
+
+impl ManifestsCommand {
+    fn monitor_access(&self) -> Result<MonitorAccess, String> {
+        let Some(ca) = &self.service_monitor_ca else {
+            return Ok(if self.service_monitor_unverified {
+                MonitorAccess::Unverified
+            } else {
+                MonitorAccess::NoToken
+            });
+        };
+        let parts: Vec<&str> = ca.split('/').collect();
+        let ca = match parts[..] {
+            ["secret", name, key] if !name.is_empty() && !key.is_empty() => {
+                CaObject::Secret { name: name.to_owned(), key: key.to_owned() }
+            }
+            ["configmap", name, key] if !name.is_empty() && !key.is_empty() => {
+                CaObject::ConfigMap { name: name.to_owned(), key: key.to_owned() }
+            }
+            _ => {
+                return Err(format!(
+                    "--service-monitor-ca: {ca:?} is neither secret/NAME/KEY nor configmap/NAME/KEY, as in secret/ccm-tls/ca.crt"
+                ));
+            }
+        };
+        let server_name = self.service_monitor_server_name.clone().unwrap_or_default();
+        Ok(MonitorAccess::Verified { ca, server_name })
+    }
 }
 
 /// A warning about a file that the configuration at `config` names.
@@ -475,5 +541,28 @@ mod tests {
         assert!(
             role["rules"].as_array().expect("rules").iter().any(|rule| rule["resourceNames"][0] == "mine")
         );
+    }
+
+    #[test]
+    fn whom_prometheus_shows_its_token_is_chosen() {
+        let options = |arguments: &[&str]| {
+            command(&[&["--provider=libvirt", "--service-monitor"], arguments].concat()).options(&registry())
+        };
+        let (alone, warnings) = options(&[]).expect("accepted");
+        assert_eq!(alone.monitor_access, MonitorAccess::NoToken);
+        assert!(warnings.iter().any(|warning| warning.contains("--service-monitor-ca")), "{warnings:?}");
+        let (_, warnings) =
+            options(&["--set=authorization-always-allow-paths=/healthz,/metrics"]).expect("accepted");
+        assert_eq!(warnings, [""; 0]);
+        let (unverified, warnings) = options(&["--service-monitor-unverified"]).expect("accepted");
+        assert_eq!((unverified.monitor_access, warnings.len()), (MonitorAccess::Unverified, 0));
+        let (verified, warnings) = options(&["--service-monitor-ca=configmap/ca/ca.crt"]).expect("accepted");
+        let ca = CaObject::ConfigMap { name: "ca".into(), key: "ca.crt".into() };
+        assert_eq!(verified.monitor_access, MonitorAccess::Verified { ca, server_name: String::new() });
+        assert!(warnings.is_empty());
+        for ca in ["tls", "secret/tls", "secret//key", "pod/a/b", "secret/a/b/c"] {
+            let faults = options(&[&format!("--service-monitor-ca={ca}")]).expect_err("refused");
+            assert!(faults.iter().any(|fault| fault.contains("secret/NAME/KEY")), "{faults:?}");
+        }
     }
 }

@@ -2,12 +2,41 @@
 
 use serde_json::{Value, json};
 
-use super::{ManifestOptions, labels, selector, workload::PORT_NAME};
+use super::{CaObject, ManifestOptions, MonitorAccess, labels, selector, workload::PORT_NAME};
 
-/// A Service without an address of its own, which lists the pods, and the ServiceMonitor that reads them. Prometheus
-/// needs `get` on the non-resource URL `/metrics`.
+/// Where Prometheus has the token of its service account.
+const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// A Service without an address of its own, which lists the pods, and the ServiceMonitor that reads them. Where Prometheus
+/// shows a token it needs `get` on the non-resource URL `/metrics`.
 pub(super) fn service_monitor(options: &ManifestOptions) -> [Value; 2] {
     let metadata = json!({"name": options.name, "namespace": options.namespace, "labels": labels(options)});
+    let mut endpoint = json!({"port": PORT_NAME, "scheme": "https"});
+    match &options.monitor_access {
+        MonitorAccess::NoToken => {
+            endpoint["tlsConfig"] = json!({
+                "#": "The certificate is self-signed, so nobody knows who answers, and no token is shown.",
+                "insecureSkipVerify": true,
+            });
+        }
+        MonitorAccess::Verified { ca, server_name } => {
+            let ca = match ca {
+                CaObject::Secret { name, key } => json!({"secret": {"name": name, "key": key}}),
+                CaObject::ConfigMap { name, key } => json!({"configMap": {"name": name, "key": key}}),
+            };
+            let service = format!("{}.{}.svc", options.name, options.namespace);
+            let server_name = if server_name.is_empty() { &service } else { server_name };
+            endpoint["bearerTokenFile"] = TOKEN_FILE.into();
+            endpoint["tlsConfig"] = json!({"ca": ca, "serverName": server_name});
+        }
+        MonitorAccess::Unverified => {
+            endpoint["bearerTokenFile"] = TOKEN_FILE.into();
+            endpoint["tlsConfig"] = json!({
+                "#": "Whoever answers gets Prometheus' token: this was asked for.",
+                "insecureSkipVerify": true,
+            });
+        }
+    }
     [
         json!({
             "apiVersion": "v1",
@@ -23,18 +52,45 @@ pub(super) fn service_monitor(options: &ManifestOptions) -> [Value; 2] {
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "ServiceMonitor",
             "metadata": metadata,
-            "spec": {
-                "selector": {"matchLabels": selector(options)},
-                "endpoints": [{
-                    "port": PORT_NAME,
-                    "scheme": "https",
-                    "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-                    "tlsConfig": {
-                        "#": "The certificate is self-signed unless --tls-cert-file names another one.",
-                        "insecureSkipVerify": true,
-                    },
-                }],
-            },
+            "spec": {"selector": {"matchLabels": selector(options)}, "endpoints": [endpoint]},
         }),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(access: MonitorAccess) -> Value {
+        let options = ManifestOptions { monitor_access: access, ..ManifestOptions::new("libvirt") };
+        service_monitor(&options)[1]["spec"]["endpoints"][0].clone()
+    }
+
+    #[test]
+    fn a_token_goes_to_nobody_who_was_not_verified_unless_that_is_asked_for() {
+        let none = endpoint(MonitorAccess::default());
+        assert!(none.get("bearerTokenFile").is_none(), "{none}");
+        for (ca, expected) in [
+            (
+                CaObject::Secret { name: "s".into(), key: "ca.crt".into() },
+                json!({"secret": {"name": "s", "key": "ca.crt"}}),
+            ),
+            (
+                CaObject::ConfigMap { name: "c".into(), key: "k".into() },
+                json!({"configMap": {"name": "c", "key": "k"}}),
+            ),
+        ] {
+            for (server_name, expected_name) in
+                [("", "cloud-controller-manager.kube-system.svc"), ("ccm.example.org", "ccm.example.org")]
+            {
+                let verified =
+                    endpoint(MonitorAccess::Verified { ca: ca.clone(), server_name: server_name.into() });
+                assert_eq!(verified["bearerTokenFile"], TOKEN_FILE);
+                assert_eq!(verified["tlsConfig"], json!({"ca": expected, "serverName": expected_name}));
+            }
+        }
+        let unverified = endpoint(MonitorAccess::Unverified);
+        assert_eq!(unverified["bearerTokenFile"], TOKEN_FILE);
+        assert_eq!(unverified["tlsConfig"]["insecureSkipVerify"], true);
+    }
 }
