@@ -2,18 +2,21 @@
 # Makes the root folder of the image: the binary, the shared libraries that it and libvirt's client load, certificates,
 # one user. Runs in Debian, as root.
 #
-#   root.sh FEATURES BINARY FOLDER
+#   root.sh FEATURES BINARY FOLDER [SNAPSHOT]
+#
+# Packages come through /apt.sh.
 set -eu
 
 features=$1
 binary=$2
 out=$3
 
-apt-get update
-apt-get install --yes --no-install-recommends ca-certificates
+libvirt=
 case ",$features," in
-*,libvirt,*) apt-get install --yes --no-install-recommends libvirt0 libsasl2-modules ;;
+*,libvirt,*) libvirt="libvirt0 libsasl2-modules" ;;
 esac
+# shellcheck disable=SC2086 # several packages, or none
+/apt.sh "${4:-}" ca-certificates $libvirt
 
 mkdir -p "$out/usr/local/bin" "$out/etc/ssl/certs" "$out/tmp"
 chmod 1777 "$out/tmp"

@@ -27,6 +27,7 @@ mod forwarder;
 mod frozen;
 mod guest;
 mod hypervisors;
+mod image;
 mod kubectl;
 mod kubelet;
 mod leader_election;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         logging::trials(),
         faults::trials(),
         hypervisors::trials(),
+        image::trials(),
         config_reload::trials(),
         conformance::trials(),
         protobuf::trials(),
