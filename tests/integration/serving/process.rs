@@ -64,6 +64,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
         "--kube-api-burst=9",
         "--controllers=*,-service-lb-controller",
         "--node-monitor-period=1500ms",
+        "--concurrent-node-lifecycle-syncs=3",
         "--cluster-name=beside",
         "--profiling=true",
     ];
