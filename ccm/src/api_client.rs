@@ -27,6 +27,7 @@ mod sender;
 mod start;
 mod target;
 mod throttle;
+mod tls;
 mod transport;
 mod url;
 mod user_agent;

@@ -88,6 +88,8 @@ mod registry;
 mod routes;
 mod secrets;
 mod unknown_word;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};

@@ -32,7 +32,7 @@ use kube::{
 use secrecy::ExposeSecret as _;
 use tower::{BoxError, Layer as _, Service};
 
-use super::{credentials, fault::describe, proxy::Proxy, url::UserInfo};
+use super::{credentials, fault::describe, proxy::Proxy, tls, url::UserInfo};
 
 /// How long a connection may take, its TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let Some(Proxy { url, user }) = proxy else { return over(tcp, config).map_err(fault) };
+    let Some(Proxy { url, user }) = proxy else { return over(tcp, config) };
     match (url.scheme_str(), user) {
         (Some("socks5"), None) => over(SocksV5::new(url.clone(), tcp), config),
         (Some("socks5"), Some(UserInfo { user, password })) => {
@@ -79,16 +79,13 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
             // The proxy is checked as the API server is, as in Go, but has a name of its own.
             let mut config_of_proxy = config.clone();
             config_of_proxy.tls_server_name = None;
-            config_of_proxy
-                .rustls_https_connector_with_connector(tcp)
-                .and_then(|tls| over(tunnel(url, user.as_ref(), tls), config))
+            over(tunnel(url, user.as_ref(), tls::connector(tcp, &config_of_proxy)?), config)
         }
         _ => over(tunnel(url, user.as_ref(), tcp), config),
     }
-    .map_err(fault)
 }
 
-fn fault(error: kube::Error) -> anyhow::Error {
+pub(super) fn fault(error: kube::Error) -> anyhow::Error {
     anyhow!("no client for the API server: {}", describe(&error))
 }
 
@@ -101,17 +98,17 @@ fn tunnel<C>(url: &Uri, user: Option<&UserInfo>, connector: C) -> Tunnel<C> {
 }
 
 /// The same as [`client`] over a way to the API server.
-fn over<C>(connector: C, config: &Config) -> kube::Result<Client>
+fn over<C>(connector: C, config: &Config) -> anyhow::Result<Client>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
 {
-    let connector = Timely(config.rustls_https_connector_with_connector(connector)?);
+    let connector = Timely(tls::connector(connector, config)?);
     let http: HyperClient<_, Body> =
         HyperClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(connector);
-    let service = config.base_uri_layer().layer(config.extra_headers_layer()?.layer(http));
+    let service = config.base_uri_layer().layer(config.extra_headers_layer().map_err(fault)?.layer(http));
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 

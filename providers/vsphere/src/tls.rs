@@ -2,6 +2,7 @@
 
 use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
+use cloudprovider::tls::BoundedVerifier;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -103,6 +104,7 @@ pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String>
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
         Some(verifier.map_err(|error| error.to_string())?)
     };
+    let normal = normal.map(|verifier| BoundedVerifier::new(verifier));
     let verifier = Verifier {
         normal,
         thumbprint: endpoint.thumbprint.clone(),
@@ -123,10 +125,14 @@ pub(crate) fn client_config_of_others(ca_files: &[PathBuf]) -> Result<ClientConf
     let mut roots = RootCertStore::empty();
     add_system(&mut roots);
     add_files(&mut roots, ca_files)?;
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let verifier = BoundedVerifier::new(verifier.map_err(|error| error.to_string())?);
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
@@ -165,7 +171,7 @@ fn add_files(roots: &mut RootCertStore, files: &[PathBuf]) -> Result<(), String>
 /// Verifies as usual, and asks for the thumbprint only where that fails, as govmomi does.
 #[derive(Debug)]
 struct Verifier {
-    normal: Option<Arc<WebPkiServerVerifier>>,
+    normal: Option<BoundedVerifier>,
     thumbprint: Option<Thumbprint>,
     insecure: bool,
     provider: Arc<CryptoProvider>,
@@ -311,5 +317,64 @@ mod tests {
         assert!(client_config(&endpoint).expect_err("empty").contains("holds no certificate"));
         endpoint.ca_files = vec!["/does/not/exist".into()];
         assert!(client_config(&endpoint).expect_err("missing").contains("/does/not/exist"));
+    }
+
+    /// What a client with this configuration says to a server that shows this certificate so many times.
+    fn shown(config: ClientConfig, key: &rcgen::KeyPair, chain: Vec<CertificateDer<'static>>) -> String {
+        use rustls::{ClientConnection, ServerConfig, ServerConnection};
+        let server = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(chain, key.serialize_der().try_into().expect("a key"))
+            .expect("a certificate");
+        let mut server = ServerConnection::new(Arc::new(server)).expect("a server");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).expect("hello");
+        server.read_tls(&mut bytes.as_slice()).expect("hello");
+        server.process_new_packets().expect("a hello");
+        let mut bytes = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut bytes).expect("certificates");
+        }
+        let mut bytes = bytes.as_slice();
+        while !bytes.is_empty() {
+            client.read_tls(&mut bytes).expect("certificates");
+            if let Err(error) = client.process_new_packets() {
+                return error.to_string();
+            }
+        }
+        "welcome".to_owned()
+    }
+
+    #[test]
+    fn a_server_with_too_many_certificates_is_not_verified() {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let certificate = parameters.self_signed(&key).expect("a certificate");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), certificate.pem()).expect("written");
+        let ca_files = vec![file.path().to_owned()];
+        let endpoint = Endpoint {
+            host: "vc".to_owned(),
+            port: 443,
+            ca_files: ca_files.clone(),
+            thumbprint: None,
+            insecure: false,
+        };
+        let others = client_config_of_others(&ca_files).expect("good");
+        for config in [client_config(&endpoint).expect("good"), others] {
+            let shown = |count| shown(config.clone(), &key, vec![certificate.der().clone(); count]);
+            assert_eq!(shown(1), "welcome");
+            let error = shown(11);
+            assert!(error.contains("the other side sent 11 certificates"), "{error}");
+        }
+        // Who has the key of the certificate that was asked for is the right one, whatever else it shows.
+        let thumbprint = ring::digest::digest(&ring::digest::SHA256, certificate.der());
+        let endpoint = Endpoint { thumbprint: Some(Thumbprint(thumbprint.as_ref().into())), ..endpoint };
+        let config = client_config(&endpoint).expect("good");
+        assert_eq!(shown(config, &key, vec![certificate.der().clone(); 11]), "welcome");
     }
 }
