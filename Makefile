@@ -40,6 +40,12 @@ test: peers ## every test, with the real peers, which are installed and built fi
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
 
+# One minute for each attack.
+.PHONY: soak-port
+soak-port: peers ## attacks the daemon's port for ten minutes: it leads, answers, and stays small
+	CCM_SOAK_SECONDS=60 $(CARGO) test --locked -p integration-tests -- --nocapture --exact \
+	    apiserver::serving::a_leader_under_siege_leads_and_answers
+
 .PHONY: lint
 lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS stack, licences (with cargo-deny)
 	$(CARGO) fmt --all --check

@@ -38,6 +38,7 @@ pub mod permissions;
 pub mod program;
 pub mod reload;
 pub mod secrets;
+mod seldom;
 pub mod serving;
 pub mod version;
 pub mod watching;

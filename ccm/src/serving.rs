@@ -7,7 +7,8 @@
 //! ```
 //!
 //! It serves as upstream does: everybody may ask for health, and everything else takes a grant for its path
-//! (`nonResourceURLs`). Everything is bounded: connections, handshakes, headers, bodies, reviews under way.
+//! (`nonResourceURLs`). Everything is bounded: connections, handshakes, certificates, headers, bodies, requests, reviews under
+//! way, answers that nobody takes. And it has threads of its own, so that what clients do delays nothing else.
 
 mod authentication;
 mod authorization;
@@ -21,15 +22,21 @@ mod from_flags;
 mod handler;
 mod listener;
 mod options;
+mod peer;
 mod responses;
+mod threads;
 mod tls;
 mod trust;
 mod user;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use anyhow::anyhow;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
@@ -42,6 +49,7 @@ use connections::Limits;
 use delegation::Delegation;
 use endpoints::Endpoints;
 use handler::Handler;
+use threads::Threads;
 use tls::TlsSettings;
 use trust::Trust;
 
@@ -87,6 +95,8 @@ pub struct Serving {
     following: JoinSet<anyhow::Result<()>>,
     cluster_is_known: watch::Receiver<bool>,
     _ends_with_us: DropGuard,
+    /// Last: what runs there has ended or ends with it.
+    threads: Option<Threads>,
 }
 
 impl Serving {
@@ -106,11 +116,17 @@ impl Serving {
         }
         // Taken first: of two daemons on one address the second one should not even ask anybody.
         let listener = listener::bind(options)?;
-        let limits = Limits::new(options.http2_max_streams());
-        Self::on(listener, limits, options, shown, reporter).await.map(Some)
+        let limits = Limits::new(options.http2_max_streams()).within_open_files();
+        let threads = Threads::start()?;
+        let (options, reporter) = (options.clone(), reporter.clone());
+        let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
+        let Some(starting) = threads.run(starting) else { return Ok(None) };
+        let mut serving = starting.await.map_err(|_| anyhow!("a part of the server panicked"))??;
+        serving.threads = Some(threads);
+        Ok(Some(serving))
     }
 
-    /// Serves on this socket.
+    /// Serves on this socket, on the present threads.
     async fn on(
         listener: TcpListener,
         limits: Limits,
@@ -119,6 +135,7 @@ impl Serving {
         reporter: &ReloadReporter,
     ) -> anyhow::Result<Self> {
         let settings = TlsSettings::new(&options.tls, options.disable_http2_serving)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
         let mut tasks = JoinSet::new();
         let stop = CancellationToken::new();
@@ -142,12 +159,12 @@ impl Serving {
                 stop.run_until_cancelled(cluster_trust.follow(known)).await.unwrap_or(Ok(()))
             });
         }
-        let handler = Handler {
-            authenticator: Authenticator::new(&options.authentication, trust.clone(), client),
-            authorizer: Authorizer::new(&options.authorization, access_client)?,
-            endpoints: Endpoints::new(options, shown)?,
-            metrics: metrics.access.clone(),
-        };
+        let handler = Handler::new(
+            Authenticator::new(&options.authentication, trust.clone(), client),
+            Authorizer::new(&options.authorization, access_client)?,
+            Endpoints::new(options, shown)?,
+            metrics.access.clone(),
+        );
         tracing::info!("Serving securely on {address}");
         tasks.spawn(connections::serve(
             listener,
@@ -156,7 +173,15 @@ impl Serving {
             Arc::new(handler),
             stop.clone(),
         ));
-        Ok(Self { address, stop, tasks, following, cluster_is_known, _ends_with_us: ends_with_us })
+        Ok(Self {
+            address,
+            stop,
+            tasks,
+            following,
+            cluster_is_known,
+            _ends_with_us: ends_with_us,
+            threads: None,
+        })
     }
 
     /// Waits until it is known whom the cluster trusts, or known that this cannot be found out.

@@ -87,9 +87,9 @@ mod provider_id;
 mod registry;
 mod routes;
 mod secrets;
-mod unknown_word;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod unknown_word;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};

@@ -1,6 +1,7 @@
 //! The secure port, as curl sees it.
 
 mod access;
+mod attackers;
 mod certificates;
 mod crowds;
 pub(crate) mod curl;
@@ -8,6 +9,7 @@ mod endpoints;
 mod keys;
 mod lookups;
 mod process;
+mod siege;
 mod zpages;
 
 use std::{
@@ -39,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         endpoints::trials(),
         lookups::trials(),
         process::trials(),
+        siege::trials(),
         zpages::trials(),
     ]
     .into_iter()

@@ -1,10 +1,8 @@
 //! What is known of one election, for health checks and `/debug/state`.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -20,10 +18,11 @@ pub struct ElectionStatus {
     identity: String,
     lease_duration: Duration,
     clock: Clock,
-    seen: Arc<Mutex<Seen>>,
+    /// No lock: whoever asks for health must never keep the elector waiting.
+    seen: Arc<ArcSwap<Seen>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     record: Record,
     /// When the record changed last.
@@ -44,13 +43,11 @@ impl ElectionStatus {
     }
 
     pub(super) fn observed(&self, record: &Record, changed: Instant) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.record.clone_from(record);
-        seen.changed = Some(changed);
+        self.seen.rcu(|seen| Seen { record: record.clone(), changed: Some(changed), leads: seen.leads });
     }
 
     pub(super) fn set_leads(&self, leads: bool) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).leads = leads;
+        self.seen.rcu(|seen| Seen { leads, ..Seen::clone(seen) });
     }
 
     /// Upstream's health check: a leader that has not renewed for long should have ended and did not. A standby is
@@ -59,7 +56,7 @@ impl ElectionStatus {
     /// # Errors
     /// In upstream's words.
     pub fn check(&self) -> Result<(), String> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.load();
         let limit = self.lease_duration + TOLERANCE;
         let since = |changed| self.clock.now().duration_since(changed);
         if seen.leads && seen.changed.is_some_and(|changed| since(changed) > limit) {
@@ -70,7 +67,7 @@ impl ElectionStatus {
 
     /// For `/debug/state`.
     pub fn to_json(&self) -> Value {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.load();
         json!({
             "lease": self.lease,
             "identity": self.identity,

@@ -1,14 +1,21 @@
 //! Who asks: by the front proxy's headers, by a client certificate, by a bearer token, else nobody in particular.
 
-mod client_certificate;
+pub(super) mod client_certificate;
 mod request_header;
 mod tokens;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use kube::Client;
-use rustls::pki_types::CertificateDer;
 
-use super::{AuthenticationOptions, delegation::Unanswered, trust::Trust, user::User};
+use super::{
+    AuthenticationOptions,
+    delegation::Unanswered,
+    peer::{Peer, Trusted},
+    trust::{FrontProxy, Trust},
+    user::User,
+};
 use tokens::Tokens;
 
 /// Finds out who asks, as upstream does.
@@ -20,12 +27,36 @@ pub(super) struct Authenticator {
 }
 
 /// What one way of authentication says. `Ok(None)`: it has no opinion.
-type Opinion = Result<Option<User>, String>;
+pub(super) type Opinion = Result<Option<User>, String>;
+
+/// What a request says of who asks, without the rest of its head.
+pub(super) struct Credentials {
+    /// The front proxy as it was known when the headers were read.
+    proxy: Option<Arc<FrontProxy>>,
+    /// Whom the headers name; counts only if the front proxy sent them.
+    named: Option<User>,
+    token: Option<String>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
 
 impl Authenticator {
     pub(super) fn new(options: &AuthenticationOptions, trust: Trust, client: Option<Client>) -> Self {
         let tokens = client.map(|client| Tokens::new(client, options.token_webhook_cache_ttl));
         Self { trust, tokens }
+    }
+
+    /// Takes what counts out of a request's headers.
+    pub(super) fn credentials(&self, headers: &HeaderMap, peer: &Peer) -> Credentials {
+        let proxy = self.trust.front_proxy.as_ref().filter(|_| peer.has_certificates());
+        let proxy = proxy.and_then(|proxy| proxy.now.load_full());
+        let named = proxy.as_ref().and_then(|proxy| request_header::user(proxy, headers));
+        let token = self.tokens.as_ref().and_then(|_| tokens::bearer_token(headers)).map(str::to_owned);
+        Credentials { proxy, named, token }
     }
 
     /// The user behind a request. Who shows nothing is anonymous; who shows something that is wrong, and nothing that
@@ -35,19 +66,26 @@ impl Authenticator {
     /// What is wrong, for the log; or that nobody has the time to look at the token.
     pub(super) async fn authenticate(
         &self,
-        headers: &HeaderMap,
-        certificates: &[CertificateDer<'static>],
+        credentials: Credentials,
+        peer: &Peer,
     ) -> Result<User, Unanswered> {
+        let Credentials { proxy, named, token } = credentials;
+        let verdict = peer.verdict(Trusted { proxy, clients: self.clients() }).await;
+        let by_proxy = match &verdict.proxy {
+            None => Ok(None),
+            Some(Ok(())) => Ok(named),
+            Some(Err(fault)) => Err(fault.clone()),
+        };
         let mut faults = Vec::new();
         // Upstream's order.
-        for opinion in [self.by_proxy(headers, certificates), self.by_certificate(certificates)] {
+        for opinion in [by_proxy, verdict.client.clone()] {
             match opinion {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => {}
                 Err(fault) => faults.push(fault),
             }
         }
-        if let (Some(tokens), Some(token)) = (&self.tokens, tokens::bearer_token(headers)) {
+        if let (Some(tokens), Some(token)) = (&self.tokens, &token) {
             match tokens.review(token).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => faults.push("invalid bearer token".to_owned()),
@@ -58,29 +96,14 @@ impl Authenticator {
         if faults.is_empty() { Ok(User::anonymous()) } else { Err(Unanswered::Failed(faults.join("; "))) }
     }
 
-    fn by_proxy(&self, headers: &HeaderMap, certificates: &[CertificateDer<'static>]) -> Opinion {
-        let Some(proxy) = self.trust.front_proxy.as_ref().and_then(|proxy| proxy.now.load_full()) else {
-            return Ok(None);
-        };
-        let Some(authorities) = proxy.authorities.as_ref().filter(|_| !certificates.is_empty()) else {
-            return Ok(None);
-        };
-        authorities.verify(certificates).map_err(|why| format!("not the front proxy: {why}"))?;
-        let name = client_certificate::common_name(&certificates[0])?;
-        if !proxy.allowed_names.is_empty() && !proxy.allowed_names.contains(&name) {
-            return Err(format!("x509: subject with cn={name} is not in the allowed list"));
-        }
-        Ok(request_header::user(&proxy, headers))
+    /// Whether the other end of a connection is known by its certificate, whatever it asks.
+    pub(super) async fn knows(&self, peer: &Peer) -> bool {
+        let proxy = self.trust.front_proxy.as_ref().and_then(|proxy| proxy.now.load_full());
+        peer.verdict(Trusted { proxy, clients: self.clients() }).await.is_somebody()
     }
 
-    fn by_certificate(&self, certificates: &[CertificateDer<'static>]) -> Opinion {
-        let Some(authorities) = self.trust.clients.as_ref().and_then(|clients| clients.now.load_full())
-        else {
-            return Ok(None);
-        };
-        let Some(own) = certificates.first() else { return Ok(None) };
-        authorities.verify(certificates).map_err(|why| format!("client certificate: {why}"))?;
-        client_certificate::user(own)
+    fn clients(&self) -> Option<Arc<super::trust::Authorities>> {
+        self.trust.clients.as_ref().and_then(|clients| clients.now.load_full())
     }
 }
 
@@ -91,6 +114,7 @@ mod tests {
     use rcgen::{
         BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     };
+    use rustls::pki_types::CertificateDer;
 
     use super::{
         super::{
@@ -137,6 +161,51 @@ mod tests {
             .collect()
     }
 
+    async fn ask(
+        authenticator: &Authenticator,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'static>],
+    ) -> Result<User, Unanswered> {
+        let peer = Peer::new(certificates.to_vec());
+        authenticator.authenticate(authenticator.credentials(headers, &peer), &peer).await
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_verified_once_for_each_trust() {
+        let clients = ca("clients");
+        let trust = Trust::load(&AuthenticationOptions::default(), true).expect("nothing to read");
+        let now = &trust.clients.as_ref().expect("followed").now;
+        let store = |ca: &Ca| {
+            now.store(Some(Arc::new(Authorities::parse(ca.pem.as_bytes()).expect("a bundle"))));
+            Trusted { proxy: None, clients: now.load_full() }
+        };
+        let jane = clients.client("jane", "dev", ExtendedKeyUsagePurpose::ClientAuth);
+        let peer = Peer::new(vec![jane]);
+        let trusted = store(&clients);
+        let verdict = peer.verdict(trusted.clone()).await;
+        assert!(verdict.is_somebody());
+        assert!(Arc::ptr_eq(&verdict, &peer.verdict(trusted).await), "remembered");
+        let other = store(&ca("others"));
+        let refusal = peer.verdict(other.clone()).await;
+        assert!(!refusal.is_somebody(), "the authority is another one");
+        assert!(Arc::ptr_eq(&refusal, &peer.verdict(other).await), "remembered too");
+        assert!(peer.verdict(store(&clients)).await.is_somebody());
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_ends_is_not_remembered_beyond_that() {
+        let clients = ca("clients");
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, "jane");
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().expect("a key");
+        let jane = parameters.signed_by(&key, &clients.issuer).expect("signed").der().clone();
+        let end = client_certificate::end(std::slice::from_ref(&jane)).expect("an end");
+        let expected: std::time::SystemTime = parameters.not_after.into();
+        assert_eq!(end, expected);
+        assert_eq!(client_certificate::end(&[jane, CertificateDer::from(vec![1])]), None);
+    }
+
     #[tokio::test]
     async fn certificates_and_headers() {
         let (clients, proxies) = (ca("clients"), ca("proxies"));
@@ -160,23 +229,23 @@ mod tests {
         let none = HeaderMap::new();
 
         // Before the authorities are known nobody is believed, and nobody is refused.
-        let user = authenticator.authenticate(&none, std::slice::from_ref(&jane)).await.expect("anonymous");
+        let user = ask(&authenticator, &none, std::slice::from_ref(&jane)).await.expect("anonymous");
         assert_eq!(user, User::anonymous());
         store(&trust);
 
-        let user = authenticator.authenticate(&none, std::slice::from_ref(&jane)).await.expect("jane");
+        let user = ask(&authenticator, &none, std::slice::from_ref(&jane)).await.expect("jane");
         assert_eq!(
             (user.name.as_str(), user.groups.join(" ").as_str()),
             ("jane", "dev system:authenticated")
         );
         assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
         let remote = headers(&[("x-remote-user", "joe"), ("x-remote-group", "a"), ("x-remote-group", "b")]);
-        let user = authenticator.authenticate(&remote, std::slice::from_ref(&proxy)).await.expect("joe");
+        let user = ask(&authenticator, &remote, std::slice::from_ref(&proxy)).await.expect("joe");
         assert_eq!((user.name.as_str(), user.groups.join(" ").as_str()), ("joe", "a b system:authenticated"));
         // The headers of anybody else say nothing.
-        let user = authenticator.authenticate(&remote, std::slice::from_ref(&jane)).await.expect("jane");
+        let user = ask(&authenticator, &remote, std::slice::from_ref(&jane)).await.expect("jane");
         assert_eq!(user.name, "jane");
-        assert_eq!(authenticator.authenticate(&remote, &[]).await.expect("anonymous"), User::anonymous());
+        assert_eq!(ask(&authenticator, &remote, &[]).await.expect("anonymous"), User::anonymous());
 
         for (certificate, what) in [
             (ca("others").client("jane", "dev", usage.clone()), "another authority"),
@@ -184,9 +253,9 @@ mod tests {
             (proxies.client("impostor", "x", usage.clone()), "a proxy with another name"),
             (CertificateDer::from(vec![1, 2, 3]), "garbage"),
         ] {
-            authenticator.authenticate(&remote, &[certificate]).await.expect_err(what);
+            ask(&authenticator, &remote, &[certificate]).await.expect_err(what);
         }
         // A proxy that names nobody has no user, and its certificate is no client's.
-        authenticator.authenticate(&none, &[proxy]).await.expect_err("nobody");
+        ask(&authenticator, &none, &[proxy]).await.expect_err("nobody");
     }
 }

@@ -27,8 +27,9 @@ const FACTOR: f64 = 1.5;
 /// Upstream's rate of reviews a second and their burst, of each client.
 const RATE: (f64, u32) = (200.0, 400);
 
-/// Reviews of one client under way at the same time: each may take a connection to the API server.
-const AT_ONCE: usize = 32;
+/// Reviews of one client under way at the same time. Each may take a connection to the API server, and a place there among
+/// what it does for this user: the lease is renewed as the same one.
+const AT_ONCE: usize = 16;
 
 /// Reviews of one client that wait for that. Whoever comes after them is asked to come again.
 const WAITING: usize = 512;

@@ -55,6 +55,11 @@ impl Endpoints {
         })
     }
 
+    /// Whether an answer grows with the cluster.
+    pub(super) fn is_large(path: &str) -> bool {
+        matches!(path, "/metrics" | "/metrics/slis" | "/configz" | "/debug/state")
+    }
+
     /// The answer to a request for this path, which is that of the request, decoded.
     pub(super) async fn answer<B>(&self, path: &str, request: Request<B>) -> Answer
     where
@@ -76,7 +81,13 @@ impl Endpoints {
         }
         let debugging = path.strip_prefix("/debug/");
         match (path, debugging, &self.profiler) {
-            ("/metrics", ..) => metrics::metrics(&self.shown.metrics.registry, &parts.headers),
+            ("/metrics", ..) => {
+                let (registry, headers) = (self.shown.metrics.registry.clone(), parts.headers);
+                // Of a large cluster it takes a while.
+                let gathered =
+                    tokio::task::spawn_blocking(move || metrics::metrics(&registry, &headers)).await;
+                gathered.unwrap_or_else(|_| responses::internal_error(path, "metrics cannot be gathered"))
+            }
             ("/metrics/slis", ..) => self.health.metrics(&parts.headers),
             ("/configz", ..) => responses::json(StatusCode::OK, &self.configz),
             ("/statusz", ..) => self.zpages.statusz(&parts.headers),
@@ -105,7 +116,7 @@ impl Endpoints {
 }
 
 /// Whether the client takes a compressed answer.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(http::header::ACCEPT_ENCODING)
         .iter()

@@ -1,36 +1,94 @@
 //! One request: who asks, whether they may, and the answer.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
+use tokio::sync::Semaphore;
 
 use super::{
-    authentication::Authenticator,
+    authentication::{Authenticator, Credentials},
     authorization::{Authorizer, Decision},
-    connections::ClientCertificates,
     delegation::Unanswered,
-    endpoints::Endpoints,
+    endpoints::{self, Endpoints},
+    peer::Peer,
     responses::{self, Answer},
 };
-use crate::metrics::AccessMetrics;
+use crate::{metrics::AccessMetrics, seldom::Seldom};
+
+/// Answers that are made at the same time, of those that can be large.
+const LARGE_AT_ONCE: usize = 2;
+
+/// KiB of large answers that clients have not taken yet. One that is larger than that has it alone.
+const LARGE_SIZE: u32 = 24 << 10;
+
+/// How long a request for a large answer may wait until others are taken.
+const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two lines in the log that say the same.
+const LOG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers requests.
 #[derive(Debug)]
 pub(super) struct Handler {
     pub authenticator: Authenticator,
-    pub authorizer: Authorizer,
-    pub endpoints: Endpoints,
-    pub metrics: AccessMetrics,
+    authorizer: Authorizer,
+    endpoints: Endpoints,
+    metrics: AccessMetrics,
+    large: Semaphore,
+    large_size: Arc<Semaphore>,
+    unauthorized: Seldom,
+}
+
+/// A request without what does not count: its head can be large, and it may wait.
+#[derive(Debug)]
+pub(super) struct Asked {
+    request: Request<Incoming>,
+    credentials: Credentials,
 }
 
 impl Handler {
+    pub(super) fn new(
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        endpoints: Endpoints,
+        metrics: AccessMetrics,
+    ) -> Self {
+        Self {
+            authenticator,
+            authorizer,
+            endpoints,
+            metrics,
+            large: Semaphore::new(LARGE_AT_ONCE),
+            large_size: Arc::new(Semaphore::new(usize::try_from(LARGE_SIZE).unwrap_or(usize::MAX))),
+            unauthorized: Seldom::new(LOG_PAUSE),
+        }
+    }
+
+    /// Keeps of a request what counts, in memory of its own: a part of what came over the connection would hold the rest.
+    pub(super) fn take(&self, request: Request<Incoming>, client: &Peer) -> Asked {
+        let (parts, body) = request.into_parts();
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method;
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        // It was one before.
+        *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+        if endpoints::accepts_gzip(&parts.headers) {
+            request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Asked { request, credentials: self.authenticator.credentials(&parts.headers, client) }
+    }
+
     /// Never fails: what goes wrong is the answer.
-    pub(super) async fn handle(&self, request: Request<Incoming>, client: &ClientCertificates) -> Answer {
-        match self.admit(&request, client).await {
-            Ok(path) => self.endpoints.answer(&path, request).await,
+    pub(super) async fn handle(&self, asked: Asked, client: &Peer) -> Answer {
+        let Asked { request, credentials } = asked;
+        match self.admit(&request, credentials, client).await {
+            Ok(path) => self.answer(&path, request).await,
             Err(refusal) => {
                 drain(request.into_body()).await;
                 refusal
@@ -42,7 +100,8 @@ impl Handler {
     async fn admit(
         &self,
         request: &Request<Incoming>,
-        client: &ClientCertificates,
+        credentials: Credentials,
+        client: &Peer,
     ) -> Result<String, Answer> {
         // Decoded once, here: what is authorized is what is answered.
         let Ok(path) = percent_decode_str(request.uri().path()).decode_utf8() else {
@@ -51,7 +110,7 @@ impl Handler {
         let path = path.into_owned();
         let verb = request.method().as_str().to_ascii_lowercase();
         let start = Instant::now();
-        let user = self.authenticator.authenticate(request.headers(), client).await;
+        let user = self.authenticator.authenticate(credentials, client).await;
         self.metrics.authenticated(user.as_ref().ok().map(|user| user.name.as_str()), start.elapsed());
         let user = match user {
             Ok(user) => user,
@@ -73,10 +132,29 @@ impl Handler {
             Err(Unanswered::Busy) => Err(responses::too_many_requests()),
             Err(Unanswered::Failed(why)) => {
                 let why = format!("access review: {why}");
-                tracing::warn!(user = user.name, verb, path, why, "request cannot be authorized");
+                if self.unauthorized.may() {
+                    tracing::warn!(user = user.name, verb, path, why, "request cannot be authorized");
+                }
                 Err(responses::internal_error(request.uri().path(), &why))
             }
         }
+    }
+
+    /// What somebody may see.
+    async fn answer(&self, path: &str, request: Request<Incoming>) -> Answer {
+        if !Endpoints::is_large(path) {
+            return self.endpoints.answer(path, request).await;
+        }
+        let answering = async {
+            // Nobody closes them.
+            let _turn = self.large.acquire().await.ok()?;
+            let answer = self.endpoints.answer(path, request).await;
+            let size = u32::try_from(answer.body().len() / 1024 + 1).unwrap_or(u32::MAX).min(LARGE_SIZE);
+            let place = self.large_size.clone().acquire_many_owned(size).await.ok()?;
+            Some(answer.map(|body| body.keeping(place)))
+        };
+        let answer = tokio::time::timeout(LARGE_TIMEOUT, answering).await;
+        answer.ok().flatten().unwrap_or_else(responses::too_many_requests)
     }
 }
 

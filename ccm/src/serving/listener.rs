@@ -1,15 +1,20 @@
 //! The socket.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::anyhow;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
 
 use super::ServingOptions;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+
+/// Bytes that the kernel holds of what a client sends and nobody reads yet. It counts as memory of the daemon.
+const RECEIVE_BUFFER: usize = 32 << 10;
+
+/// Bytes that the kernel holds of what a client does not take.
+const SEND_BUFFER: usize = 128 << 10;
 
 /// Opens the port.
 ///
@@ -55,10 +60,13 @@ fn open(options: &ServingOptions, address: SocketAddr) -> std::io::Result<TcpLis
     if options.permit_port_sharing {
         socket.set_reuse_port(true)?;
     }
+    // Each connection has them from the socket.
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 #[cfg(test)]
@@ -69,8 +77,8 @@ mod tests {
         ServingOptions { bind_address, secure_port, ..ServingOptions::default() }
     }
 
-    #[tokio::test]
-    async fn a_taken_port_is_named() {
+    #[test]
+    fn a_taken_port_is_named() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = taken.local_addr().expect("its address").port();
         let error = bind(&options(Ipv4Addr::LOCALHOST.into(), port)).expect_err("taken").to_string();
@@ -80,8 +88,8 @@ mod tests {
         bind(&options(Ipv4Addr::UNSPECIFIED.into(), port)).expect_err("taken by all");
     }
 
-    #[tokio::test]
-    async fn ports_are_shared_when_both_agree() {
+    #[test]
+    fn ports_are_shared_when_both_agree() {
         let shared =
             |port| ServingOptions { permit_port_sharing: true, ..options(Ipv4Addr::LOCALHOST.into(), port) };
         let one = bind(&shared(0)).expect("a port");

@@ -1,20 +1,85 @@
 //! Answers, in upstream's words.
 
+use std::{
+    any::Any,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
 
 use super::user::User;
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<AnswerBody>;
+
+/// Bytes that are given to a connection at a time. What it holds beyond that would not be counted.
+const PIECE: usize = 16 << 10;
+
+/// The body of an answer, in pieces as the client takes them.
+pub(super) struct AnswerBody {
+    rest: Bytes,
+    /// Dropped when the last piece is taken, or nobody wants it any more.
+    kept: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+impl std::fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnswerBody").field("rest", &self.rest.len()).finish_non_exhaustive()
+    }
+}
+
+impl AnswerBody {
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Keeps `what` until the client has taken the body.
+    #[must_use]
+    pub(super) fn keeping(mut self, what: impl Any + Send + Sync) -> Self {
+        self.kept.push(Box::new(what));
+        self
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = if self.rest.len() <= PIECE {
+            std::mem::take(&mut self.rest)
+        } else {
+            // A copy: a part of the whole would hold the whole.
+            Bytes::copy_from_slice(&self.rest.split_to(PIECE))
+        };
+        if self.rest.is_empty() {
+            self.kept.clear();
+        }
+        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len().try_into().unwrap_or(u64::MAX))
+    }
+}
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// An answer with a body.
 pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(AnswerBody { rest: body.into(), kept: Vec::new() });
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -131,5 +196,21 @@ mod tests {
             "Internal Server Error: \"/metrics\": away\n"
         );
         assert!(read(unauthorized()).await.contains("\"message\": \"Unauthorized\""));
+    }
+
+    #[tokio::test]
+    async fn a_body_comes_in_pieces_and_keeps_until_the_last() {
+        let kept = std::sync::Arc::new(());
+        let text: Vec<u8> = (0..40_000_u32).map(|byte| byte.to_le_bytes()[0]).collect();
+        let mut answer = body(StatusCode::OK, TEXT, text.clone()).into_body().keeping(kept.clone());
+        let mut read = Vec::new();
+        while let Some(frame) = answer.frame().await {
+            assert_eq!(std::sync::Arc::strong_count(&kept) == 1, read.len() == 2 * PIECE);
+            read.extend_from_slice(&frame.expect("no error").into_data().expect("data"));
+        }
+        assert_eq!(read, text);
+        let unread = body(StatusCode::OK, TEXT, text).into_body().keeping(kept.clone());
+        drop(unread);
+        assert_eq!(std::sync::Arc::strong_count(&kept), 1);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::bail;
+use cloudprovider::tls::check_chain;
 use rustls::{
     CertificateError, CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, PeerMisbehaved,
     ServerConfig, SignatureScheme, SupportedProtocolVersion,
@@ -111,7 +112,8 @@ pub(super) const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// Asks for a client certificate and takes any whose key the client has: who signed it matters when a request is
-/// authenticated, and a bad one is answered there.
+/// authenticated, and a bad one is answered there. Only more of them than anybody needs are refused at once, so that
+/// nobody verifies them or holds them.
 #[derive(Debug)]
 struct AnyCertificate {
     hints: Vec<DistinguishedName>,
@@ -129,10 +131,11 @@ impl ClientCertVerifier for AnyCertificate {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        check_chain(own, others)?;
         Ok(ClientCertVerified::assertion())
     }
 

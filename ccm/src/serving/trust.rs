@@ -4,6 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow, bail};
 use arc_swap::ArcSwapOption;
+use cloudprovider::tls::check_chain;
 use rustls::{
     DistinguishedName, RootCertStore,
     crypto::ring,
@@ -105,6 +106,7 @@ impl Authorities {
         let Some((own, intermediates)) = chain.split_first() else {
             return Err("no certificate".to_owned());
         };
+        check_chain(own, intermediates).map_err(|error| error.to_string())?;
         let verified = self.verifier.verify_client_cert(own, intermediates, UnixTime::now());
         verified.map(drop).map_err(|error| error.to_string())
     }

@@ -37,7 +37,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn arguments(api: &Api, folder: &TempDir, port: u16) -> anyhow::Result<Vec<String>> {
+pub(super) fn arguments(api: &Api, folder: &TempDir, port: u16) -> anyhow::Result<Vec<String>> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let config = folder.path().join("cloud.yaml");
     fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;

@@ -1,6 +1,9 @@
 //! The user that a client certificate names.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime},
+};
 
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +18,7 @@ use super::{Opinion, User};
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The common name of a certificate, empty if there is none; of several the last one, as in Go.
-pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
+pub(in super::super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let parsed = parse(certificate)?;
     let names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     Ok(names.last().unwrap_or_default().to_owned())
@@ -23,7 +26,7 @@ pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, St
 
 /// Upstream's rule: the common name is the user, the organizations are the groups. A certificate without a common name
 /// names nobody.
-pub(super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
+pub(in super::super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
     let name = common_name(certificate)?;
     if name.is_empty() {
         return Ok(None);
@@ -48,6 +51,13 @@ pub(super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
         let _ = write!(id, "{byte:02x}");
     }
     Ok(Some(User { name, uid, groups, extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into() }))
+}
+
+/// When the first of these certificates ends. `None`: it ended, or cannot be read.
+pub(in super::super) fn end(certificates: &[CertificateDer<'_>]) -> Option<SystemTime> {
+    let end = |certificate| u64::try_from(parse(certificate).ok()?.validity().not_after.timestamp()).ok();
+    let ends = certificates.iter().map(end).collect::<Option<Vec<u64>>>()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(ends.into_iter().min()?))
 }
 
 fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {

@@ -2,16 +2,22 @@
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Who comes and asks at once is gone before its turn comes.
+//! happened for longest, of whoever has most of them. Those that are new and were not answered yet go last, so that who
+//! comes and asks at once is gone before its turn comes.
 
 use std::{
     cmp::Reverse,
     collections::HashMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// How long a new connection may take until its first answer before it counts as one of many.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Where connections come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +29,14 @@ pub(super) enum Source {
 
 impl Source {
     pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
-        if peer.is_loopback() || local == Some(peer) { Self::Here } else { Self::Address(peer) }
+        if peer.is_loopback() || local == Some(peer) {
+            return Self::Here;
+        }
+        Self::Address(match peer {
+            IpAddr::V4(_) => peer,
+            // Whoever has one address of IPv6 has all of its network.
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        })
     }
 }
 
@@ -47,7 +60,16 @@ struct Connection {
     source: Source,
     /// When something happened on it.
     last: u64,
+    began: Instant,
+    /// Whether a request was answered.
+    answered: bool,
     evicted: CancellationToken,
+}
+
+impl Connection {
+    fn had_its_chance(&self) -> bool {
+        self.answered || self.began.elapsed() >= GRACE
+    }
 }
 
 /// The place of one connection, free again when dropped.
@@ -76,13 +98,15 @@ impl Slots {
                 if has_its_share { one.source == source } else { one.source != Source::Here }
             };
             let those = open.connections.iter().filter(|(_, one)| may_go(one));
-            let victim = those.min_by_key(|(_, one)| (Reverse(count(one.source)), one.last));
+            let victim =
+                those.min_by_key(|(_, one)| (Reverse(count(one.source)), !one.had_its_chance(), one.last));
             if let Some(one) = victim.map(|(&id, _)| id).and_then(|id| open.connections.remove(&id)) {
                 one.evicted.cancel();
             }
         }
         let (id, evicted) = (open.tick(), CancellationToken::new());
-        open.connections.insert(id, Connection { source, last: id, evicted: evicted.clone() });
+        let (began, token) = (Instant::now(), evicted.clone());
+        open.connections.insert(id, Connection { source, last: id, began, answered: false, evicted: token });
         drop(open);
         Slot { slots: self.clone(), id, evicted }
     }
@@ -113,12 +137,22 @@ impl Slot {
         self.evicted.cancelled().await;
     }
 
-    /// Says that something happens: the client is encrypted, or a request begins or ends.
+    /// Says that something happens: the client is encrypted, or a request begins.
     pub(super) fn used(&self) {
+        self.note(false);
+    }
+
+    /// Says that a request was answered.
+    pub(super) fn answered(&self) {
+        self.note(true);
+    }
+
+    fn note(&self, answered: bool) {
         let mut open = self.slots.lock();
         let now = open.tick();
         if let Some(one) = open.connections.get_mut(&self.id) {
             one.last = now;
+            one.answered |= answered;
         }
     }
 }
@@ -150,6 +184,25 @@ mod tests {
         let here = [own, Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 9]), six];
         assert!(here.iter().all(|peer| Source::of(*peer, Some(own)) == Source::Here));
         assert_eq!(Source::of(own, None), Source::Address(own));
+        let of = |address: &str| Source::of(address.parse().expect("an address"), Some(own));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2:0:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_not_answered_yet_stays() {
+        let slots = Slots::new(100, 2);
+        let (busy, new) = (slots.take(there(1)), slots.take(there(1)));
+        busy.answered();
+        new.used();
+        busy.answered();
+        // Though it is the one on which something happened last.
+        let third = slots.take(there(1));
+        assert_eq!(are_open([&busy, &new, &third]), [false, true, true]);
+        tokio::time::advance(GRACE).await;
+        third.answered();
+        let fourth = slots.take(there(1));
+        assert_eq!(are_open([&new, &third, &fourth]), [false, true, true], "it had its time");
     }
 
     #[test]

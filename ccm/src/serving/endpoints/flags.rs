@@ -84,8 +84,9 @@ mod tests {
         });
         let put = async |body: &'static str| {
             let answer = verbosity(Some(&set), &Method::PUT, Full::new(Bytes::from(body))).await;
-            let bytes = answer.clone().into_body().collect().await.expect("no error").to_bytes();
-            (answer.status().as_u16(), String::from_utf8(bytes.to_vec()).expect("text"))
+            let status = answer.status().as_u16();
+            let bytes = answer.into_body().collect().await.expect("no error").to_bytes();
+            (status, String::from_utf8(bytes.to_vec()).expect("text"))
         };
         assert_eq!(put("4").await, (200, "successfully set klog.logging.verbosity to 4\n".to_owned()));
         assert_eq!(level.load(Ordering::Relaxed), 4);

@@ -1,6 +1,6 @@
 //! `/healthz`, `/livez`, `/readyz`, each of their checks, and what they said so far (`/metrics/slis`).
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use http::{HeaderMap, StatusCode};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry};
@@ -12,7 +12,11 @@ use super::{
 use crate::{
     health::{Check, Concerns, HealthChecks},
     metrics::start_time,
+    seldom::Seldom,
 };
+
+/// Between two lines in the log that say what fails.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// Passes as long as anything is answered.
 const PING: &str = "ping";
@@ -59,6 +63,8 @@ pub(super) struct Health {
     registry: Registry,
     healthcheck: IntGaugeVec,
     healthchecks_total: IntCounterVec,
+    /// Everybody may ask.
+    failures: Seldom,
 }
 
 impl Health {
@@ -87,7 +93,8 @@ impl Health {
         registry.register(Box::new(start))?;
         registry.register(Box::new(healthcheck.clone()))?;
         registry.register(Box::new(healthchecks_total.clone()))?;
-        Ok(Self { checks, registry, healthcheck, healthchecks_total })
+        let failures = Seldom::new(LOG_PAUSE);
+        Ok(Self { checks, registry, healthcheck, healthchecks_total, failures })
     }
 
     fn of(&self, kind: Kind) -> impl Iterator<Item = (String, Check)> {
@@ -133,11 +140,13 @@ impl Health {
         }
         let endpoint = kind.as_str();
         if !failed.is_empty() {
-            tracing::warn!(
-                "{} check failed: {endpoint}: {}",
-                failed.join(","),
-                reasons.trim_end_matches("; ")
-            );
+            if self.failures.may() {
+                tracing::warn!(
+                    "{} check failed: {endpoint}: {}",
+                    failed.join(","),
+                    reasons.trim_end_matches("; ")
+                );
+            }
             let text = format!("{lines}{endpoint} check failed\n");
             return responses::text(StatusCode::INTERNAL_SERVER_ERROR, text);
         }

@@ -1,0 +1,47 @@
+//! Says something often without saying it often: what everybody can cause must not fill the log.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Lets pass one in a while.
+#[derive(Debug)]
+pub(crate) struct Seldom {
+    pause: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Seldom {
+    pub(crate) fn new(pause: Duration) -> Self {
+        Self { pause, last: Mutex::new(None) }
+    }
+
+    /// Whether it may be said; counts as said then.
+    pub(crate) fn may(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| now.duration_since(last) < self.pause) {
+            return false;
+        }
+        *last = Some(now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_in_a_while() {
+        let seldom = Seldom::new(Duration::from_secs(60));
+        assert!(seldom.may() && !seldom.may());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(!seldom.may());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(seldom.may() && !seldom.may());
+    }
+}

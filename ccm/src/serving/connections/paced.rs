@@ -1,0 +1,144 @@
+//! Reads what a client sends no faster than anybody needs who means well.
+//!
+//! What comes in is what costs: a byte of compressed headers can become a hundred in memory, and nine bytes are a whole
+//! frame to answer. So a connection has a rate of bytes, after a first supply, and gives others a turn after some.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep_until},
+};
+
+/// Bytes that may come at any speed: a handshake with all the certificates that may be shown.
+const SUPPLY: u32 = 64 << 10;
+
+/// Bytes a second after that. A hundred small requests.
+const RATE: u32 = 32 << 10;
+
+/// Bytes of one turn.
+const TURN: usize = 8 << 10;
+
+/// The pause when nothing is left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A stream whose other end is read at a bounded rate.
+#[derive(Debug)]
+pub(super) struct Paced<S> {
+    stream: S,
+    /// How many bytes may be read, as of `counted`. Below zero where more were there at once.
+    left: f64,
+    counted: Instant,
+    pause: Option<Pin<Box<Sleep>>>,
+    this_turn: usize,
+}
+
+impl<S> Paced<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, left: f64::from(SUPPLY), counted: Instant::now(), pause: None, this_turn: 0 }
+    }
+
+    /// Waits until something may be read.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.this_turn >= TURN {
+            self.this_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            let now = Instant::now();
+            let earned = now.duration_since(self.counted).as_secs_f64() * f64::from(RATE);
+            self.left = (self.left + earned).min(f64::from(SUPPLY));
+            self.counted = now;
+            if self.left > 0.0 {
+                return Poll::Ready(());
+            }
+            let missing = Duration::from_secs_f64(-self.left / f64::from(RATE));
+            self.pause = Some(Box::pin(sleep_until(now + missing + PAUSE)));
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_turn(cx));
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        self.this_turn += read;
+        self.left -= f64::from(u32::try_from(read).unwrap_or(u32::MAX));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_read_slowly_and_the_rest_at_once() {
+        let (ours, mut theirs) = duplex(64);
+        tokio::spawn(async move { while theirs.write_all(&[0; 64]).await.is_ok() {} });
+        let mut paced = Paced::new(ours);
+        let start = Instant::now();
+        let mut buffer = vec![0; SUPPLY as usize];
+        paced.read_exact(&mut buffer).await.expect("the supply");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        paced.read_exact(&mut buffer).await.expect("as much again");
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.8..2.3).contains(&took), "{took}");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let start = Instant::now();
+        paced.read_exact(&mut buffer).await.expect("the supply");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn() {
+        let (ours, mut theirs) = duplex(2 * TURN);
+        theirs.write_all(&[0; 2 * TURN]).await.expect("there is room");
+        let mut paced = Paced::new(ours);
+        let mut buffer = [0; TURN];
+        let mut polls = 0;
+        let mut read = Box::pin(async {
+            paced.read_exact(&mut buffer).await?;
+            paced.read_exact(&mut buffer).await
+        });
+        std::future::poll_fn(|cx| {
+            polls += 1;
+            read.as_mut().poll(cx)
+        })
+        .await
+        .expect("all of it");
+        assert_eq!(polls, 2);
+    }
+}

@@ -1,0 +1,304 @@
+//! Clients of the secure port that mean ill. None has credentials.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::Context;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, split},
+    net::TcpStream,
+    runtime::Builder,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// What they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attack {
+    /// Certificates that fit together in a hundred thousand ways, and as many of them as a handshake holds.
+    ManyCertificates,
+    /// Certificates that are verified, each with the name of all others, and that nobody trusts.
+    EqualCertificates,
+    /// HTTP/2 requests with so many fields, each of which takes one byte on the way.
+    Fields(usize),
+    /// HTTP/2 requests whose answers nobody takes.
+    Unread,
+    /// HTTP/2 frames that want an answer and are no requests.
+    Pings,
+    /// Requests one after the other.
+    Requests,
+    /// Requests with tokens that nobody asked about yet.
+    Tokens,
+    /// Connections on which nothing is said.
+    Silence,
+}
+
+/// Attackers at work, on a thread of their own, until dropped.
+pub(super) struct Siege {
+    stop: Arc<AtomicBool>,
+    answers: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Siege {
+    /// So many connections at the same time. Who is thrown out comes again.
+    pub(super) fn begin(address: SocketAddr, attack: Attack, connections: usize) -> anyhow::Result<Self> {
+        let client = Arc::new(client(attack)?);
+        let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (stopped, count) = (stop.clone(), answers.clone());
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                for index in 0..connections {
+                    let (client, count) = (client.clone(), count.clone());
+                    tokio::spawn(async move {
+                        for round in 0.. {
+                            let token = format!("{index}-{round}");
+                            let _ = attack.once(address, &client, &token, &count).await;
+                            sleep(Duration::from_millis(20)).await;
+                        }
+                    });
+                }
+                while !stopped.load(Ordering::Relaxed) {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            });
+            runtime.shutdown_background();
+        });
+        Ok(Self { stop, answers, thread: Some(thread) })
+    }
+
+    /// How many bytes and pieces of answers came.
+    pub(super) fn answers(&self) -> usize {
+        self.answers.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Siege {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Stream = TlsStream<TcpStream>;
+
+impl Attack {
+    fn is_http2(self) -> bool {
+        matches!(self, Self::Fields(_) | Self::Unread | Self::Pings)
+    }
+
+    /// One connection to its end.
+    async fn once(
+        self,
+        address: SocketAddr,
+        client: &Arc<ClientConfig>,
+        token: &str,
+        answers: &AtomicUsize,
+    ) -> anyhow::Result<()> {
+        let stream = TcpStream::connect(address).await?;
+        if self == Self::Silence {
+            return wait_for_the_end(stream).await;
+        }
+        let name = ServerName::try_from("localhost")?;
+        let connecting = TlsConnector::from(client.clone()).connect(name, stream);
+        let mut stream = timeout(Duration::from_secs(30), connecting).await??;
+        match self {
+            Self::ManyCertificates | Self::EqualCertificates => {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+                let read = stream.read(&mut [0; 1024]).await?;
+                answers.fetch_add(read.min(1), Ordering::Relaxed);
+                Ok(())
+            }
+            Self::Requests => one_after_the_other(stream, |_| String::new(), answers).await,
+            Self::Tokens => {
+                let header = |round| format!("Authorization: Bearer {token}-{round}\r\n");
+                one_after_the_other(stream, header, answers).await
+            }
+            Self::Fields(_) | Self::Unread | Self::Pings => self.http2(stream, answers).await,
+            Self::Silence => Ok(()),
+        }
+    }
+
+    /// Frames as fast as they are taken.
+    async fn http2(self, stream: Stream, answers: &AtomicUsize) -> anyhow::Result<()> {
+        let (mut from, mut to) = split(stream);
+        let read = async {
+            let mut buffer = vec![0; 16 << 10];
+            while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                answers.fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        let write = async {
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            // No room for answers, or all of it.
+            let window: u32 = if self == Self::Unread { 0 } else { 0x7fff_ffff };
+            let mut settings = vec![0, 4];
+            settings.extend(window.to_be_bytes());
+            frame(&mut bytes, 4, 0, 0, &settings);
+            to.write_all(&bytes).await?;
+            let mut block = REQUEST.to_vec();
+            if let Self::Fields(count) = self {
+                // A field that is known from now on, and then so often in one byte.
+                block.extend([0x40, 1, b'x', 1, b'y']);
+                block.extend(std::iter::repeat_n(0x80 | 62, count));
+            }
+            for round in 0.. {
+                let mut bytes = Vec::new();
+                for stream in 0..40 {
+                    if self == Self::Pings {
+                        frame(&mut bytes, 6, 0, 0, &[0; 8]);
+                    } else {
+                        // END_STREAM and END_HEADERS
+                        frame(&mut bytes, 1, 5, 1 + 2 * (40 * round + stream), &block);
+                    }
+                }
+                to.write_all(&bytes).await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            () = read => Ok(()),
+            ended = write => ended,
+        }
+    }
+}
+
+/// `GET https://a/healthz` in HPACK.
+const REQUEST: &[u8] = b"\x82\x87\x04\x08/healthz\x01\x01a";
+
+fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    bytes.extend(&length[1..]);
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+}
+
+async fn one_after_the_other(
+    mut stream: Stream,
+    header: impl Fn(usize) -> String,
+    answers: &AtomicUsize,
+) -> anyhow::Result<()> {
+    let mut buffer = vec![0; 4096];
+    for round in 0.. {
+        let request = format!("GET /healthz HTTP/1.1\r\nHost: a\r\n{}\r\n", header(round));
+        stream.write_all(request.as_bytes()).await?;
+        if stream.read(&mut buffer).await? == 0 {
+            break;
+        }
+        answers.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn wait_for_the_end(mut stream: TcpStream) -> anyhow::Result<()> {
+    while stream.read(&mut [0; 16]).await? > 0 {}
+    Ok(())
+}
+
+fn client(attack: Attack) -> anyhow::Result<ClientConfig> {
+    let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody));
+    let mut config = match attack {
+        Attack::ManyCertificates => {
+            let (mut chain, key) = levels(&["a", "b", "c", "d", "e", "f", "g"], 7)?;
+            let padding = chain[1].clone();
+            while chain.iter().map(|one| one.len()).sum::<usize>() < HANDSHAKE_SIZE {
+                chain.push(padding.clone());
+            }
+            builder.with_client_auth_cert(chain, key)?
+        }
+        Attack::EqualCertificates => {
+            let (chain, key) = levels(&["a", "a"], 2)?;
+            builder.with_client_auth_cert(chain, key)?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    if attack.is_http2() {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    Ok(config)
+}
+
+/// Bytes of certificates that a handshake holds.
+const HANDSHAKE_SIZE: usize = 60_000;
+
+/// A certificate and so many authorities of each of these names, the last one excepted, each of which any of the next name
+/// may have issued.
+fn levels(
+    names: &[&str],
+    each: usize,
+) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let authority = |name: &str| {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters
+    };
+    let key = KeyPair::generate()?;
+    let first = Issuer::new(authority(names[0]), KeyPair::generate()?);
+    let mut chain = vec![CertificateParams::default().signed_by(&key, &first)?.der().clone()];
+    for pair in names.windows(2) {
+        let above = Issuer::new(authority(pair[1]), KeyPair::generate()?);
+        for _ in 0..each {
+            chain.push(authority(pair[0]).signed_by(&KeyPair::generate()?, &above)?.der().clone());
+        }
+    }
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg).context("a key")?;
+    Ok((chain, key))
+}
+
+/// Believes any server.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
