@@ -15,6 +15,7 @@
 )]
 
 mod api;
+mod campaign;
 mod clients;
 mod command_line;
 mod config_reload;
@@ -60,6 +61,9 @@ const THREADS: usize = 6;
 
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
+    if let Some(code) = campaign::other_main() {
+        return code;
+    }
     if std::env::var_os("RUST_LOG").is_some() {
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(THREADS);
     let trials = [
         // the long ones first
+        campaign::trials(),
         kubelet::trials(),
         guest::trials(),
         frozen::trials(),

@@ -335,6 +335,22 @@ impl ControlPlane {
         self.signal_api_server(crate::Signal::Cont)
     }
 
+    /// Freezes etcd (`SIGSTOP`): the API server serves what it has in its cache and can write nothing.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn freeze_etcd(&self) -> Result<()> {
+        crate::process::send(self.etcd.id(), crate::Signal::Stop)
+    }
+
+    /// Lets a frozen etcd go on.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn thaw_etcd(&self) -> Result<()> {
+        crate::process::send(self.etcd.id(), crate::Signal::Cont)
+    }
+
     fn signal_api_server(&self, signal: crate::Signal) -> Result<()> {
         self.api_server().as_mut().context("the API server is stopped")?.signal(signal)
     }

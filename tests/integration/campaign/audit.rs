@@ -1,0 +1,81 @@
+//! What the API server itself says that it did, in its audit log.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// What the daemons write to Nodes. One line for each request, when it is answered.
+const POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  userGroups: [\"system:serviceaccounts\"]
+  verbs: [create, update, patch, delete, deletecollection]
+  resources:
+  - group: \"\"
+    resources: [nodes, nodes/status]
+- level: None
+";
+
+/// The log, read from where the last look ended.
+#[derive(Debug)]
+pub(super) struct AuditLog {
+    log: PathBuf,
+    position: u64,
+    rest: String,
+}
+
+/// A request of a daemon that the API server answered.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    pub(super) audit_id: String,
+    pub(super) verb: String,
+    pub(super) node: String,
+    pub(super) code: u64,
+}
+
+impl AuditLog {
+    /// The log and the API server's flags for it.
+    pub(super) fn new(folder: &Path) -> anyhow::Result<(Self, [String; 4])> {
+        let (policy, log) = (folder.join("audit-policy.yaml"), folder.join("audit.log"));
+        std::fs::write(&policy, POLICY)?;
+        let flags = [
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+            "--audit-log-mode=blocking".to_owned(),
+            "--audit-log-maxsize=10000".to_owned(),
+        ];
+        Ok((Self { log, position: 0, rest: String::new() }, flags))
+    }
+
+    /// What came since the last look.
+    pub(super) fn news(&mut self) -> anyhow::Result<Vec<Answered>> {
+        let Ok(mut file) = File::open(&self.log) else { return Ok(Vec::new()) };
+        file.seek(SeekFrom::Start(self.position))?;
+        let mut bytes = Vec::new();
+        self.position += u64::try_from(file.read_to_end(&mut bytes)?)?;
+        self.rest.push_str(&String::from_utf8_lossy(&bytes));
+        // The last line may still be written.
+        let Some((lines, rest)) = self.rest.rsplit_once('\n') else { return Ok(Vec::new()) };
+        let mut answered = Vec::new();
+        for line in lines.lines() {
+            // A killed API server leaves half a line behind, and its successor goes on in it.
+            let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            answered.push(Answered {
+                audit_id: text(&event["auditID"]),
+                verb: text(&event["verb"]),
+                node: text(&event["objectRef"]["name"]),
+                code: event["responseStatus"]["code"].as_u64().context("an answer without a code")?,
+            });
+        }
+        self.rest = rest.to_owned();
+        Ok(answered)
+    }
+}

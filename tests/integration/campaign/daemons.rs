@@ -1,0 +1,299 @@
+//! The daemons as processes: this test binary, started again as the daemon with the campaign's provider.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use test_env::{Process, Signal};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    judge::Rules,
+    provider::{self, Config, PANIC},
+    proxy::{Way, What, Which},
+    world::{World, micros},
+};
+
+/// Makes this binary the daemon.
+const VARIABLE: &str = "CAMPAIGN_DAEMON";
+
+/// Where Debian's libfaketime is.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+/// The daemon, where this process was started as one.
+pub(super) fn main_of_process() -> Option<ExitCode> {
+    std::env::var_os(VARIABLE)?;
+    Some(ccm::app::main(provider::registry))
+}
+
+/// The flags of one process, and what follows from them.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    lease: u64,
+    renew: u64,
+    retry_millis: u64,
+    period_millis: u64,
+    grace_millis: u64,
+}
+
+/// Upstream's defaults, and quicker ones. Those of several processes may differ.
+const TIMINGS: [Timing; 3] = [
+    Timing { lease: 15, renew: 10, retry_millis: 2000, period_millis: 2000, grace_millis: 2500 },
+    Timing { lease: 15, renew: 10, retry_millis: 2000, period_millis: 5000, grace_millis: 5000 },
+    Timing { lease: 6, renew: 4, retry_millis: 1000, period_millis: 1500, grace_millis: 2000 },
+];
+
+const MINIMUM_AGE: Duration = Duration::from_secs(5);
+
+/// What all processes share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) world: World,
+    pub(super) folder: PathBuf,
+    pub(super) cloud_port: u16,
+    pub(super) token: String,
+    pub(super) password: String,
+    pub(super) lives: AtomicU32,
+    pub(super) rules: Mutex<HashMap<u32, Rules>>,
+    /// What is wrong with processes or their logs.
+    pub(super) faults: Mutex<Vec<String>>,
+    pub(super) most_memory: Mutex<Memory>,
+    /// Always the shortest timing, so that a short campaign sees changes of the leader.
+    pub(super) is_short: bool,
+    /// Which of the timings and clocks a process gets.
+    pub(super) rng: Mutex<fastrand::Rng>,
+}
+
+/// Most of it that a process had, in KiB.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    /// What it allocated, without what is mapped from files.
+    pub(super) anonymous: u64,
+    pub(super) resident: u64,
+}
+
+/// The place of one daemon: when its process ends, another one is started, as the kubelet does with a pod.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) way: Arc<Way>,
+    running: Mutex<Option<Running>>,
+    common: Arc<Common>,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: Process,
+    life: u32,
+    /// The signal that ends it.
+    sent: Option<Signal>,
+    clock: Option<PathBuf>,
+}
+
+impl Daemon {
+    pub(super) fn new(way: Arc<Way>, common: Arc<Common>) -> Arc<Self> {
+        Arc::new(Self { way, running: Mutex::default(), common })
+    }
+
+    /// Keeps a process running until stopped.
+    pub(super) async fn keep(self: Arc<Self>, stop: CancellationToken) -> anyhow::Result<()> {
+        while !stop.is_cancelled() {
+            let started = self.start()?;
+            *self.running() = Some(started);
+            loop {
+                sleep(Duration::from_millis(50)).await;
+                let mut running = self.running();
+                let Some(now) = running.as_mut() else { break };
+                self.common.measure(now.process.id());
+                if stop.is_cancelled() {
+                    // Whether it ends well is for another test.
+                    now.sent = Some(Signal::Kill);
+                    now.process.kill()?;
+                }
+                if let Some(status) = now.process.end_status() {
+                    let ended = running.take();
+                    drop(running);
+                    if let Some(ended) = ended {
+                        self.common.look_at_end(&ended, status);
+                    }
+                    break;
+                }
+            }
+            let _ = stop.run_until_cancelled(sleep(Duration::from_millis(300))).await;
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> anyhow::Result<Running> {
+        let common = &self.common;
+        let life = common.lives.fetch_add(1, Ordering::SeqCst) + 1;
+        let timing = {
+            let mut rng = common.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            if common.is_short { TIMINGS[2] } else { TIMINGS[rng.usize(..TIMINGS.len())] }
+        };
+        lock(&common.rules).insert(
+            life,
+            Rules {
+                lease_duration: micros(Duration::from_secs(timing.lease)),
+                grace: micros(Duration::from_millis(timing.grace_millis)),
+                minimum_age: micros(MINIMUM_AGE),
+            },
+        );
+        let in_folder = |name: &str| common.folder.join(format!("{name}-{life}"));
+        let kubeconfig = in_folder("kubeconfig");
+        fs::write(
+            &kubeconfig,
+            format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 clusters:\n- name: c\n  cluster: {{server: 'http://127.0.0.1:{}'}}\n\
+                 contexts:\n- name: c\n  context: {{cluster: c, user: u}}\n\
+                 users:\n- name: u\n  user: {{token: {}}}\n",
+                self.way.port, common.token
+            ),
+        )?;
+        let config = in_folder("cloud");
+        let of_cloud = Config { port: common.cloud_port, life, password: common.password.clone() };
+        fs::write(&config, serde_json::to_string(&of_cloud)?)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env(VARIABLE, "1").env("RUST_BACKTRACE", "1").args([
+            format!("--cloud-provider={}", provider::NAME),
+            format!("--cloud-config={}", config.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--leader-elect-lease-duration={}s", timing.lease),
+            format!("--leader-elect-renew-deadline={}s", timing.renew),
+            format!("--leader-elect-retry-period={}ms", timing.retry_millis),
+            format!("--node-monitor-period={}ms", timing.period_millis),
+            format!("--node-deletion-grace-period={}ms", timing.grace_millis),
+            format!("--node-deletion-minimum-age={}s", MINIMUM_AGE.as_secs()),
+            "--node-status-update-frequency=15s".to_owned(),
+            "--secure-port=0".to_owned(),
+            "-v=2".to_owned(),
+        ]);
+        let clock = Path::new(FAKETIME).exists().then(|| in_folder("clock"));
+        if let Some(clock) = &clock {
+            fs::write(clock, "+0\n")?;
+            command
+                .env("LD_PRELOAD", FAKETIME)
+                .env("FAKETIME_TIMESTAMP_FILE", clock)
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("DONT_FAKE_MONOTONIC", "1");
+        }
+        // From here on the connections are the new process's: the old one is dead.
+        self.way.life.store(life, Ordering::SeqCst);
+        let process = Process::spawn(format!("daemon {life}"), &command, in_folder("log"))?;
+        Ok(Running { process, life, sent: None, clock })
+    }
+
+    /// Which process it is now.
+    pub(super) fn life(&self) -> Option<u32> {
+        self.running().as_ref().map(|running| running.life)
+    }
+
+    /// Sends a signal.
+    pub(super) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let mut running = self.running();
+        let Some(running) = running.as_mut() else { return Ok(()) };
+        if matches!(signal, Signal::Kill | Signal::Term) {
+            running.sent = Some(signal);
+        }
+        running.process.signal(signal)
+    }
+
+    /// Sets the wall clock of the process so many seconds off. `false` where clocks cannot be set here.
+    pub(super) fn set_clock(&self, seconds: i64) -> anyhow::Result<bool> {
+        let running = self.running();
+        let Some(Running { clock: Some(clock), life, .. }) = running.as_ref() else { return Ok(false) };
+        self.common.world.lock().jumped.insert(*life);
+        // In one step: the process reads it at any time.
+        let new = clock.with_extension("new");
+        fs::write(&new, format!("{seconds:+}\n"))?;
+        fs::rename(new, clock)?;
+        Ok(true)
+    }
+
+    /// Spoils its requests.
+    pub(super) fn spoil(&self, time: Duration, which: Which, what: What, probability: f64) {
+        self.way.spoil(time, which, what, probability);
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Common {
+    fn measure(&self, id: u32) {
+        let Ok(status) = fs::read_to_string(format!("/proc/{id}/status")) else { return };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let mut most = lock(&self.most_memory);
+        most.anonymous = most.anonymous.max(field("RssAnon").unwrap_or_default());
+        most.resident = most.resident.max(field("VmHWM").unwrap_or_default());
+    }
+
+    /// A process may end when it was told to, when it lost the Lease, and when the API server answers nobody.
+    fn look_at_end(&self, ended: &Running, status: std::process::ExitStatus) {
+        use std::os::unix::process::ExitStatusExt as _;
+        let is_expected = match (ended.sent, status.code()) {
+            (Some(Signal::Kill), None) => status.signal() == Some(9),
+            (_, Some(1 | 255)) | (Some(Signal::Term), Some(0)) => true,
+            _ => false,
+        };
+        let mut faults = lock(&self.faults);
+        if !is_expected {
+            faults.push(format!(
+                "daemon {} ended with {status}; the end of its log:\n{}",
+                ended.life,
+                ended.process.log_tail()
+            ));
+        }
+        faults.extend(self.faults_of_log(ended.process.log(), ended.life));
+        // Good logs are not kept: there may be thousands.
+        if faults.is_empty() {
+            for name in ["log", "cloud", "kubeconfig", "clock"] {
+                let _ = fs::remove_file(self.folder.join(format!("{name}-{}", ended.life)));
+            }
+        }
+    }
+
+    fn faults_of_log(&self, log: &Path, life: u32) -> Vec<String> {
+        let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+        let secrets = [("the bearer token", &self.token), ("the cloud's password", &self.password)];
+        let mut faults: Vec<String> = secrets
+            .iter()
+            .filter(|(_, secret)| text.contains(secret.as_str()))
+            .map(|(what, _)| format!("the log of daemon {life} holds {what}"))
+            .collect();
+        let panics = text.lines().filter(|line| line.contains("panicked at") && !line.contains(PANIC));
+        faults.extend(panics.map(|line| format!("daemon {life} panicked: {line}")));
+        faults
+    }
+
+    /// The logs of the processes that run now.
+    pub(super) fn look_at_logs(&self) -> anyhow::Result<()> {
+        for entry in fs::read_dir(&self.folder).context("the folder of the logs")? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if let Some(life) = name.strip_prefix("log-").and_then(|life| life.parse().ok()) {
+                let found = self.faults_of_log(&path, life);
+                lock(&self.faults).extend(found);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! Which faults there are, and the sequence of them that a seed makes. Pure: the same seed, the same sequence.
+
+use std::time::Duration;
+
+use super::{
+    provider::KINDS,
+    proxy::{What, Which},
+};
+
+/// Whom a fault of a daemon or of its way to the API server meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Leader,
+    Number(usize),
+    All,
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fault {
+    // Nodes
+    MachineVanishes,
+    MachineOff(Duration),
+    KubeletStops(Duration),
+    NodeReplaced,
+    NodeDeletedByOthers,
+    Excluded(Duration),
+    Allowed(Duration),
+    TaintOfOthers(Duration),
+    ShutdownTaintOfOthers { value: bool },
+    AbsurdLease(i32, Duration),
+    ReadyFlips(u32),
+    LeaseDeleted,
+    InstanceResized,
+    // the cloud
+    CloudFails(&'static str, Duration),
+    SomeInstancesFail { percent: usize, time: Duration },
+    CloudHangs,
+    CloudSlow { delay: Duration, time: Duration },
+    ProviderPanics(Duration),
+    TooFewAnswers(Duration),
+    WrongAbsences { percent: usize, time: Duration },
+    ChangesLost,
+    ChangesStorm(u32),
+    // the API server
+    ApiServerFrozen(Duration),
+    ApiServerKilled,
+    ApiServerRestarted,
+    EtcdFrozen(Duration),
+    ElectionLeaseDeleted,
+    ElectionLeaseStolen,
+    // the way there
+    Spoilt { whom: Whom, which: Which, what: What, probability: f64, time: Duration },
+    ConnectionsCut(Whom),
+    WatchesCut(Whom),
+    WatchesGarbled(Whom),
+    // the daemons
+    DaemonKilled(Whom),
+    DaemonTerminated(Whom),
+    DaemonFrozen(Whom, Duration),
+    ClockJumps(Whom, i64),
+}
+
+/// What a fault takes for itself: two of the same do not come together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Group {
+    /// A Node's place, which the fault looks for itself.
+    Node,
+    Cloud,
+    WrongAbsences,
+    ApiServer,
+    Daemon,
+    /// As many as come.
+    None,
+}
+
+impl Fault {
+    /// For the table.
+    pub(super) fn word(&self) -> String {
+        let text = format!("{self:?}");
+        match self {
+            Self::Spoilt { which, what, .. } => {
+                let what = format!("{what:?}");
+                let what = what.split('(').next().unwrap_or_default();
+                match self {
+                    Self::Spoilt { what: What::Status(code), .. } => format!("answers {code} to {which:?}"),
+                    _ => format!("answers {what} to {which:?}"),
+                }
+            }
+            Self::WrongAbsences { percent, .. } if *percent > super::BREAKER_PERCENT => {
+                "WrongAbsences, beyond the breaker".to_owned()
+            }
+            _ => text.split([' ', '(', '{']).next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    pub(super) fn group(&self) -> Group {
+        match self {
+            Self::CloudFails(..)
+            | Self::CloudHangs
+            | Self::CloudSlow { .. }
+            | Self::ProviderPanics(_)
+            | Self::TooFewAnswers(_) => Group::Cloud,
+            Self::WrongAbsences { .. } => Group::WrongAbsences,
+            Self::ApiServerFrozen(_)
+            | Self::ApiServerKilled
+            | Self::ApiServerRestarted
+            | Self::EtcdFrozen(_)
+            | Self::ElectionLeaseDeleted
+            | Self::ElectionLeaseStolen => Group::ApiServer,
+            Self::DaemonKilled(_)
+            | Self::DaemonTerminated(_)
+            | Self::DaemonFrozen(..)
+            | Self::ClockJumps(..) => Group::Daemon,
+            Self::SomeInstancesFail { .. }
+            | Self::ChangesLost
+            | Self::ChangesStorm(_)
+            | Self::Spoilt { .. }
+            | Self::ConnectionsCut(_)
+            | Self::WatchesCut(_)
+            | Self::WatchesGarbled(_) => Group::None,
+            _ => Group::Node,
+        }
+    }
+}
+
+/// A fault in its place of the sequence.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    /// Since the beginning of the faults.
+    pub(super) at: Duration,
+    /// Where the search for a Node begins that it fits.
+    pub(super) target: usize,
+    pub(super) fault: Fault,
+}
+
+/// What shapes a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) nodes: usize,
+    pub(super) daemons: usize,
+    /// Faults a second.
+    pub(super) rate: f64,
+    /// Without what takes half a minute to get over.
+    pub(super) is_short: bool,
+}
+
+/// A sequence that does not end.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    rng: fastrand::Rng,
+    shape: Shape,
+    at: Duration,
+}
+
+impl Sequence {
+    pub(super) fn new(seed: u64, shape: Shape) -> Self {
+        Self { rng: fastrand::Rng::with_seed(seed), shape, at: Duration::ZERO }
+    }
+
+    fn seconds(&mut self, from: f64, to: f64) -> Duration {
+        Duration::from_secs_f64(self.rng.f64().mul_add(to - from, from))
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.rng.usize(..all.len())]
+    }
+
+    fn whom(&mut self) -> Whom {
+        match self.rng.u8(0..10) {
+            0..=4 => Whom::Leader,
+            5 | 6 => Whom::All,
+            _ => Whom::Number(self.rng.usize(..self.shape.daemons)),
+        }
+    }
+
+    fn one_daemon(&mut self) -> Whom {
+        match self.whom() {
+            Whom::All => Whom::Leader,
+            whom => whom,
+        }
+    }
+
+    fn draw(&mut self) -> Fault {
+        // Longest times: the short campaign has no time for more.
+        let long = if self.shape.is_short { 0.3 } else { 1.0 };
+        match self.rng.u32(0..1000) {
+            0..=129 => Fault::MachineVanishes,
+            130..=209 => Fault::MachineOff(self.seconds(3.0, 60.0 * long)),
+            210..=289 => Fault::KubeletStops(self.seconds(2.0, 60.0 * long)),
+            290..=339 => Fault::NodeReplaced,
+            340..=379 => Fault::NodeDeletedByOthers,
+            380..=449 => Fault::Excluded(self.seconds(0.5, 40.0 * long)),
+            450..=499 => Fault::Allowed(self.seconds(0.5, 40.0 * long)),
+            500..=549 => Fault::TaintOfOthers(self.seconds(0.5, 20.0)),
+            550..=589 => Fault::ShutdownTaintOfOthers { value: self.rng.bool() },
+            590..=619 => Fault::AbsurdLease(self.one_of(&[i32::MAX, 1, 3, 86_400]), self.seconds(5.0, 30.0)),
+            620..=669 => Fault::ReadyFlips(self.rng.u32(1..6)),
+            670..=699 => Fault::LeaseDeleted,
+            700..=739 => Fault::InstanceResized,
+            740..=754 => {
+                let kind = KINDS[self.rng.usize(..KINDS.len())].0;
+                Fault::CloudFails(kind, self.seconds(0.5, 20.0 * long))
+            }
+            755..=769 => {
+                Fault::SomeInstancesFail { percent: self.rng.usize(1..30), time: self.seconds(1.0, 20.0) }
+            }
+            770..=774 => Fault::CloudHangs,
+            775..=784 => {
+                Fault::CloudSlow { delay: self.seconds(0.1, 5.0), time: self.seconds(1.0, 15.0 * long) }
+            }
+            785..=792 => Fault::ProviderPanics(self.seconds(0.2, 5.0)),
+            793..=799 => Fault::TooFewAnswers(self.seconds(0.2, 5.0)),
+            800..=819 => {
+                Fault::WrongAbsences { percent: self.rng.usize(2..16), time: self.seconds(5.0, 60.0 * long) }
+            }
+            820..=826 => {
+                Fault::WrongAbsences { percent: self.rng.usize(25..60), time: self.seconds(5.0, 40.0 * long) }
+            }
+            827..=834 => Fault::ChangesLost,
+            835..=839 => Fault::ChangesStorm(self.rng.u32(1..200)),
+            // The time limits of the daemon's requests are near ten seconds.
+            840..=851 if self.rng.bool() && !self.shape.is_short => {
+                Fault::ApiServerFrozen(self.seconds(8.5, 10.5))
+            }
+            840..=851 => Fault::ApiServerFrozen(self.seconds(0.1, 12.0 * long.max(0.5))),
+            852..=853 if !self.shape.is_short => Fault::ApiServerKilled,
+            854 if !self.shape.is_short => Fault::ApiServerRestarted,
+            852..=857 => Fault::EtcdFrozen(self.seconds(0.1, 8.0 * long.max(0.5))),
+            858..=861 => Fault::ElectionLeaseDeleted,
+            862..=865 => Fault::ElectionLeaseStolen,
+            866..=935 => {
+                let which = self.one_of(&[
+                    Which::All,
+                    Which::All,
+                    Which::Writes,
+                    Which::WatchStarts,
+                    Which::NodeLeases,
+                    Which::Election,
+                ]);
+                let what = match which {
+                    Which::WatchStarts => self.one_of(&[What::Status(410), What::Status(500), What::Reset]),
+                    Which::NodeLeases => self.one_of(&[
+                        What::Status(403),
+                        What::Status(503),
+                        What::Stall,
+                        What::Delay(Duration::from_secs(4)),
+                    ]),
+                    _ => {
+                        let delay = self.seconds(0.05, 6.0);
+                        self.one_of(&[
+                            What::Status(429),
+                            What::Status(500),
+                            What::Status(503),
+                            What::Status(504),
+                            What::LoseAnswer,
+                            What::Reset,
+                            What::Stall,
+                            What::Delay(delay),
+                        ])
+                    }
+                };
+                let probability = self.one_of(&[0.2, 0.5, 1.0]);
+                Fault::Spoilt {
+                    whom: self.whom(),
+                    which,
+                    what,
+                    probability,
+                    time: self.seconds(0.5, 14.0 * long.max(0.5)),
+                }
+            }
+            936..=949 => Fault::ConnectionsCut(self.whom()),
+            950..=959 => Fault::WatchesCut(self.whom()),
+            960..=964 => Fault::WatchesGarbled(self.whom()),
+            965..=973 => Fault::DaemonKilled(self.one_daemon()),
+            974..=980 => Fault::DaemonTerminated(self.one_daemon()),
+            981..=991 => Fault::DaemonFrozen(self.one_daemon(), self.seconds(0.5, 20.0 * long)),
+            _ => Fault::ClockJumps(self.one_daemon(), self.one_of(&[-86_400, -60, -13, 13, 45, 3_600])),
+        }
+    }
+}
+
+impl Iterator for Sequence {
+    type Item = Planned;
+
+    fn next(&mut self) -> Option<Planned> {
+        let pause = -(1.0 - self.rng.f64()).ln() / self.shape.rate;
+        self.at += Duration::from_secs_f64(pause);
+        let target = self.rng.usize(..self.shape.nodes);
+        Some(Planned { at: self.at, target, fault: self.draw() })
+    }
+}
+
+pub(super) fn trials() -> Vec<libtest_mimic::Trial> {
+    Vec::new()
+}

@@ -1,0 +1,597 @@
+//! How each fault is done, and undone.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use sandbox::kubelet::LEASE_NAMESPACE;
+use serde_json::{Value, json};
+use test_env::{ControlPlane, Signal};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    cloud::Cloud,
+    daemons::Daemon,
+    faults::{Fault, Group, Planned, Whom},
+    judge::Terms,
+    world::{CloudMode, Machine, Mark, Micros, Slot, World, now},
+};
+use crate::support::{SHUTDOWN, nodes};
+
+/// What the campaign waits for at most when it asks the API server for something.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The taint that others put on Nodes.
+pub(super) const OTHERS_TAINT: &str = "example.com/maintenance";
+const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
+const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
+
+/// Everything that faults meet.
+#[derive(Clone)]
+pub(super) struct Stage {
+    pub(super) world: World,
+    pub(super) cloud: Arc<Cloud>,
+    pub(super) daemons: Vec<Arc<Daemon>>,
+    pub(super) control_plane: Arc<ControlPlane>,
+    /// The administrator, directly.
+    pub(super) client: Client,
+    pub(super) terms: Arc<Mutex<Terms>>,
+    /// Whether nothing is to be disturbed now.
+    pub(super) calm: watch::Receiver<bool>,
+    /// UIDs of the Nodes that the campaign deleted itself.
+    pub(super) deleted: Arc<Mutex<HashSet<String>>>,
+    taken: Arc<Mutex<HashSet<Group>>>,
+    log: Arc<Mutex<Log>>,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) counts: BTreeMap<String, u64>,
+    /// The last ones.
+    pub(super) lines: Vec<(Micros, String)>,
+    /// Those that met nothing that they fit.
+    pub(super) skipped: u64,
+}
+
+impl Stage {
+    pub(super) fn new(
+        world: World,
+        cloud: Arc<Cloud>,
+        daemons: Vec<Arc<Daemon>>,
+        control_plane: Arc<ControlPlane>,
+        client: Client,
+        calm: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            world,
+            cloud,
+            daemons,
+            control_plane,
+            client,
+            terms: Arc::default(),
+            calm,
+            deleted: Arc::default(),
+            taken: Arc::default(),
+            log: Arc::default(),
+        }
+    }
+
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashSet<Group>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn deleted(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a fault, and leaves its end to `tasks`.
+    pub(super) fn inject(&self, planned: Planned, tasks: &mut JoinSet<()>) {
+        let Planned { target, fault, .. } = planned;
+        let group = fault.group();
+        let slot = if group == Group::Node {
+            let Some(slot) = self.choose(&fault, target) else {
+                self.log().skipped += 1;
+                return;
+            };
+            Some(slot)
+        } else {
+            if group != Group::None && !self.taken().insert(group) {
+                self.log().skipped += 1;
+                return;
+            }
+            None
+        };
+        let on = slot.as_ref().map(|slot| format!(" on {}", slot.name())).unwrap_or_default();
+        let line = format!("{fault:?}{on}");
+        {
+            let mut log = self.log();
+            *log.counts.entry(fault.word()).or_default() += 1;
+            log.lines.push((now(), line.clone()));
+            let surplus = log.lines.len().saturating_sub(2000);
+            log.lines.drain(..surplus);
+        }
+        let stage = self.clone();
+        tasks.spawn(async move {
+            let outcome = match &slot {
+                Some(slot) => {
+                    stage.world.with(slot.number, |slot| slot.note(line));
+                    stage.on_node(&fault, slot).await
+                }
+                None => stage.elsewhere(&fault, target).await,
+            };
+            if let Err(error) = outcome {
+                stage.log().lines.push((now(), format!("{fault:?} was not done to its end: {error:#}")));
+            }
+            if group != Group::None && group != Group::Node {
+                stage.taken().remove(&group);
+            }
+        });
+    }
+
+    /// The next Node from `target` on that the fault fits; it is taken where the fault wants it for itself.
+    fn choose(&self, fault: &Fault, target: usize) -> Option<Slot> {
+        let mut state = self.world.lock();
+        let all = state.slots.len();
+        let (absent, with_node) = state.claimed_absent();
+        // Many that are really gone would only keep the breaker open.
+        if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && absent * 8 > with_node.max(16) {
+            return None;
+        }
+        let alone = !matches!(
+            fault,
+            Fault::Excluded(_) | Fault::Allowed(_) | Fault::TaintOfOthers(_) | Fault::InstanceResized
+        );
+        let fits = |slot: &Slot| {
+            slot.uid.is_some()
+                && match fault {
+                    Fault::Excluded(_) => slot.excluded == Mark::Absent,
+                    Fault::Allowed(_) => slot.allowed == Mark::Absent,
+                    Fault::TaintOfOthers(_) => slot.tainted == Mark::Absent,
+                    Fault::InstanceResized => slot.machine == Machine::Running,
+                    _ => slot.busy.is_none() && slot.lives() && slot.told_ready && !slot.lied_about,
+                }
+        };
+        let found = (0..all).map(|step| (target + step) % all).find(|number| fits(&state.slots[*number]))?;
+        let slot = &mut state.slots[found];
+        if alone {
+            slot.busy = Some("fault");
+        }
+        Some(slot.clone())
+    }
+
+    /// Waits so long, or until calm is wanted.
+    async fn hold(&self, time: Duration) {
+        let mut calm = self.calm.clone();
+        let _ = timeout(time, calm.wait_for(|calm| *calm)).await;
+    }
+
+    /// Waits so long, and longer while calm is wanted: what is so stays so.
+    async fn hold_still(&self, time: Duration) {
+        sleep(time).await;
+        let _ = self.calm.clone().wait_for(|calm| !*calm).await;
+    }
+
+    async fn on_node(&self, fault: &Fault, slot: &Slot) -> anyhow::Result<()> {
+        let number = slot.number;
+        let with = |act: &dyn Fn(&mut Slot)| self.world.with(number, |slot| act(slot));
+        match *fault {
+            Fault::MachineVanishes => {
+                self.world.lock().lose_machine(number);
+                self.push_maybe(slot);
+                // Free again when its Node is gone and another machine is in its place.
+            }
+            Fault::MachineOff(time) => {
+                with(&|slot| {
+                    slot.machine = Machine::Off;
+                    slot.kubelet = false;
+                });
+                self.push_maybe(slot);
+                self.hold_still(time).await;
+                with(&|slot| {
+                    slot.machine = Machine::Running;
+                    slot.kubelet = true;
+                    slot.note("on again");
+                });
+                self.push_maybe(slot);
+                self.free_when_ready(number).await;
+            }
+            Fault::KubeletStops(time) => {
+                with(&|slot| slot.kubelet = false);
+                self.hold_still(time).await;
+                with(&|slot| {
+                    slot.kubelet = true;
+                    slot.note("the kubelet runs again");
+                });
+                self.free_when_ready(number).await;
+            }
+            Fault::NodeReplaced => {
+                self.world.lock().lose_machine(number);
+                self.push_maybe(slot);
+                self.delete_node(slot).await;
+                self.world.lock().replace_now(number, slot.uid.as_deref());
+                self.free_when_ready(number).await;
+            }
+            Fault::NodeDeletedByOthers => {
+                with(&|slot| slot.kubelet = false);
+                self.delete_node(slot).await;
+                with(&|now_there| {
+                    if now_there.uid == slot.uid {
+                        now_there.uid = None;
+                    }
+                    now_there.kubelet = true;
+                    now_there.note("deleted by others; the kubelet starts again");
+                });
+                self.free_when_ready(number).await;
+            }
+            Fault::Excluded(time) => {
+                self.mark(slot, |slot| &mut slot.excluded, &label(EXCLUDE, Some("")), Mark::Present).await;
+                self.hold_still(time).await;
+                self.mark(slot, |slot| &mut slot.excluded, &label(EXCLUDE, None), Mark::Absent).await;
+            }
+            Fault::Allowed(time) => {
+                let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {ALLOW: value}}});
+                self.mark(slot, |slot| &mut slot.allowed, &annotation(Some("true")), Mark::Present).await;
+                self.hold_still(time).await;
+                self.mark(slot, |slot| &mut slot.allowed, &annotation(None), Mark::Absent).await;
+            }
+            Fault::TaintOfOthers(time) => {
+                self.taint(slot, OTHERS_TAINT, None, Mark::Present).await;
+                self.hold_still(time).await;
+                self.taint(slot, OTHERS_TAINT, None, Mark::Absent).await;
+            }
+            Fault::ShutdownTaintOfOthers { value } => {
+                self.add_taint(slot, SHUTDOWN, value.then_some("others")).await;
+                with(&|slot| slot.busy = None);
+            }
+            Fault::AbsurdLease(seconds, time) => {
+                with(&|slot| slot.lease_seconds = seconds);
+                self.hold(time).await;
+                with(&|slot| slot.lease_seconds = 40);
+                // until it has written that
+                let since = now();
+                self.until(number, move |slot| slot.renewed > since).await;
+                with(&|slot| slot.busy = None);
+            }
+            Fault::ReadyFlips(times) => {
+                for _ in 0..times {
+                    with(&|slot| {
+                        slot.ready = false;
+                        slot.told_ready = false;
+                    });
+                    sleep(Duration::from_millis(600)).await;
+                    with(&|slot| slot.ready = true);
+                    sleep(Duration::from_millis(600)).await;
+                }
+                self.free_when_ready(number).await;
+            }
+            Fault::LeaseDeleted => {
+                with(&|slot| slot.lease_exists = false);
+                let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASE_NAMESPACE);
+                let name = slot.name();
+                let parameters = DeleteParams::default();
+                self.try_for_long(|| leases.delete(&name, &parameters).map(|done| done.map(drop))).await;
+                let since = now();
+                self.until(number, move |slot| slot.renewed > since).await;
+                with(&|slot| slot.busy = None);
+            }
+            Fault::InstanceResized => {
+                with(&|slot| slot.flavour += 1);
+                self.push_maybe(slot);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Three of four changes are pushed; the others are for the daemon to find.
+    fn push_maybe(&self, slot: &Slot) {
+        if fastrand::u8(..4) > 0 {
+            self.cloud.push(Some(slot.uuid()));
+        }
+    }
+
+    async fn until(&self, number: usize, holds: impl Fn(&Slot) -> bool) {
+        while !self.world.with(number, |slot| holds(slot)) {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn free_when_ready(&self, number: usize) {
+        self.until(number, |slot| slot.told_ready && slot.uid.is_some()).await;
+        self.world.with(number, |slot| slot.busy = None);
+    }
+
+    /// Tries until the API server takes it or refuses it for good.
+    async fn try_for_long<F>(&self, attempt: impl Fn() -> F)
+    where
+        F: Future<Output = kube::Result<()>>,
+    {
+        loop {
+            match timeout(TIMEOUT, attempt()).await {
+                Ok(Ok(())) => return,
+                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409 | 422) => return,
+                _ => sleep(Duration::from_millis(300)).await,
+            }
+        }
+    }
+
+    async fn delete_node(&self, slot: &Slot) {
+        let uid = slot.uid.clone().unwrap_or_default();
+        self.deleted().insert(uid.clone());
+        let preconditions = Preconditions { uid: Some(uid), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let (api, name) = (nodes(&self.client), slot.name());
+        self.try_for_long(|| api.delete(&name, &parameters).map(|done| done.map(drop))).await;
+    }
+
+    /// Writes something on this very Node, and keeps the account of it.
+    async fn mark(&self, slot: &Slot, field: fn(&mut Slot) -> &mut Mark, patch: &Value, then: Mark) {
+        let mut patch = patch.clone();
+        patch["metadata"]["uid"] = json!(slot.uid);
+        let set = |mark: Mark| {
+            self.world.with(slot.number, |now_there| {
+                if now_there.uid == slot.uid {
+                    *field(now_there) = mark;
+                }
+            });
+        };
+        set(Mark::Changing);
+        let (api, name) = (nodes(&self.client), slot.name());
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        self.try_for_long(|| api.patch(&name, &parameters, &patch).map(|done| done.map(drop))).await;
+        set(then);
+    }
+
+    /// Puts a taint on this very Node or takes it away, and keeps the account of it.
+    async fn taint(&self, slot: &Slot, key: &str, value: Option<&str>, then: Mark) {
+        let set = |mark: Mark| {
+            self.world.with(slot.number, |now_there| {
+                if now_there.uid == slot.uid {
+                    now_there.tainted = mark;
+                }
+            });
+        };
+        set(Mark::Changing);
+        let change = |taints: &mut Vec<Value>| {
+            taints.retain(|taint| taint["key"] != key);
+            if then == Mark::Present {
+                taints.push(json!({"key": key, "value": value, "effect": "NoSchedule"}));
+            }
+        };
+        if self.change_taints(slot, &change).await {
+            set(then);
+        }
+    }
+
+    async fn add_taint(&self, slot: &Slot, key: &str, value: Option<&str>) {
+        let add = |taints: &mut Vec<Value>| {
+            taints.retain(|taint| taint["key"] != key);
+            taints.push(json!({"key": key, "value": value, "effect": "NoSchedule"}));
+        };
+        self.change_taints(slot, &add).await;
+    }
+
+    /// As kubectl does it: read, change, replace the list; again after a conflict. `false` where the Node is gone.
+    async fn change_taints(&self, slot: &Slot, change: &(dyn Fn(&mut Vec<Value>) + Sync)) -> bool {
+        let (api, name) = (nodes(&self.client), slot.name());
+        loop {
+            let attempt = async {
+                let node = api.get(&name).await?;
+                if node.metadata.uid != slot.uid {
+                    return Ok(false);
+                }
+                let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+                let mut taints: Vec<Value> = taints.iter().map(|taint| json!(taint)).collect();
+                change(&mut taints);
+                let patch = json!({
+                    "metadata": {"uid": slot.uid, "resourceVersion": node.metadata.resource_version},
+                    "spec": {"taints": taints},
+                });
+                api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                Ok::<_, kube::Error>(true)
+            };
+            match timeout(TIMEOUT, attempt).await {
+                Ok(Ok(done)) => return done,
+                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 422) => return false,
+                _ => sleep(Duration::from_millis(200)).await,
+            }
+        }
+    }
+
+    fn met(&self, whom: Whom) -> Vec<Arc<Daemon>> {
+        match whom {
+            Whom::All => self.daemons.clone(),
+            Whom::Number(number) => vec![self.daemons[number].clone()],
+            Whom::Leader => {
+                let holder = self.terms().holder();
+                let leader = self.daemons.iter().find(|daemon| daemon.life() == holder && holder.is_some());
+                vec![leader.unwrap_or(&self.daemons[0]).clone()]
+            }
+        }
+    }
+
+    async fn elsewhere(&self, fault: &Fault, target: usize) -> anyhow::Result<()> {
+        let mode = |mode: CloudMode| self.world.lock().cloud = mode;
+        match *fault {
+            Fault::CloudFails(kind, time) => {
+                mode(CloudMode { error: Some(kind), ..CloudMode::default() });
+                self.hold(time).await;
+                mode(CloudMode::default());
+            }
+            Fault::SomeInstancesFail { percent, time } => {
+                let chosen = self.share(percent, target, |_| true);
+                chosen.iter().for_each(|number| self.world.with(*number, |slot| slot.failing = true));
+                self.hold(time).await;
+                chosen.iter().for_each(|number| self.world.with(*number, |slot| slot.failing = false));
+            }
+            Fault::CloudHangs => {
+                // What is asked in this time hangs for longer than the daemon waits.
+                mode(CloudMode { delay: Duration::from_secs(70), ..CloudMode::default() });
+                self.hold(Duration::from_secs(2)).await;
+                mode(CloudMode::default());
+            }
+            Fault::CloudSlow { delay, time } => {
+                mode(CloudMode { delay, ..CloudMode::default() });
+                self.hold(time).await;
+                mode(CloudMode::default());
+            }
+            Fault::ProviderPanics(time) => {
+                mode(CloudMode { panic: true, ..CloudMode::default() });
+                self.hold(time).await;
+                mode(CloudMode::default());
+            }
+            Fault::TooFewAnswers(time) => {
+                mode(CloudMode { short: true, ..CloudMode::default() });
+                self.hold(time).await;
+                mode(CloudMode::default());
+            }
+            Fault::WrongAbsences { percent, time } => self.lie(percent, time, target).await,
+            Fault::ChangesLost => self.cloud.lose_streams(),
+            Fault::ChangesStorm(changes) => {
+                for change in 0..changes {
+                    let number = (target + change as usize) % self.world.lock().slots.len();
+                    let uuid = self.world.with(number, |slot| slot.uuid());
+                    self.cloud.push((change % 3 > 0).then_some(uuid));
+                }
+            }
+            Fault::ApiServerFrozen(time) => {
+                self.control_plane.freeze_api_server()?;
+                self.hold(time).await;
+                self.control_plane.thaw_api_server()?;
+                sleep(Duration::from_millis(500)).await;
+            }
+            Fault::ApiServerKilled | Fault::ApiServerRestarted => {
+                let control_plane = self.control_plane.clone();
+                let killed = *fault == Fault::ApiServerKilled;
+                tokio::task::spawn_blocking(move || {
+                    if killed { control_plane.kill_api_server() } else { control_plane.stop_api_server() }?;
+                    // It is slow to start on a busy machine.
+                    (0..3).map(|_| control_plane.start_api_server()).find(Result::is_ok).unwrap_or(Ok(()))
+                })
+                .await??;
+            }
+            Fault::EtcdFrozen(time) => {
+                self.control_plane.freeze_etcd()?;
+                self.hold(time).await;
+                self.control_plane.thaw_etcd()?;
+                sleep(Duration::from_millis(500)).await;
+            }
+            Fault::ElectionLeaseDeleted | Fault::ElectionLeaseStolen => {
+                let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
+                let name = "cloud-controller-manager";
+                let theft = json!({"spec": {
+                    "holderIdentity": "thief", "leaseDurationSeconds": 4,
+                    "renewTime": format!("{:.6}", jiff::Timestamp::now()),
+                }});
+                self.terms().interference.push(now());
+                let done = if *fault == Fault::ElectionLeaseDeleted {
+                    timeout(TIMEOUT, leases.delete(name, &DeleteParams::default())).await.map(|done| done.is_ok())
+                } else {
+                    let patch = Patch::Merge(&theft);
+                    timeout(TIMEOUT, leases.patch(name, &PatchParams::default(), &patch)).await.map(|done| done.is_ok())
+                };
+                self.terms().interference.push(now());
+                anyhow::ensure!(done.unwrap_or_default(), "no answer, or the Lease is not there");
+            }
+            Fault::Spoilt { whom, which, what, probability, time } => {
+                for daemon in self.met(whom) {
+                    daemon.spoil(time, which, what, probability);
+                }
+            }
+            Fault::ConnectionsCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut()),
+            Fault::WatchesCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut_watches()),
+            Fault::WatchesGarbled(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.garble_watches()),
+            Fault::DaemonKilled(whom) => {
+                for daemon in self.met(whom) {
+                    daemon.signal(Signal::Kill)?;
+                }
+            }
+            Fault::DaemonTerminated(whom) => {
+                for daemon in self.met(whom) {
+                    daemon.signal(Signal::Term)?;
+                }
+            }
+            Fault::DaemonFrozen(whom, time) => {
+                let met = self.met(whom);
+                for daemon in &met {
+                    daemon.signal(Signal::Stop)?;
+                }
+                self.hold(time).await;
+                for daemon in &met {
+                    daemon.signal(Signal::Cont)?;
+                }
+            }
+            Fault::ClockJumps(whom, seconds) => {
+                for daemon in self.met(whom) {
+                    anyhow::ensure!(daemon.set_clock(seconds)?, "clocks cannot be set here");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// So many percent of the places, from `target` on, that fit.
+    fn share(&self, percent: usize, target: usize, fits: impl Fn(&Slot) -> bool) -> Vec<usize> {
+        let state = self.world.lock();
+        let all = state.slots.len();
+        let wanted = (all * percent / 100).max(1);
+        let places = (0..all).map(|step| (target + step) % all);
+        places.filter(|number| fits(&state.slots[*number])).take(wanted).collect()
+    }
+
+    /// The cloud says of living machines that they are gone.
+    async fn lie(&self, percent: usize, time: Duration, target: usize) {
+        let fits = |slot: &Slot| {
+            slot.busy.is_none() && slot.uid.is_some() && slot.lives() && slot.told_ready && slot.renewed > 0
+        };
+        let chosen = self.share(percent, target, fits);
+        for number in &chosen {
+            let slot = self.world.with(*number, |slot| {
+                slot.lied_about = true;
+                slot.busy = Some("lied about");
+                slot.note("the cloud says that it is gone, which is wrong");
+                slot.clone()
+            });
+            self.push_maybe(&slot);
+        }
+        self.hold(time).await;
+        for number in &chosen {
+            let slot = self.world.with(*number, |slot| {
+                slot.lied_about = false;
+                slot.note("the cloud says the truth again");
+                slot.clone()
+            });
+            self.push_maybe(&slot);
+        }
+        // What was decided on the lie is over before something else happens there.
+        sleep(Duration::from_secs(3)).await;
+        for number in &chosen {
+            self.world.with(*number, |slot| slot.busy = None);
+        }
+    }
+}
+
+fn label(key: &str, value: Option<&str>) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}

@@ -1,0 +1,201 @@
+//! What is right and wrong. Pure, but for [`Deletion::observe`], which notes what is true when a deletion is sent.
+
+use std::collections::HashMap;
+
+use super::{
+    proxy::Write,
+    world::{Machine, Mark, Micros, SECOND, Slot, State, World},
+};
+
+/// What a note in this process may come late on a busy machine.
+pub(super) const LATE: Micros = SECOND / 2;
+
+/// A kubelet renews after a quarter of its lease's duration; so much of it, and never less than ten seconds, is silence.
+const SILENCE: f64 = 0.3125;
+const LEAST_SILENCE: Micros = 10 * SECOND;
+
+/// How long the cloud's claim must have been beyond the breaker's limits before every leader has to know.
+const KNOWN_TO_ALL: Micros = 60 * SECOND;
+
+/// What a process of the daemon was told to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) lease_duration: Micros,
+    pub(super) grace: Micros,
+    pub(super) minimum_age: Micros,
+}
+
+/// A deletion of a Node, with what was true when it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Deletion {
+    pub(super) life: u32,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) sent: Micros,
+    /// The Node's place, as it was; `None` for a Node that is none of this cloud's.
+    pub(super) slot: Option<Slot>,
+    /// How many times in a row this process was told that the instance is gone, and since when.
+    pub(super) absences: u32,
+    pub(super) absent_since: Option<Micros>,
+    /// Nodes without an instance and all Nodes, as this process was told.
+    pub(super) known: (usize, usize),
+    /// Since when the cloud's claim is beyond the breaker's limits.
+    pub(super) over_limit_since: Option<Micros>,
+    /// Whether the process' wall clock jumped.
+    pub(super) jumped: bool,
+}
+
+impl Deletion {
+    /// Notes what is true of a Node that a process deletes.
+    pub(super) fn observe(world: &World, life: u32, name: &str, uid: Option<&str>, sent: Micros) -> Self {
+        let state = world.lock();
+        let uid = uid.unwrap_or_default();
+        let known = state.told.get(&life).and_then(|told| told.get(uid)).cloned().unwrap_or_default();
+        Self {
+            life,
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            sent,
+            slot: state.by_uid(uid).cloned(),
+            absences: known.absences,
+            absent_since: known.absent_since,
+            known: state.known_absent(life),
+            over_limit_since: state.over_limit_since,
+            jumped: state.jumped.contains(&life),
+        }
+    }
+
+    /// What was wrong with it, given that it succeeded.
+    pub(super) fn faults(&self, rules: Rules) -> Vec<String> {
+        let seconds = |time: Micros| format!("{:.2} s", time as f64 / SECOND as f64);
+        if self.uid.is_empty() {
+            return vec!["it has no UID as its precondition".to_owned()];
+        }
+        let Some(slot) = &self.slot else {
+            return vec!["the Node is none of this cloud's, or not this one any more".to_owned()];
+        };
+        let mut faults = Vec::new();
+        match slot.machine {
+            Machine::Gone(_) => {}
+            // Whoever is cut off by the campaign's own delay looks dead to everybody.
+            Machine::Running if slot.due.is_some_and(|due| self.sent - due > LEAST_SILENCE / 2) => {}
+            machine => faults.push(format!(
+                "the machine is {machine:?}, its kubelet {}, and renewed {} before",
+                if slot.kubelet { "runs" } else { "stands" },
+                seconds(self.sent - slot.renewed)
+            )),
+        }
+        let confirmed = self.absent_since.map_or(0, |since| self.sent - since);
+        if self.absences < 2 || confirmed < rules.grace {
+            faults.push(format!(
+                "confirmed by {} answers over {}, which is less than the grace period of {}",
+                self.absences,
+                seconds(confirmed),
+                seconds(rules.grace)
+            ));
+        }
+        if slot.excluded == Mark::Present {
+            faults.push("the Node has the label exclude-from-lifecycle-management".to_owned());
+        }
+        // Creation times are whole seconds, rounded down.
+        if self.sent - slot.registered + SECOND < rules.minimum_age {
+            faults.push(format!("the Node is only {} old", seconds(self.sent - slot.registered)));
+        }
+        if slot.allowed == Mark::Absent {
+            if State::is_over_limit(self.known) {
+                let (absent, all) = self.known;
+                faults.push(format!(
+                    "the breaker is to be open: this process was told that {absent} of {all} Nodes have no instance"
+                ));
+            } else if self.over_limit_since.is_some_and(|since| self.sent - since > KNOWN_TO_ALL) {
+                faults.push("the breaker is to be open since long, whoever leads".to_owned());
+            }
+        }
+        let silence = (((f64::from(slot.lease_seconds) * SILENCE) * SECOND as f64) as Micros).max(LEAST_SILENCE);
+        let silent = self.sent - slot.renewed;
+        if slot.lease_exists && slot.renewed > 0 && !self.jumped && silent + LATE < silence {
+            faults.push(format!(
+                "its kubelet renewed the lease {} before, and {} is silence",
+                seconds(silent),
+                seconds(silence)
+            ));
+        }
+        faults
+    }
+}
+
+/// A write to the election's Lease that succeeded, as its sender knows.
+#[derive(Clone, Debug)]
+pub(super) struct Renewal {
+    pub(super) life: u32,
+    pub(super) sent: Micros,
+    pub(super) done: Micros,
+    /// Whether it gave the Lease back.
+    pub(super) released: bool,
+}
+
+/// Who led when.
+#[derive(Debug, Default)]
+pub(super) struct Terms {
+    /// In the order in which they were done.
+    renewals: Vec<Renewal>,
+    /// When somebody else than the candidates took or deleted the Lease.
+    pub(super) interference: Vec<Micros>,
+}
+
+impl Terms {
+    pub(super) fn add(&mut self, renewal: Renewal) {
+        let place = self.renewals.partition_point(|other| other.done <= renewal.done);
+        self.renewals.insert(place, renewal);
+    }
+
+    /// The last one that holds now.
+    pub(super) fn holder(&self) -> Option<u32> {
+        self.renewals.last().filter(|renewal| !renewal.released).map(|renewal| renewal.life)
+    }
+
+    /// What was wrong with a write that was sent then, if anything.
+    pub(super) fn fault(&self, write: &Write, rules: &HashMap<u32, Rules>) -> Option<String> {
+        let seconds = |time: Micros| time as f64 / SECOND as f64;
+        let before = self.renewals.partition_point(|renewal| renewal.done <= write.sent + LATE);
+        let before = &self.renewals[..before];
+        let Some(place) = before.iter().rposition(|renewal| renewal.life == write.life) else {
+            return Some("its sender never held the Lease".to_owned());
+        };
+        let own = &before[place];
+        if own.released && write.sent > own.done + LATE {
+            return Some(format!("its sender gave the Lease back {:.2} s before", seconds(write.sent - own.done)));
+        }
+        let duration = rules.get(&write.life).map_or(0, |rules| rules.lease_duration);
+        if write.sent > own.sent + duration + LATE {
+            return Some(format!(
+                "the last renewal of its sender is {:.2} s old, and its term {:.2} s",
+                seconds(write.sent - own.sent),
+                seconds(duration)
+            ));
+        }
+        // Who took the Lease by the rules meanwhile. After an interference the old leader finds out with its next try.
+        let disturbed = self.interference.iter().any(|at| *at > own.sent && *at < write.sent + LATE);
+        let other = before[place..].iter().find(|other| {
+            other.life != write.life && !other.released && other.done + LATE < write.sent
+        });
+        other.filter(|_| !disturbed).map(|other| {
+            format!("process {} had taken the Lease {:.2} s before", other.life, seconds(write.sent - other.done))
+        })
+    }
+
+    /// Forgets what no write can ask for any more. Gives how often the Lease went to another process meanwhile.
+    pub(super) fn forget_before(&mut self, time: Micros) -> usize {
+        let cut = self.renewals.partition_point(|renewal| renewal.done < time);
+        // The last one stays, to be compared with the next one.
+        let cut = cut.saturating_sub(1);
+        let changes = self.renewals.windows(2).take(cut).filter(|pair| pair[0].life != pair[1].life).count();
+        self.renewals.drain(..cut);
+        self.interference.retain(|at| *at >= time);
+        changes
+    }
+}
+
+pub(super) fn trials() -> Vec<libtest_mimic::Trial> {
+    Vec::new()
+}

@@ -1,0 +1,409 @@
+//! The way from the daemons to the API server: one address for each daemon. It spoils requests and answers as the
+//! faults want it, says in the audit log which process sent what, and notes what was true when a write was sent.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper_util::{
+    client::legacy::Client as HyperClient,
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use kube::client::ConfigExt as _;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
+
+use super::{
+    judge::{Deletion, Renewal},
+    world::{Micros, World, now},
+};
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+type Upstream = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
+
+/// Which requests a rule meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    /// Everything but GET.
+    Writes,
+    /// The start of a watch.
+    WatchStarts,
+    /// Kubelets' leases.
+    NodeLeases,
+    /// The Lease of the election.
+    Election,
+}
+
+/// What a rule does with them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum What {
+    /// Answers in place of the API server.
+    Status(u16),
+    /// Serves the request, and breaks the connection in place of the answer.
+    LoseAnswer,
+    /// Breaks the connection before the request is served.
+    Reset,
+    /// Leads nowhere until the rule ends: requests and open watches.
+    Stall,
+    /// Serves it so much later.
+    Delay(Duration),
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    until: Instant,
+    which: Which,
+    what: What,
+    probability: f64,
+}
+
+/// A write of the daemon, as it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) life: u32,
+    pub(super) sent: Micros,
+    pub(super) what: String,
+}
+
+/// What came through.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Writes to Nodes that nobody judged yet.
+    pub(super) writes: Vec<Write>,
+    /// Deletions of Nodes by audit ID, with what was true when they were sent.
+    pub(super) deletions: BTreeMap<String, Deletion>,
+    /// Writes to the election's Lease that succeeded, and that nobody judged yet.
+    pub(super) renewals: Vec<Renewal>,
+    /// Requests of the daemons by the status of their answer, and without one.
+    pub(super) answers: BTreeMap<String, u64>,
+    /// Requests that a rule spoiled.
+    pub(super) spoiled: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    world: World,
+    seen: Mutex<Seen>,
+    requests: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rules: Vec<Rule>,
+    cut: CancellationToken,
+    cut_watches: CancellationToken,
+    /// Watches that get something that nobody can read.
+    garbage: CancellationToken,
+}
+
+/// One daemon's way to the API server.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) port: u16,
+    /// The process that connects now.
+    pub(super) life: AtomicU32,
+    state: Mutex<State>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    pub(super) ways: Vec<Arc<Way>>,
+    shared: Arc<Shared>,
+    _accepting: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Proxy {
+    /// Listens on ports of 127.0.0.1 for so many daemons. `kubeconfig` says where the API server is; who asks is what
+    /// the daemon sends.
+    pub(super) async fn start(
+        kubeconfig: &std::path::Path,
+        daemons: usize,
+        world: World,
+    ) -> anyhow::Result<Self> {
+        let mut config = ccm::api_client::config(Some(kubeconfig), "").await?;
+        config.auth_info = kube::config::AuthInfo::default();
+        let server = config.cluster_url.clone();
+        let connector = config.rustls_https_connector()?;
+        let client: HyperClient<_, Full<Bytes>> = HyperClient::builder(TokioExecutor::new()).build(connector);
+        let upstream: Upstream = BoxCloneSyncService::new(client.map_err(BoxError::from));
+        let shared =
+            Arc::new(Shared { world, seen: Mutex::default(), requests: AtomicU64::default() });
+        let (mut ways, mut accepting) = (Vec::new(), Vec::new());
+        for _ in 0..daemons {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+            let way = Arc::new(Way {
+                port: listener.local_addr()?.port(),
+                life: AtomicU32::new(0),
+                state: Mutex::default(),
+            });
+            ways.push(way.clone());
+            let (shared, upstream, server) = (shared.clone(), upstream.clone(), server.clone());
+            accepting.push(AbortOnDropHandle::new(tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let _ = stream.set_nodelay(true);
+                    let life = way.life.load(Ordering::SeqCst);
+                    let request = Passing {
+                        shared: shared.clone(),
+                        way: way.clone(),
+                        life,
+                        upstream: upstream.clone(),
+                        server: server.clone(),
+                    };
+                    tokio::spawn(serve(stream, request));
+                }
+            })));
+        }
+        Ok(Self { ways, shared, _accepting: accepting })
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.shared.seen()
+    }
+
+    /// Ends all faults.
+    pub(super) fn clear(&self) {
+        for way in &self.ways {
+            way.state().rules.clear();
+        }
+    }
+}
+
+impl Shared {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Way {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Spoils what `which` says for so long.
+    pub(super) fn spoil(&self, time: Duration, which: Which, what: What, probability: f64) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.rules.retain(|rule| rule.until > now);
+        state.rules.push(Rule { until: now + time, which, what, probability });
+    }
+
+    /// Breaks all connections.
+    pub(super) fn cut(&self) {
+        std::mem::take(&mut self.state().cut).cancel();
+    }
+
+    /// Ends all watches, in the middle of what they say.
+    pub(super) fn cut_watches(&self) {
+        std::mem::take(&mut self.state().cut_watches).cancel();
+    }
+
+    /// Sends something that nobody can read into all watches.
+    pub(super) fn garble_watches(&self) {
+        std::mem::take(&mut self.state().garbage).cancel();
+    }
+
+    fn rule(&self, meets: impl Fn(Which) -> bool) -> Option<Rule> {
+        let now = Instant::now();
+        let state = self.state();
+        let mut rules = state.rules.iter().filter(|rule| rule.until > now && meets(rule.which));
+        rules.find(|rule| fastrand::f64() < rule.probability).cloned()
+    }
+
+    /// Until when open watches lead nowhere.
+    fn stalled(&self) -> Option<Instant> {
+        self.rule(|which| which == Which::All).filter(|rule| rule.what == What::Stall).map(|rule| rule.until)
+    }
+}
+
+/// What one connection needs.
+#[derive(Clone)]
+struct Passing {
+    shared: Arc<Shared>,
+    way: Arc<Way>,
+    life: u32,
+    upstream: Upstream,
+    server: Uri,
+}
+
+async fn serve(stream: TcpStream, passing: Passing) {
+    let cut = passing.way.state().cut.clone();
+    let service = hyper::service::service_fn(move |request| {
+        let passing = passing.clone();
+        async move { passing.pass_on(request).await }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+    // What goes wrong here is the daemon's to see.
+    let _ = cut.run_until_cancelled(connection).await;
+}
+
+impl Passing {
+    async fn pass_on(&self, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
+        let answered = self.spoilt(request).await;
+        let word = match &answered {
+            Ok(response) => response.status().as_str().to_owned(),
+            Err(_) => "no answer".to_owned(),
+        };
+        *self.shared.seen().answers.entry(word).or_default() += 1;
+        answered
+    }
+
+    async fn spoilt(&self, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let path = parts.uri.path().to_owned();
+        let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+        let audit_id = format!("L{}-{}", self.life, self.shared.requests.fetch_add(1, Ordering::Relaxed));
+        let holder = self.note(&parts.method, &path, &body, &audit_id);
+        let sent = now();
+        let meets = |which| match which {
+            Which::All => true,
+            Which::Writes => parts.method != Method::GET,
+            Which::WatchStarts => is_watch,
+            Which::NodeLeases => path.contains("/kube-node-lease/"),
+            Which::Election => path.contains("/kube-system/leases"),
+        };
+        let rule = self.way.rule(meets);
+        if rule.is_some() {
+            self.shared.seen().spoiled += 1;
+        }
+        let mut lose_answer = false;
+        match rule.as_ref().map(|rule| rule.what) {
+            Some(What::Status(code)) => return status(code),
+            Some(What::Reset) => bail!("reset on purpose"),
+            Some(What::Stall) => {
+                sleep_until(rule.map_or_else(Instant::now, |rule| rule.until)).await;
+                bail!("stalled on purpose");
+            }
+            Some(What::Delay(time)) => sleep(time).await,
+            Some(What::LoseAnswer) => lose_answer = true,
+            None => {}
+        }
+        let mut onwards = Request::from_parts(parts, Full::new(body));
+        let path_and_query = onwards.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let mut uri = self.server.clone().into_parts();
+        uri.path_and_query = Some(path_and_query.parse()?);
+        *onwards.uri_mut() = Uri::from_parts(uri)?;
+        onwards.headers_mut().remove(header::HOST);
+        onwards.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id)?);
+        let response = self.upstream.clone().oneshot(onwards).await.map_err(|error| anyhow!(error))?;
+        if lose_answer {
+            let _ = response.into_body().collect().await;
+            bail!("the answer is lost on purpose");
+        }
+        let (parts, body) = response.into_parts();
+        if let Some(holder) = holder.filter(|_| parts.status.is_success()) {
+            let (life, released) = (self.life, holder.is_empty());
+            self.shared.seen().renewals.push(Renewal { life, sent, done: now(), released });
+        }
+        if !is_watch || parts.status != StatusCode::OK {
+            return Ok(Response::from_parts(parts, body.map_err(io::Error::other).boxed_unsync()));
+        }
+        let is_binary = parts
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.contains("protobuf"));
+        Ok(Response::from_parts(parts, self.watched(body, is_binary)))
+    }
+
+    /// A watch that can be stalled, cut and garbled.
+    fn watched(&self, body: Incoming, is_binary: bool) -> Body {
+        let (cut, garbage) = {
+            let state = self.way.state();
+            (state.cut_watches.clone(), state.garbage.clone())
+        };
+        let (way, chunks) = (self.way.clone(), body.into_data_stream());
+        let stream = futures::stream::unfold(
+            (chunks, way, cut, garbage, false),
+            move |(mut chunks, way, cut, garbage, garbled)| async move {
+                let chunk = tokio::select! {
+                    biased;
+                    () = cut.cancelled() => Some(Err(io::Error::other("cut on purpose"))),
+                    () = garbage.cancelled(), if !garbled => {
+                        let chunk = Ok(Frame::data(nonsense(is_binary)));
+                        return Some((chunk, (chunks, way, cut, garbage, true)));
+                    }
+                    chunk = chunks.next() => chunk.map(|chunk| chunk.map(Frame::data).map_err(io::Error::other)),
+                }?;
+                while let Some(until) = way.stalled() {
+                    sleep_until(until).await;
+                }
+                Some((chunk, (chunks, way, cut, garbage, garbled)))
+            },
+        );
+        StreamBody::new(stream).boxed_unsync()
+    }
+
+    /// Notes what counts of a request when it is sent. For a write to the election's Lease: whom it makes the holder.
+    fn note(&self, method: &Method, path: &str, body: &Bytes, audit_id: &str) -> Option<String> {
+        if method == Method::GET {
+            return None;
+        }
+        let body = || serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+        if path.contains("/kube-system/leases") {
+            return body()["spec"]["holderIdentity"].as_str().map(str::to_owned);
+        }
+        let sent = now();
+        let node = path.strip_prefix("/api/v1/nodes/")?;
+        let what = format!("{method} {node}");
+        if method == Method::DELETE {
+            let options = body();
+            let uid = options["preconditions"]["uid"].as_str();
+            let deletion = Deletion::observe(&self.shared.world, self.life, node, uid, sent);
+            self.shared.seen().deletions.insert(audit_id.to_owned(), deletion);
+        }
+        self.shared.seen().writes.push(Write { life: self.life, sent, what });
+        None
+    }
+}
+
+/// An event that is none: as a line, or as a frame that has a length.
+fn nonsense(is_binary: bool) -> Bytes {
+    const NONSENSE: &[u8] = b"\xff\xff\xff\xff nobody reads this";
+    if !is_binary {
+        return Bytes::from_static(b"{\"type\":\"MODIFIED\",\"object\":17}\n");
+    }
+    let length = u32::try_from(NONSENSE.len()).unwrap_or_default().to_be_bytes();
+    [&length, NONSENSE].concat().into()
+}
+
+/// An answer as the API server gives it.
+fn status(code: u16) -> anyhow::Result<Response<Body>> {
+    let reason = match code {
+        403 => "Forbidden",
+        410 => "Expired",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let body = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "spoiled on purpose", "reason": reason, "code": code,
+    });
+    let mut response = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
+    if code == 429 {
+        response = response.header(header::RETRY_AFTER, "1");
+    }
+    let body = Full::new(Bytes::from(body.to_string())).map_err(io::Error::other).boxed_unsync();
+    response.body(body).context("an answer")
+}
