@@ -40,6 +40,13 @@ test: peers ## every test, with the real peers, which are installed and built fi
 	@output=$$(mktemp); trap 'rm -f "$$output"' EXIT; \
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
 
+.PHONY: soak
+soak: cargo ## faults without end on a real API server, every deletion judged: SECONDS=600 SEED=random NODES=200
+	@tests/env/install.sh test
+	@tests/env/build.sh kubernetes >/dev/null
+	@$(CARGO) test --locked -p integration-tests --test integration -- soak \
+	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED))
+
 # One minute for each attack.
 .PHONY: soak-port
 soak-port: peers ## attacks the daemon's port for ten minutes: it leads, answers, and stays small

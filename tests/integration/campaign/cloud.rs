@@ -123,7 +123,7 @@ fn answer(world: &World, life: u32, nodes: &[Asked]) -> Reply {
     let mut state = world.lock();
     let mode = state.cloud.clone();
     if mode.panic {
-        for node in nodes {
+        for node in nodes.iter().filter(|node| node.provider_id.is_some()) {
             state.note_told(life, &node.uid, Told::Unknown);
         }
         return Reply::Panic;
@@ -150,7 +150,10 @@ fn answer(world: &World, life: u32, nodes: &[Asked]) -> Reply {
             Answer::Present { .. } => Told::Present,
             Answer::Unknown(_) => Told::Unknown,
         };
-        state.note_told(life, &node.uid, told);
+        // Nobody judges a Node without a provider ID.
+        if node.provider_id.is_some() {
+            state.note_told(life, &node.uid, told);
+        }
         answers.push(answer);
     }
     if mode.short {

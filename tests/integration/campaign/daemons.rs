@@ -27,8 +27,11 @@ use super::{
 /// Makes this binary the daemon.
 const VARIABLE: &str = "CAMPAIGN_DAEMON";
 
-/// Where Debian's libfaketime is.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+/// Debian's libfaketime, where it is installed: it sets the wall clock of one process.
+fn libfaketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+    folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|file| file.exists())
+}
 
 /// The daemon, where this process was started as one.
 pub(super) fn main_of_process() -> Option<ExitCode> {
@@ -123,6 +126,7 @@ impl Daemon {
                     let ended = running.take();
                     drop(running);
                     if let Some(ended) = ended {
+                        self.common.world.lock().forget_process(ended.life);
                         self.common.look_at_end(&ended, status);
                     }
                     break;
@@ -138,7 +142,9 @@ impl Daemon {
         let life = common.lives.fetch_add(1, Ordering::SeqCst) + 1;
         let timing = {
             let mut rng = common.rng.lock().unwrap_or_else(PoisonError::into_inner);
-            if common.is_short { TIMINGS[2] } else { TIMINGS[rng.usize(..TIMINGS.len())] }
+            // The quick ones more often, since nothing happens while nobody leads.
+            let number = rng.usize(..5).min(TIMINGS.len() - 1);
+            TIMINGS[if common.is_short { TIMINGS.len() - 1 } else { number }]
         };
         lock(&common.rules).insert(
             life,
@@ -178,11 +184,12 @@ impl Daemon {
             "--secure-port=0".to_owned(),
             "-v=2".to_owned(),
         ]);
-        let clock = Path::new(FAKETIME).exists().then(|| in_folder("clock"));
-        if let Some(clock) = &clock {
+        let library = libfaketime();
+        let clock = library.is_some().then(|| in_folder("clock"));
+        if let (Some(clock), Some(library)) = (&clock, library) {
             fs::write(clock, "+0\n")?;
             command
-                .env("LD_PRELOAD", FAKETIME)
+                .env("LD_PRELOAD", library)
                 .env("FAKETIME_TIMESTAMP_FILE", clock)
                 .env("FAKETIME_NO_CACHE", "1")
                 .env("DONT_FAKE_MONOTONIC", "1");

@@ -185,51 +185,51 @@ impl Sequence {
         // Longest times: the short campaign has no time for more.
         let long = if self.shape.is_short { 0.3 } else { 1.0 };
         match self.rng.u32(0..1000) {
-            0..=129 => Fault::MachineVanishes,
-            130..=209 => Fault::MachineOff(self.seconds(3.0, 60.0 * long)),
-            210..=289 => Fault::KubeletStops(self.seconds(2.0, 60.0 * long)),
-            290..=339 => Fault::NodeReplaced,
-            340..=379 => Fault::NodeDeletedByOthers,
-            380..=449 => Fault::Excluded(self.seconds(0.5, 40.0 * long)),
-            450..=499 => Fault::Allowed(self.seconds(0.5, 40.0 * long)),
-            500..=549 => Fault::TaintOfOthers(self.seconds(0.5, 20.0)),
-            550..=589 => Fault::ShutdownTaintOfOthers { value: self.rng.bool() },
-            590..=619 => Fault::AbsurdLease(self.one_of(&[i32::MAX, 1, 3, 86_400]), self.seconds(5.0, 30.0)),
-            620..=669 => Fault::ReadyFlips(self.rng.u32(1..6)),
-            670..=699 => Fault::LeaseDeleted,
-            700..=739 => Fault::InstanceResized,
-            740..=754 => {
+            0..=179 => Fault::MachineVanishes,
+            180..=259 => Fault::MachineOff(self.seconds(3.0, 60.0 * long)),
+            260..=339 => Fault::KubeletStops(self.seconds(2.0, 60.0 * long)),
+            340..=389 => Fault::NodeReplaced,
+            390..=429 => Fault::NodeDeletedByOthers,
+            430..=509 => Fault::Excluded(self.seconds(0.5, 40.0 * long)),
+            510..=569 => Fault::Allowed(self.seconds(0.5, 40.0 * long)),
+            570..=629 => Fault::TaintOfOthers(self.seconds(0.5, 20.0)),
+            630..=669 => Fault::ShutdownTaintOfOthers { value: self.rng.bool() },
+            670..=704 => Fault::AbsurdLease(self.one_of(&[i32::MAX, 1, 3, 86_400]), self.seconds(5.0, 30.0)),
+            705..=764 => Fault::ReadyFlips(self.rng.u32(1..6)),
+            765..=804 => Fault::LeaseDeleted,
+            805..=864 => Fault::InstanceResized,
+            865..=869 => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())].0;
                 Fault::CloudFails(kind, self.seconds(0.5, 20.0 * long))
             }
-            755..=769 => {
+            870..=877 => {
                 Fault::SomeInstancesFail { percent: self.rng.usize(1..30), time: self.seconds(1.0, 20.0) }
             }
-            770..=774 => Fault::CloudHangs,
-            775..=784 => {
+            878..=879 => Fault::CloudHangs,
+            880..=884 => {
                 Fault::CloudSlow { delay: self.seconds(0.1, 5.0), time: self.seconds(1.0, 15.0 * long) }
             }
-            785..=792 => Fault::ProviderPanics(self.seconds(0.2, 5.0)),
-            793..=799 => Fault::TooFewAnswers(self.seconds(0.2, 5.0)),
-            800..=819 => {
-                Fault::WrongAbsences { percent: self.rng.usize(2..16), time: self.seconds(5.0, 60.0 * long) }
+            885..=887 => Fault::ProviderPanics(self.seconds(0.2, 5.0)),
+            888..=890 => Fault::TooFewAnswers(self.seconds(0.2, 5.0)),
+            891..=904 => {
+                Fault::WrongAbsences { percent: self.rng.usize(2..13), time: self.seconds(5.0, 60.0 * long) }
             }
-            820..=826 => {
+            905..=907 => {
                 Fault::WrongAbsences { percent: self.rng.usize(25..60), time: self.seconds(5.0, 40.0 * long) }
             }
-            827..=834 => Fault::ChangesLost,
-            835..=839 => Fault::ChangesStorm(self.rng.u32(1..200)),
+            908..=915 => Fault::ChangesLost,
+            916..=919 => Fault::ChangesStorm(self.rng.u32(1..200)),
             // The time limits of the daemon's requests are near ten seconds.
-            840..=851 if self.rng.bool() && !self.shape.is_short => {
+            920..=931 if self.rng.bool() && !self.shape.is_short => {
                 Fault::ApiServerFrozen(self.seconds(8.5, 10.5))
             }
-            840..=851 => Fault::ApiServerFrozen(self.seconds(0.1, 12.0 * long.max(0.5))),
-            852..=853 if !self.shape.is_short => Fault::ApiServerKilled,
-            854 if !self.shape.is_short => Fault::ApiServerRestarted,
-            852..=857 => Fault::EtcdFrozen(self.seconds(0.1, 8.0 * long.max(0.5))),
-            858..=861 => Fault::ElectionLeaseDeleted,
-            862..=865 => Fault::ElectionLeaseStolen,
-            866..=935 => {
+            920..=931 => Fault::ApiServerFrozen(self.seconds(0.1, 12.0 * long.max(0.5))),
+            932 if !self.shape.is_short => Fault::ApiServerKilled,
+            933 if !self.shape.is_short => Fault::ApiServerRestarted,
+            932..=937 => Fault::EtcdFrozen(self.seconds(0.1, 8.0 * long.max(0.5))),
+            938..=939 => Fault::ElectionLeaseDeleted,
+            940..=941 => Fault::ElectionLeaseStolen,
+            942..=969 => {
                 let which = self.one_of(&[
                     Which::All,
                     Which::All,
@@ -266,15 +266,15 @@ impl Sequence {
                     which,
                     what,
                     probability,
-                    time: self.seconds(0.5, 14.0 * long.max(0.5)),
+                    time: self.seconds(0.5, 10.0 * long.max(0.5)),
                 }
             }
-            936..=949 => Fault::ConnectionsCut(self.whom()),
-            950..=959 => Fault::WatchesCut(self.whom()),
-            960..=964 => Fault::WatchesGarbled(self.whom()),
-            965..=973 => Fault::DaemonKilled(self.one_daemon()),
-            974..=980 => Fault::DaemonTerminated(self.one_daemon()),
-            981..=991 => Fault::DaemonFrozen(self.one_daemon(), self.seconds(0.5, 20.0 * long)),
+            970..=975 => Fault::ConnectionsCut(self.whom()),
+            976..=980 => Fault::WatchesCut(self.whom()),
+            981..=983 => Fault::WatchesGarbled(self.whom()),
+            984..=987 => Fault::DaemonKilled(self.one_daemon()),
+            988..=990 => Fault::DaemonTerminated(self.one_daemon()),
+            991..=995 => Fault::DaemonFrozen(self.one_daemon(), self.seconds(0.5, 20.0 * long)),
             _ => Fault::ClockJumps(self.one_daemon(), self.one_of(&[-86_400, -60, -13, 13, 45, 3_600])),
         }
     }
@@ -289,8 +289,4 @@ impl Iterator for Sequence {
         let target = self.rng.usize(..self.shape.nodes);
         Some(Planned { at: self.at, target, fault: self.draw() })
     }
-}
-
-pub(super) fn trials() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
 }

@@ -152,9 +152,9 @@ impl Stage {
     fn choose(&self, fault: &Fault, target: usize) -> Option<Slot> {
         let mut state = self.world.lock();
         let all = state.slots.len();
-        let (absent, with_node) = state.claimed_absent();
         // Many that are really gone would only keep the breaker open.
-        if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && absent * 8 > with_node.max(16) {
+        let gone = state.slots.iter().filter(|slot| matches!(slot.machine, Machine::Gone(_))).count();
+        if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && gone > all / 16 {
             return None;
         }
         let alone = !matches!(
@@ -168,6 +168,8 @@ impl Stage {
                     Fault::Allowed(_) => slot.allowed == Mark::Absent,
                     Fault::TaintOfOthers(_) => slot.tainted == Mark::Absent,
                     Fault::InstanceResized => slot.machine == Machine::Running,
+                    // Nobody is to delete a Node whose machine the daemon never knew.
+                    Fault::MachineVanishes if !slot.initialized => false,
                     _ => slot.busy.is_none() && slot.lives() && slot.told_ready && !slot.lied_about,
                 }
         };

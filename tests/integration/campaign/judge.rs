@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     proxy::Write,
-    world::{Machine, Mark, Micros, SECOND, Slot, State, World},
+    world::{Machine, Mark, Micros, SECOND, Slot, World},
 };
 
 /// What a note in this process may come late on a busy machine.
@@ -39,6 +39,8 @@ pub(super) struct Deletion {
     pub(super) absent_since: Option<Micros>,
     /// Nodes without an instance and all Nodes, as this process was told.
     pub(super) known: (usize, usize),
+    /// Since when that is beyond the breaker's limits.
+    pub(super) known_over_limit_since: Option<Micros>,
     /// Since when the cloud's claim is beyond the breaker's limits.
     pub(super) over_limit_since: Option<Micros>,
     /// Whether the process' wall clock jumped.
@@ -60,6 +62,7 @@ impl Deletion {
             absences: known.absences,
             absent_since: known.absent_since,
             known: state.known_absent(life),
+            known_over_limit_since: state.told_over_limit_since.get(&life).copied(),
             over_limit_since: state.over_limit_since,
             jumped: state.jumped.contains(&life),
         }
@@ -102,7 +105,8 @@ impl Deletion {
             faults.push(format!("the Node is only {} old", seconds(self.sent - slot.registered)));
         }
         if slot.allowed == Mark::Absent {
-            if State::is_over_limit(self.known) {
+            // What it was told in this moment may not have come to it.
+            if self.known_over_limit_since.is_some_and(|since| self.sent - since > 2 * LATE) {
                 let (absent, all) = self.known;
                 faults.push(format!(
                     "the breaker is to be open: this process was told that {absent} of {all} Nodes have no instance"
@@ -141,10 +145,17 @@ pub(super) struct Terms {
     renewals: Vec<Renewal>,
     /// When somebody else than the candidates took or deleted the Lease.
     pub(super) interference: Vec<Micros>,
+    /// How often the Lease went to another process.
+    pub(super) changes: usize,
+    last_holder: Option<u32>,
 }
 
 impl Terms {
     pub(super) fn add(&mut self, renewal: Renewal) {
+        if !renewal.released && self.last_holder != Some(renewal.life) {
+            self.changes += usize::from(self.last_holder.is_some());
+            self.last_holder = Some(renewal.life);
+        }
         let place = self.renewals.partition_point(|other| other.done <= renewal.done);
         self.renewals.insert(place, renewal);
     }
@@ -157,7 +168,8 @@ impl Terms {
     /// What was wrong with a write that was sent then, if anything.
     pub(super) fn fault(&self, write: &Write, rules: &HashMap<u32, Rules>) -> Option<String> {
         let seconds = |time: Micros| time as f64 / SECOND as f64;
-        let before = self.renewals.partition_point(|renewal| renewal.done <= write.sent + LATE);
+        // A process writes after it has heard that it leads, and both pass here.
+        let before = self.renewals.partition_point(|renewal| renewal.done <= write.sent);
         let before = &self.renewals[..before];
         let Some(place) = before.iter().rposition(|renewal| renewal.life == write.life) else {
             return Some("its sender never held the Lease".to_owned());
@@ -184,18 +196,10 @@ impl Terms {
         })
     }
 
-    /// Forgets what no write can ask for any more. Gives how often the Lease went to another process meanwhile.
-    pub(super) fn forget_before(&mut self, time: Micros) -> usize {
+    /// Forgets what no write can ask for any more.
+    pub(super) fn forget_before(&mut self, time: Micros) {
         let cut = self.renewals.partition_point(|renewal| renewal.done < time);
-        // The last one stays, to be compared with the next one.
-        let cut = cut.saturating_sub(1);
-        let changes = self.renewals.windows(2).take(cut).filter(|pair| pair[0].life != pair[1].life).count();
         self.renewals.drain(..cut);
         self.interference.retain(|at| *at >= time);
-        changes
     }
-}
-
-pub(super) fn trials() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
 }

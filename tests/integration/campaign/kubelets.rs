@@ -72,6 +72,7 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
                 now_there.registered = now();
                 now_there.marked_unknown = false;
                 now_there.told_ready = false;
+                now_there.initialized = false;
                 now_there.excluded = Mark::Absent;
                 now_there.allowed = Mark::Absent;
                 now_there.tainted = Mark::Absent;
@@ -95,7 +96,7 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
             }
         });
     }
-    if done.ready != Some(slot.ready) {
+    if done.ready != Some(slot.ready) || slot.ready != slot.told_ready {
         timeout(TIMEOUT, kubelet::heartbeat(client, &name, slot.ready)).await??;
         done.ready = Some(slot.ready);
         world.with(number, |there| {
@@ -141,7 +142,8 @@ pub(super) async fn controller_manager(world: World, client: Client, stop: Cance
         let silent: Vec<(usize, String)> = {
             let state = world.lock();
             let silent = state.slots.iter().filter(|slot| {
-                slot.uid.is_some() && !slot.kubelet && !slot.marked_unknown && now() - slot.renewed > GRACE
+                let since = now() - slot.renewed.max(slot.registered);
+                slot.uid.is_some() && !slot.kubelet && !slot.marked_unknown && since > GRACE
             });
             silent.map(|slot| (slot.number, slot.name())).collect()
         };
@@ -149,6 +151,8 @@ pub(super) async fn controller_manager(world: World, client: Client, stop: Cance
             if let Ok(Ok(())) = timeout(TIMEOUT, set_ready_unknown(&client, &name)).await {
                 world.with(number, |slot| {
                     slot.marked_unknown = !slot.kubelet;
+                    // A kubelet that is back meanwhile says so again.
+                    slot.told_ready = false;
                     slot.note("Ready is Unknown");
                 });
             }

@@ -78,8 +78,13 @@ fn gone(world: &World, uid: &str) {
 
 fn look(world: &World, node: &Node, faults: &Mutex<Vec<String>>) {
     let Some(uid) = node.metadata.uid.as_deref() else { return };
-    let slot = world.lock().by_uid(uid).cloned();
-    let Some(slot) = slot else { return };
+    let slot = {
+        let mut state = world.lock();
+        let slot = state.slots.iter_mut().find(|slot| slot.uid.as_deref() == Some(uid));
+        let Some(slot) = slot else { return };
+        slot.initialized = provider_id(node).is_some();
+        slot.clone()
+    };
     if let Some(fault) = initialized_wrong(&slot, node) {
         let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.push(format!("{}: {fault}", slot.name()));

@@ -63,6 +63,8 @@ pub(super) struct Slot {
     pub(super) failing: bool,
     /// The Node's UID, from when it was registered until it is known to be gone.
     pub(super) uid: Option<String>,
+    /// Whether it has its provider ID.
+    pub(super) initialized: bool,
     /// When the Node was registered.
     pub(super) registered: Micros,
     /// When the last renewal of the lease was answered.
@@ -97,6 +99,7 @@ impl Slot {
             lied_about: false,
             failing: false,
             uid: None,
+            initialized: false,
             registered: 0,
             renewed: 0,
             due: None,
@@ -217,6 +220,8 @@ pub(super) struct State {
     pub(super) jumped: BTreeSet<u32>,
     /// Since when more Nodes than the breaker allows have no instance by the cloud's claim.
     pub(super) over_limit_since: Option<Micros>,
+    /// Process of the daemon -> since when that is so by what it was told.
+    pub(super) told_over_limit_since: HashMap<u32, Micros>,
 }
 
 /// Cloning shares it.
@@ -235,6 +240,7 @@ impl World {
             existing: BTreeSet::new(),
             jumped: BTreeSet::new(),
             over_limit_since: None,
+            told_over_limit_since: HashMap::new(),
         })))
     }
 
@@ -319,12 +325,26 @@ impl State {
         absent > super::BREAKER_COUNT && absent * 100 > super::BREAKER_PERCENT * all
     }
 
-    /// To be called often: since when the limit is passed.
+    /// To be called often: notes since when the limit is passed.
     pub(super) fn watch_limit(&mut self) {
         if Self::is_over_limit(self.claimed_absent()) && self.cloud.error.is_none() {
             self.over_limit_since.get_or_insert_with(now);
         } else {
             self.over_limit_since = None;
         }
+        let lives: Vec<u32> = self.told.keys().copied().collect();
+        for life in lives {
+            if Self::is_over_limit(self.known_absent(life)) {
+                self.told_over_limit_since.entry(life).or_insert_with(now);
+            } else {
+                self.told_over_limit_since.remove(&life);
+            }
+        }
+    }
+
+    /// A process that ended knows nothing any more.
+    pub(super) fn forget_process(&mut self, life: u32) {
+        self.told.remove(&life);
+        self.told_over_limit_since.remove(&life);
     }
 }
