@@ -41,11 +41,11 @@ test: peers ## every test, with the real peers, which are installed and built fi
 	    $(built)/examples/demo >"$$output" || { cat "$$output"; exit 1; }; tail -n 1 "$$output"
 
 .PHONY: soak
-soak: cargo ## faults without end on a real API server, every deletion judged: SECONDS=600 SEED=random NODES=200
+soak: cargo ## faults without end on a real API server, every deletion judged: SECONDS, SEED, NODES, FOCUS
 	@tests/env/install.sh test
 	@tests/env/build.sh kubernetes >/dev/null
 	@$(CARGO) test --locked -p integration-tests --test integration -- soak \
-	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED))
+	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED)) $(if $(FOCUS),focus=$(FOCUS))
 
 # One minute for each attack.
 .PHONY: soak-port

@@ -20,6 +20,8 @@ readonly test_packages=(
     busybox-static cpio gzip
     # keys of service accounts
     openssl
+    # a wall clock that jumps
+    libfaketime
     # for a Go that is new enough, where there is none
     python3-venv
 )

@@ -53,15 +53,15 @@ use crate::{
     support::nodes,
     trial::{Outcome, trial},
 };
-use audit::AuditLog;
+use audit::{Answered, AuditLog};
 use cloud::Cloud;
 use daemons::{Common, Daemon};
-use faults::{Sequence, Shape};
+use faults::{Focus, Sequence, Shape};
 use inject::Stage;
 use judge::Deletion;
 use proxy::Proxy;
 use report::Report;
-use world::{SECOND, World, now};
+use world::{Micros, SECOND, World, now};
 
 /// The defaults of `--node-deletion-breaker-count` and `--node-deletion-breaker-percent`.
 const BREAKER_COUNT: usize = 3;
@@ -71,6 +71,12 @@ const DAEMONS: usize = 3;
 
 /// What a process of the daemon may allocate, in KiB.
 const MEMORY_LIMIT: u64 = 100 * 1024;
+
+/// How long a leader may be without a watch of Nodes while its other requests are answered.
+const WITHOUT_WATCH: Micros = 15 * SECOND;
+
+/// How long writes to one Node may be refused as invalid.
+const REFUSED: Micros = 8 * SECOND;
 
 /// How long a campaign is, and what repeats it.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +90,7 @@ struct Options {
     /// How long that may take.
     settles_within: Duration,
     is_short: bool,
+    focus: Focus,
 }
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -100,6 +107,7 @@ fn short() -> Outcome {
         epoch: Duration::from_secs(20),
         settles_within: Duration::from_secs(150),
         is_short: true,
+        focus: Focus::Everything,
     };
     let report = run(options)?;
     println!("{}", report.in_one_line());
@@ -126,7 +134,7 @@ pub(crate) fn other_main() -> Option<ExitCode> {
     })
 }
 
-/// `soak [seconds=N] [seed=N] [nodes=N]`
+/// `soak [seconds=N] [seed=N] [nodes=N] [focus=freezes|leaders]`
 fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
     let mut options = Options {
         seed: fastrand::u64(..1_000_000),
@@ -135,10 +143,11 @@ fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
         epoch: Duration::from_secs(240),
         settles_within: Duration::from_secs(240),
         is_short: false,
+        focus: Focus::Everything,
     };
     for argument in arguments {
         let number = |text: &str| {
-            let what = || format!("{argument:?}: want seconds=N, seed=N or nodes=N, with a number N");
+            let what = || format!("{argument:?}: want seconds=N, seed=N, nodes=N, focus=freezes or focus=leaders");
             text.parse::<u64>().with_context(what)
         };
         match argument.split_once('=') {
@@ -147,6 +156,8 @@ fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
             Some(("nodes", value)) => {
                 options.nodes = usize::try_from(number(value)?).context("so many nodes")?;
             }
+            Some(("focus", "freezes")) => options.focus = Focus::Freezes,
+            Some(("focus", "leaders")) => options.focus = Focus::Leaders,
             _ => drop(number("")?),
         }
     }
@@ -195,6 +206,11 @@ struct Campaign {
     report: Report,
     begin: Instant,
     told: Instant,
+    looked: Micros,
+    /// How long the leader has been without a watch of Nodes though its requests are answered.
+    without_watch: Micros,
+    /// Process and Node -> since when its writes there are refused as invalid.
+    refused: HashMap<(u32, String), Micros>,
 }
 
 impl Campaign {
@@ -244,6 +260,9 @@ impl Campaign {
             report: Report::new(options.seed, options.nodes),
             begin: Instant::now(),
             told: Instant::now(),
+            looked: now(),
+            without_watch: 0,
+            refused: HashMap::new(),
         };
         campaign.start_tasks();
         Ok(campaign)
@@ -291,6 +310,7 @@ impl Campaign {
             daemons: DAEMONS,
             rate: (self.options.nodes as f64 / 40.0).max(5.0),
             is_short: self.options.is_short,
+            focus: self.options.focus,
         };
         let mut sequence = Sequence::new(self.options.seed, shape).peekable();
         // The time of the faults, without the pauses in which all has to settle.
@@ -382,7 +402,9 @@ impl Campaign {
             ended??;
             ensure!(self.stop.is_cancelled(), "a part of the campaign ended");
         }
+        self.look_at_watch();
         let answered = self.audit_log.news()?;
+        self.look_at_refusals(&answered);
         let rules: HashMap<_, _> = self.common.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut deletions, mut lost, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         {
@@ -432,6 +454,57 @@ impl Campaign {
             self.report.fault(fault);
         }
         Ok(())
+    }
+
+    /// A leader whose requests are answered has its watch again soon.
+    fn look_at_watch(&mut self) {
+        let (since, now) = (self.looked, now());
+        self.looked = now;
+        let holder = self.stage.terms().holder();
+        let leader = self.stage.daemons.iter().find(|daemon| holder.is_some() && daemon.life() == holder);
+        let Some(leader) = leader else {
+            self.without_watch = 0;
+            return;
+        };
+        if leader.way.has_watch() {
+            self.without_watch = 0;
+        } else if leader.way.misses_watch(since) {
+            let before = self.without_watch;
+            self.without_watch += (now - since).min(2 * SECOND);
+            self.report.longest_without_watch = self.report.longest_without_watch.max(self.without_watch);
+            if before <= WITHOUT_WATCH && self.without_watch > WITHOUT_WATCH {
+                let fault = format!(
+                    "the leader has no watch of Nodes for {} s, though its other requests are answered{}",
+                    WITHOUT_WATCH / SECOND,
+                    self.recent_faults()
+                );
+                self.report.fault(fault);
+            }
+        }
+    }
+
+    /// What the API server finds invalid is not sent again and again.
+    fn look_at_refusals(&mut self, answered: &[Answered]) {
+        for answer in answered {
+            let Some(life) = answer.life() else { continue };
+            let key = (life, answer.node.clone());
+            if answer.code != 422 {
+                self.refused.remove(&key);
+                continue;
+            }
+            let row = answer.at - *self.refused.entry(key.clone()).or_insert(answer.at);
+            self.report.longest_refused = self.report.longest_refused.max(row);
+            if row > REFUSED {
+                self.refused.remove(&key);
+                let fault = format!(
+                    "daemon {life} has sent writes to {} for {} s that are refused as invalid{}",
+                    answer.node,
+                    REFUSED / SECOND,
+                    self.recent_faults()
+                );
+                self.report.fault(fault);
+            }
+        }
     }
 
     fn judge_writes(&mut self, writes: &[proxy::Write], rules: &HashMap<u32, judge::Rules>) {
@@ -494,7 +567,7 @@ impl Campaign {
     fn recent_faults(&self) -> String {
         let log = self.stage.log();
         let mut text = String::from("\n    faults of the last 60 s, without those of single Nodes:");
-        let is_recent = |at: world::Micros, line: &str| at > now() - 60 * SECOND && !line.contains(" on node-");
+        let is_recent = |at: Micros, line: &str| at > now() - 60 * SECOND && !line.contains(" on node-");
         for (at, line) in log.lines.iter().filter(|(at, line)| is_recent(*at, line)) {
             let _ = write!(text, "\n      {:7.2} s before: {line}", (now() - at) as f64 / SECOND as f64);
         }
@@ -561,7 +634,7 @@ impl Campaign {
     }
 }
 
-fn history(history: &[(world::Micros, String)]) -> String {
+fn history(history: &[(Micros, String)]) -> String {
     let mut text = String::from("\n    what happened there:");
     for (at, line) in history.iter().rev().take(15).rev() {
         let _ = write!(text, "\n      {:7.2} s before: {line}", (now() - at) as f64 / SECOND as f64);

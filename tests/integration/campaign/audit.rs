@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use serde_json::Value;
+
+use super::world::Micros;
 
 /// What the daemons write to Nodes. One line for each request, when it is answered.
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
@@ -38,6 +41,14 @@ pub(super) struct Answered {
     pub(super) verb: String,
     pub(super) node: String,
     pub(super) code: u64,
+    pub(super) at: Micros,
+}
+
+impl Answered {
+    /// The process that asked, by the ID that the proxy made.
+    pub(super) fn life(&self) -> Option<u32> {
+        self.audit_id.strip_prefix('L')?.split_once('-')?.0.parse().ok()
+    }
 }
 
 impl AuditLog {
@@ -72,6 +83,7 @@ impl AuditLog {
                 audit_id: text(&event["auditID"]),
                 verb: text(&event["verb"]),
                 node: text(&event["objectRef"]["name"]),
+                at: text(&event["stageTimestamp"]).parse::<Timestamp>()?.as_microsecond(),
                 code: event["responseStatus"]["code"].as_u64().context("an answer without a code")?,
             });
         }

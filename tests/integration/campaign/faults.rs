@@ -143,6 +143,19 @@ pub(super) struct Shape {
     pub(super) rate: f64,
     /// Without what takes half a minute to get over.
     pub(super) is_short: bool,
+    pub(super) focus: Focus,
+}
+
+/// Which faults come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Focus {
+    #[default]
+    Everything,
+    /// The cloud is always wrong about some Nodes, and the API server freezes for about as long as the time limits of
+    /// the daemon's requests are: whoever measures silence carelessly takes kubelets for dead.
+    Freezes,
+    /// The cloud is wrong about many Nodes, and leaders come and go: whoever begins anew forgets what was known.
+    Leaders,
 }
 
 /// A sequence that does not end.
@@ -182,6 +195,35 @@ impl Sequence {
     }
 
     fn draw(&mut self) -> Fault {
+        match (self.shape.focus, self.rng.u8(0..100)) {
+            (Focus::Freezes, 0..=5) => Fault::WrongAbsences {
+                percent: self.rng.usize(8..16),
+                time: self.seconds(40.0, 90.0),
+            },
+            (Focus::Freezes, 6) => Fault::ApiServerFrozen(self.seconds(8.0, 11.0)),
+            (Focus::Leaders, 0..=5) => Fault::WrongAbsences {
+                percent: self.rng.usize(22..60),
+                time: self.seconds(40.0, 90.0),
+            },
+            (Focus::Leaders, 6) => Fault::DaemonKilled(Whom::Leader),
+            (Focus::Leaders, 7) => Fault::DaemonTerminated(Whom::Leader),
+            (Focus::Leaders, 8) => Fault::ElectionLeaseStolen,
+            (Focus::Everything, _) => self.draw_any(),
+            _ => match self.rng.u8(0..10) {
+                0 => Fault::MachineVanishes,
+                1 => Fault::Excluded(self.seconds(0.5, 20.0)),
+                2 => Fault::Allowed(self.seconds(0.5, 20.0)),
+                3 => Fault::MachineOff(self.seconds(5.0, 40.0)),
+                4 => Fault::ReadyFlips(self.rng.u32(1..6)),
+                5 => Fault::KubeletStops(self.seconds(2.0, 40.0)),
+                6 => Fault::NodeReplaced,
+                7 => Fault::WatchesCut(self.whom()),
+                _ => Fault::InstanceResized,
+            },
+        }
+    }
+
+    fn draw_any(&mut self) -> Fault {
         // Longest times: the short campaign has no time for more.
         let long = if self.shape.is_short { 0.3 } else { 1.0 };
         match self.rng.u32(0..1000) {

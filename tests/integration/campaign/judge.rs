@@ -45,6 +45,8 @@ pub(super) struct Deletion {
     pub(super) over_limit_since: Option<Micros>,
     /// Whether the process' wall clock jumped.
     pub(super) jumped: bool,
+    /// Whether the process was told that it may not read kubelets' leases: then upstream's rule holds.
+    pub(super) leases_forbidden: bool,
 }
 
 impl Deletion {
@@ -65,6 +67,7 @@ impl Deletion {
             known_over_limit_since: state.told_over_limit_since.get(&life).copied(),
             over_limit_since: state.over_limit_since,
             jumped: state.jumped.contains(&life),
+            leases_forbidden: false,
         }
     }
 
@@ -101,7 +104,7 @@ impl Deletion {
             faults.push("the Node has the label exclude-from-lifecycle-management".to_owned());
         }
         // Creation times are whole seconds, rounded down.
-        if self.sent - slot.registered + SECOND < rules.minimum_age {
+        if !self.jumped && self.sent - slot.registered + SECOND < rules.minimum_age {
             faults.push(format!("the Node is only {} old", seconds(self.sent - slot.registered)));
         }
         if slot.allowed == Mark::Absent {
@@ -117,7 +120,8 @@ impl Deletion {
         }
         let silence = (((f64::from(slot.lease_seconds) * SILENCE) * SECOND as f64) as Micros).max(LEAST_SILENCE);
         let silent = self.sent - slot.renewed;
-        if slot.lease_exists && slot.renewed > 0 && !self.jumped && silent + LATE < silence {
+        let rule_holds = slot.lease_exists && slot.renewed > 0 && !self.jumped && !self.leases_forbidden;
+        if rule_holds && silent + LATE < silence {
             faults.push(format!(
                 "its kubelet renewed the lease {} before, and {} is silence",
                 seconds(silent),

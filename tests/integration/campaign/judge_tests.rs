@@ -6,7 +6,7 @@ use anyhow::ensure;
 use libtest_mimic::Trial;
 
 use super::{
-    faults::{Sequence, Shape},
+    faults::{Focus, Sequence, Shape},
     judge::{Deletion, LATE, Renewal, Rules, Terms},
     observer::unsettled,
     proxy::Write,
@@ -50,6 +50,7 @@ fn right() -> Deletion {
         known_over_limit_since: None,
         over_limit_since: None,
         jumped: false,
+        leases_forbidden: false,
     }
 }
 
@@ -85,7 +86,7 @@ fn wrong_deletions() -> Outcome {
             let faults = deletion.faults(RULES);
             ensure!(faults.len() == 1 && faults[0].contains(words), "{words}: {faults:?}");
         }
-        let right_too: [Change; 4] = [
+        let right_too: [Change; 5] = [
             // an operator let it go
             |it| {
                 slot(it).allowed = Mark::Present;
@@ -95,6 +96,10 @@ fn wrong_deletions() -> Outcome {
             // without a lease upstream's rule holds
             |it| {
                 slot(it).lease_exists = false;
+                slot(it).renewed = NOW - SECOND;
+            },
+            |it| {
+                it.leases_forbidden = true;
                 slot(it).renewed = NOW - SECOND;
             },
             // a label that is being written is no label yet
@@ -202,7 +207,7 @@ fn does_not_settle() -> Outcome {
 
 fn same_seed() -> Outcome {
     let check = || {
-        let shape = Shape { nodes: 200, daemons: 3, rate: 5.0, is_short: false };
+        let shape = Shape { nodes: 200, daemons: 3, rate: 5.0, is_short: false, focus: Focus::Everything };
         let text = |seed| -> Vec<String> {
             Sequence::new(seed, shape).take(2000).map(|planned| format!("{planned:?}")).collect()
         };

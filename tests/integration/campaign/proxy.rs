@@ -6,7 +6,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -31,7 +31,7 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::{
     judge::{Deletion, Renewal},
-    world::{Micros, World, now},
+    world::{Micros, SECOND, World, now},
 };
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -119,6 +119,12 @@ pub(super) struct Way {
     pub(super) port: u16,
     /// The process that connects now.
     pub(super) life: AtomicU32,
+    /// Watches of Nodes that are open.
+    node_watches: AtomicUsize,
+    /// When a request other than a watch was answered well.
+    answered: AtomicI64,
+    /// When a kubelet's lease was last forbidden.
+    forbidden: AtomicI64,
     state: Mutex<State>,
 }
 
@@ -152,6 +158,9 @@ impl Proxy {
             let way = Arc::new(Way {
                 port: listener.local_addr()?.port(),
                 life: AtomicU32::new(0),
+                node_watches: AtomicUsize::new(0),
+                answered: AtomicI64::new(0),
+                forbidden: AtomicI64::new(0),
                 state: Mutex::default(),
             });
             ways.push(way.clone());
@@ -220,6 +229,19 @@ impl Way {
         std::mem::take(&mut self.state().garbage).cancel();
     }
 
+    /// Whether a watch of Nodes is open.
+    pub(super) fn has_watch(&self) -> bool {
+        self.node_watches.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether requests were answered well since then, nothing is spoilt, and no watch of Nodes is open all the same.
+    pub(super) fn misses_watch(&self, since: Micros) -> bool {
+        let now = Instant::now();
+        !self.has_watch()
+            && self.answered.load(Ordering::SeqCst) > since
+            && self.state().rules.iter().all(|rule| rule.until < now)
+    }
+
     fn rule(&self, meets: impl Fn(Which) -> bool) -> Option<Rule> {
         let now = Instant::now();
         let state = self.state();
@@ -230,6 +252,22 @@ impl Way {
     /// Until when open watches lead nowhere.
     fn stalled(&self) -> Option<Instant> {
         self.rule(|which| which == Which::All).filter(|rule| rule.what == What::Stall).map(|rule| rule.until)
+    }
+}
+
+/// Counts a watch of Nodes as long as somebody may read it.
+struct OpenWatch(Arc<Way>);
+
+impl OpenWatch {
+    fn new(way: &Arc<Way>) -> Self {
+        way.node_watches.fetch_add(1, Ordering::SeqCst);
+        Self(way.clone())
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.node_watches.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -287,7 +325,12 @@ impl Passing {
         }
         let mut lose_answer = false;
         match rule.as_ref().map(|rule| rule.what) {
-            Some(What::Status(code)) => return status(code),
+            Some(What::Status(code)) => {
+                if code == 403 {
+                    self.way.forbidden.store(now(), Ordering::SeqCst);
+                }
+                return status(code);
+            }
             Some(What::Reset) => bail!("reset on purpose"),
             Some(What::Stall) => {
                 sleep_until(rule.map_or_else(Instant::now, |rule| rule.until)).await;
@@ -315,6 +358,9 @@ impl Passing {
             self.shared.seen().renewals.push(Renewal { life, sent, done: now(), released });
         }
         if !is_watch || parts.status != StatusCode::OK {
+            if parts.status.is_success() {
+                self.way.answered.store(now(), Ordering::SeqCst);
+            }
             return Ok(Response::from_parts(parts, body.map_err(io::Error::other).boxed_unsync()));
         }
         let is_binary = parts
@@ -322,32 +368,34 @@ impl Passing {
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.contains("protobuf"));
-        Ok(Response::from_parts(parts, self.watched(body, is_binary)))
+        let open = (path == "/api/v1/nodes").then(|| OpenWatch::new(&self.way));
+        Ok(Response::from_parts(parts, self.watched(body, is_binary, open)))
     }
 
     /// A watch that can be stalled, cut and garbled.
-    fn watched(&self, body: Incoming, is_binary: bool) -> Body {
+    fn watched(&self, body: Incoming, is_binary: bool, open: Option<OpenWatch>) -> Body {
         let (cut, garbage) = {
             let state = self.way.state();
             (state.cut_watches.clone(), state.garbage.clone())
         };
         let (way, chunks) = (self.way.clone(), body.into_data_stream());
         let stream = futures::stream::unfold(
-            (chunks, way, cut, garbage, false),
-            move |(mut chunks, way, cut, garbage, garbled)| async move {
+            (chunks, way, (cut, garbage, open), false),
+            move |(mut chunks, way, kept, garbled)| async move {
+                let (cut, garbage, _) = &kept;
                 let chunk = tokio::select! {
                     biased;
                     () = cut.cancelled() => Some(Err(io::Error::other("cut on purpose"))),
                     () = garbage.cancelled(), if !garbled => {
                         let chunk = Ok(Frame::data(nonsense(is_binary)));
-                        return Some((chunk, (chunks, way, cut, garbage, true)));
+                        return Some((chunk, (chunks, way, kept, true)));
                     }
                     chunk = chunks.next() => chunk.map(|chunk| chunk.map(Frame::data).map_err(io::Error::other)),
                 }?;
                 while let Some(until) = way.stalled() {
                     sleep_until(until).await;
                 }
-                Some((chunk, (chunks, way, cut, garbage, garbled)))
+                Some((chunk, (chunks, way, kept, garbled)))
             },
         );
         StreamBody::new(stream).boxed_unsync()
@@ -368,7 +416,10 @@ impl Passing {
         if method == Method::DELETE {
             let options = body();
             let uid = options["preconditions"]["uid"].as_str();
-            let deletion = Deletion::observe(&self.shared.world, self.life, node, uid, sent);
+            let deletion = Deletion {
+                leases_forbidden: sent - self.way.forbidden.load(Ordering::SeqCst) < 20 * SECOND,
+                ..Deletion::observe(&self.shared.world, self.life, node, uid, sent)
+            };
             self.shared.seen().deletions.insert(audit_id.to_owned(), deletion);
         }
         self.shared.seen().writes.push(Write { life: self.life, sent, what });

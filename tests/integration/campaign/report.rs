@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::bail;
 
-use super::daemons::Memory;
+use super::{
+    daemons::Memory,
+    world::{Micros, SECOND},
+};
 
 /// Faults that are kept and told: more of them say nothing new.
 const MAX: usize = 20;
@@ -36,6 +39,10 @@ pub(super) struct Report {
     pub(super) audited: BTreeMap<String, u64>,
     /// How long it took until all was as it is to be: at the start, and after each row of faults.
     pub(super) settled: Vec<Duration>,
+    /// The longest time that a leader was without a watch of Nodes while its other requests were answered.
+    pub(super) longest_without_watch: Micros,
+    /// The longest time that writes to one Node were refused as invalid.
+    pub(super) longest_refused: Micros,
     wrong: Vec<String>,
     wrong_in_all: usize,
 }
@@ -108,6 +115,14 @@ impl fmt::Display for Report {
         let settled: Vec<String> =
             self.settled.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect();
         writeln!(f, "\nsettled after {}", settled.join(", "))?;
+        let seconds = |time: Micros| time as f64 / SECOND as f64;
+        writeln!(
+            f,
+            "a leader was without a watch of Nodes for {:.1} s at most while its other requests were answered; writes to one \
+             Node were refused as invalid for {:.1} s at most",
+            seconds(self.longest_without_watch),
+            seconds(self.longest_refused)
+        )?;
         writeln!(
             f,
             "{} processes; memory at most {} KiB allocated, {} KiB with files that are mapped",
