@@ -147,7 +147,8 @@ fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
     };
     for argument in arguments {
         let number = |text: &str| {
-            let what = || format!("{argument:?}: want seconds=N, seed=N, nodes=N, focus=freezes or focus=leaders");
+            let what =
+                || format!("{argument:?}: want seconds=N, seed=N, nodes=N, focus=freezes or focus=leaders");
             text.parse::<u64>().with_context(what)
         };
         match argument.split_once('=') {
@@ -243,8 +244,7 @@ impl Campaign {
             is_short: options.is_short,
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
         });
-        let daemons: Vec<_> =
-            proxy.ways.iter().map(|way| Daemon::new(way.clone(), common.clone())).collect();
+        let daemons: Vec<_> = proxy.ways.iter().map(|way| Daemon::new(way.clone(), common.clone())).collect();
         let (calm, calm_seen) = watch::channel(true);
         let stage = Stage::new(world, cloud, daemons, control_plane, client, calm_seen);
         let mut campaign = Self {
@@ -322,7 +322,9 @@ impl Campaign {
             let begin = Instant::now();
             while begin.elapsed() < epoch {
                 let next_look = Instant::now() + Duration::from_secs(1);
-                while let Some(planned) = sequence.next_if(|planned| begin + planned.at.saturating_sub(done) < next_look) {
+                while let Some(planned) =
+                    sequence.next_if(|planned| begin + planned.at.saturating_sub(done) < next_look)
+                {
                     sleep_until(begin + planned.at.saturating_sub(done)).await;
                     self.stage.inject(planned, &mut disturbing);
                     while disturbing.try_join_next().is_some() {}
@@ -368,7 +370,8 @@ impl Campaign {
             if begin.elapsed() > self.options.settles_within {
                 let mut text = format!("not settled within {:?} {when}:", self.options.settles_within);
                 for (number, why) in rest.iter().take(10) {
-                    let _ = write!(text, "\n  {}: {why}{}", world::name(*number), self.history(*number));
+                    let _ =
+                        write!(text, "\n  {}: {why}{}", world::name(*number), self.history(*number, now()));
                 }
                 let _ = write!(text, "\n  ({} in all)", rest.len());
                 self.report.fault(text);
@@ -381,8 +384,11 @@ impl Campaign {
 
     /// Places that are not as they are to be, and why.
     async fn unsettled(&self) -> Vec<(usize, String)> {
-        let listed = timeout(Duration::from_secs(10), nodes(&self.stage.client).list(&ListParams::default())).await;
-        let Ok(Ok(listed)) = listed else { return vec![(0, "the API server does not list Nodes".to_owned())] };
+        let listed =
+            timeout(Duration::from_secs(10), nodes(&self.stage.client).list(&ListParams::default())).await;
+        let Ok(Ok(listed)) = listed else {
+            return vec![(0, "the API server does not list Nodes".to_owned())];
+        };
         let by_name: BTreeMap<String, Node> =
             listed.into_iter().filter_map(|node| Some((node.metadata.name.clone()?, node))).collect();
         let state = self.stage.world.lock();
@@ -450,7 +456,7 @@ impl Campaign {
             faults.drain(..).chain(observed.drain(..)).collect()
         };
         for fault in found {
-            let fault = format!("{fault}{}", self.recent_faults());
+            let fault = format!("{fault}{}", self.recent_faults(now()));
             self.report.fault(fault);
         }
         Ok(())
@@ -476,7 +482,7 @@ impl Campaign {
                 let fault = format!(
                     "the leader has no watch of Nodes for {} s, though its other requests are answered{}",
                     WITHOUT_WATCH / SECOND,
-                    self.recent_faults()
+                    self.recent_faults(now)
                 );
                 self.report.fault(fault);
             }
@@ -500,7 +506,7 @@ impl Campaign {
                     "daemon {life} has sent writes to {} for {} s that are refused as invalid{}",
                     answer.node,
                     REFUSED / SECOND,
-                    self.recent_faults()
+                    self.recent_faults(now())
                 );
                 self.report.fault(fault);
             }
@@ -509,19 +515,20 @@ impl Campaign {
 
     fn judge_writes(&mut self, writes: &[proxy::Write], rules: &HashMap<u32, judge::Rules>) {
         self.report.writes += writes.len() as u64;
-        let faults: Vec<String> = {
+        let faults: Vec<(String, Micros)> = {
             let mut terms = self.stage.terms();
             let faults = writes.iter().filter_map(|write| {
                 let fault = terms.fault(write, rules)?;
-                Some(format!("daemon {} sent {} without leading: {fault}", write.life, write.what))
+                let what = format!("daemon {} sent {} without leading: {fault}", write.life, write.what);
+                Some((what, write.sent))
             });
             let faults = faults.collect();
             terms.forget_before(now() - 120 * SECOND);
             self.report.leader_changes = terms.changes;
             faults
         };
-        for fault in faults {
-            let fault = format!("{fault}{}", self.recent_faults());
+        for (fault, sent) in faults {
+            let fault = format!("{fault}{}", self.recent_faults(sent));
             self.report.fault(fault);
         }
     }
@@ -553,23 +560,23 @@ impl Campaign {
             let _ = write!(text, "\n    {fault}");
         }
         if let Some(slot) = &deletion.slot {
-            text.push_str(&history(&slot.history));
+            text.push_str(&history(&slot.history, deletion.sent));
         }
-        text.push_str(&self.recent_faults());
+        text.push_str(&self.recent_faults(deletion.sent));
         self.report.fault(text);
     }
 
-    fn history(&self, number: usize) -> String {
-        self.stage.world.with(number, |slot| history(&slot.history))
+    fn history(&self, number: usize, moment: Micros) -> String {
+        self.stage.world.with(number, |slot| history(&slot.history, moment))
     }
 
-    /// The faults of the last seconds that met no single Node, for people.
-    fn recent_faults(&self) -> String {
+    /// The faults before a moment that met no single Node, for people.
+    fn recent_faults(&self, moment: Micros) -> String {
         let log = self.stage.log();
         let mut text = String::from("\n    faults of the last 60 s, without those of single Nodes:");
-        let is_recent = |at: Micros, line: &str| at > now() - 60 * SECOND && !line.contains(" on node-");
+        let is_recent = |at: Micros, line: &str| at > moment - 60 * SECOND && !line.contains(" on node-");
         for (at, line) in log.lines.iter().filter(|(at, line)| is_recent(*at, line)) {
-            let _ = write!(text, "\n      {:7.2} s before: {line}", (now() - at) as f64 / SECOND as f64);
+            let _ = write!(text, "\n      {:+8.2} s: {line}", (at - moment) as f64 / SECOND as f64);
         }
         text
     }
@@ -634,10 +641,11 @@ impl Campaign {
     }
 }
 
-fn history(history: &[(Micros, String)]) -> String {
+/// What happened in one place before a moment, and since.
+fn history(history: &[(Micros, String)], moment: Micros) -> String {
     let mut text = String::from("\n    what happened there:");
-    for (at, line) in history.iter().rev().take(15).rev() {
-        let _ = write!(text, "\n      {:7.2} s before: {line}", (now() - at) as f64 / SECOND as f64);
+    for (at, line) in history.iter().rev().take(12).rev() {
+        let _ = write!(text, "\n      {:+8.2} s: {line}", (at - moment) as f64 / SECOND as f64);
     }
     text
 }

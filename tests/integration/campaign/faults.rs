@@ -196,15 +196,13 @@ impl Sequence {
 
     fn draw(&mut self) -> Fault {
         match (self.shape.focus, self.rng.u8(0..100)) {
-            (Focus::Freezes, 0..=5) => Fault::WrongAbsences {
-                percent: self.rng.usize(8..16),
-                time: self.seconds(40.0, 90.0),
-            },
+            (Focus::Freezes, 0..=5) => {
+                Fault::WrongAbsences { percent: self.rng.usize(8..16), time: self.seconds(40.0, 90.0) }
+            }
             (Focus::Freezes, 6) => Fault::ApiServerFrozen(self.seconds(8.0, 11.0)),
-            (Focus::Leaders, 0..=5) => Fault::WrongAbsences {
-                percent: self.rng.usize(22..60),
-                time: self.seconds(40.0, 90.0),
-            },
+            (Focus::Leaders, 0..=5) => {
+                Fault::WrongAbsences { percent: self.rng.usize(22..60), time: self.seconds(40.0, 90.0) }
+            }
             (Focus::Leaders, 6) => Fault::DaemonKilled(Whom::Leader),
             (Focus::Leaders, 7) => Fault::DaemonTerminated(Whom::Leader),
             (Focus::Leaders, 8) => Fault::ElectionLeaseStolen,

@@ -507,10 +507,14 @@ impl Stage {
                 }});
                 self.terms().interference.push(now());
                 let done = if *fault == Fault::ElectionLeaseDeleted {
-                    timeout(TIMEOUT, leases.delete(name, &DeleteParams::default())).await.map(|done| done.is_ok())
+                    timeout(TIMEOUT, leases.delete(name, &DeleteParams::default()))
+                        .await
+                        .map(|done| done.is_ok())
                 } else {
                     let patch = Patch::Merge(&theft);
-                    timeout(TIMEOUT, leases.patch(name, &PatchParams::default(), &patch)).await.map(|done| done.is_ok())
+                    timeout(TIMEOUT, leases.patch(name, &PatchParams::default(), &patch))
+                        .await
+                        .map(|done| done.is_ok())
                 };
                 self.terms().interference.push(now());
                 anyhow::ensure!(done.unwrap_or_default(), "no answer, or the Lease is not there");
@@ -522,7 +526,9 @@ impl Stage {
             }
             Fault::ConnectionsCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut()),
             Fault::WatchesCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut_watches()),
-            Fault::WatchesGarbled(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.garble_watches()),
+            Fault::WatchesGarbled(whom) => {
+                self.met(whom).iter().for_each(|daemon| daemon.way.garble_watches())
+            }
             Fault::DaemonKilled(whom) => {
                 for daemon in self.met(whom) {
                     daemon.signal(Signal::Kill)?;

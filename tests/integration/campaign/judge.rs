@@ -118,7 +118,8 @@ impl Deletion {
                 faults.push("the breaker is to be open since long, whoever leads".to_owned());
             }
         }
-        let silence = (((f64::from(slot.lease_seconds) * SILENCE) * SECOND as f64) as Micros).max(LEAST_SILENCE);
+        let silence =
+            (((f64::from(slot.lease_seconds) * SILENCE) * SECOND as f64) as Micros).max(LEAST_SILENCE);
         let silent = self.sent - slot.renewed;
         let rule_holds = slot.lease_exists && slot.renewed > 0 && !self.jumped && !self.leases_forbidden;
         if rule_holds && silent + LATE < silence {
@@ -180,7 +181,10 @@ impl Terms {
         };
         let own = &before[place];
         if own.released && write.sent > own.done + LATE {
-            return Some(format!("its sender gave the Lease back {:.2} s before", seconds(write.sent - own.done)));
+            return Some(format!(
+                "its sender gave the Lease back {:.2} s before",
+                seconds(write.sent - own.done)
+            ));
         }
         let duration = rules.get(&write.life).map_or(0, |rules| rules.lease_duration);
         if write.sent > own.sent + duration + LATE {
@@ -192,11 +196,15 @@ impl Terms {
         }
         // Who took the Lease by the rules meanwhile. After an interference the old leader finds out with its next try.
         let disturbed = self.interference.iter().any(|at| *at > own.sent && *at < write.sent + LATE);
-        let other = before[place..].iter().find(|other| {
-            other.life != write.life && !other.released && other.done + LATE < write.sent
-        });
+        let other = before[place..]
+            .iter()
+            .find(|other| other.life != write.life && !other.released && other.done + LATE < write.sent);
         other.filter(|_| !disturbed).map(|other| {
-            format!("process {} had taken the Lease {:.2} s before", other.life, seconds(write.sent - other.done))
+            format!(
+                "process {} had taken the Lease {:.2} s before",
+                other.life,
+                seconds(write.sent - other.done)
+            )
         })
     }
 

@@ -23,8 +23,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-const RULES: Rules =
-    Rules { lease_duration: 15 * SECOND, grace: 2 * SECOND, minimum_age: 5 * SECOND };
+const RULES: Rules = Rules { lease_duration: 15 * SECOND, grace: 2 * SECOND, minimum_age: 5 * SECOND };
 
 const NOW: Micros = 1_000_000 * SECOND;
 
@@ -136,8 +135,11 @@ fn wrong_writes() -> Outcome {
         ensure!(terms.changes == 1, "{}", terms.changes);
         ensure!(terms.holder().is_none());
         let rules = HashMap::from([(1, RULES), (2, RULES)]);
-        let fault = |terms: &Terms, life, sent| terms.fault(&Write { life, sent, what: String::new() }, &rules);
-        for (life, sent) in [(1, second(1)), (1, second(24)), (2, second(27)), (2, second(39)), (2, second(40) + LATE)] {
+        let fault =
+            |terms: &Terms, life, sent| terms.fault(&Write { life, sent, what: String::new() }, &rules);
+        for (life, sent) in
+            [(1, second(1)), (1, second(24)), (2, second(27)), (2, second(39)), (2, second(40) + LATE)]
+        {
             ensure!(fault(&terms, life, sent).is_none(), "{life} at {sent}: {:?}", fault(&terms, life, sent));
         }
         for (life, sent, words) in [
@@ -155,7 +157,10 @@ fn wrong_writes() -> Outcome {
         let found = fault(&terms, 2, second(39) + LATE + SECOND / 5);
         ensure!(found.as_ref().is_some_and(|found| found.contains("had taken")), "{found:?}");
         terms.interference.push(second(39) - SECOND / 2);
-        ensure!(fault(&terms, 2, second(39) + LATE + SECOND / 5).is_none(), "who was robbed finds out with the next try");
+        ensure!(
+            fault(&terms, 2, second(39) + LATE + SECOND / 5).is_none(),
+            "who was robbed finds out with the next try"
+        );
         Ok(())
     };
     Ok(check()?)

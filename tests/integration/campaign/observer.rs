@@ -14,7 +14,9 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Slot, World};
-use crate::support::{SHUTDOWN, UNINITIALIZED, addresses, condition_status, has_taint, label, nodes, provider_id};
+use crate::support::{
+    SHUTDOWN, UNINITIALIZED, addresses, condition_status, has_taint, label, nodes, provider_id,
+};
 
 /// Follows the Nodes until stopped. What is wrong goes to `faults`.
 pub(super) async fn run(

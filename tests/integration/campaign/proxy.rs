@@ -150,8 +150,7 @@ impl Proxy {
         let connector = config.rustls_https_connector()?;
         let client: HyperClient<_, Full<Bytes>> = HyperClient::builder(TokioExecutor::new()).build(connector);
         let upstream: Upstream = BoxCloneSyncService::new(client.map_err(BoxError::from));
-        let shared =
-            Arc::new(Shared { world, seen: Mutex::default(), requests: AtomicU64::default() });
+        let shared = Arc::new(Shared { world, seen: Mutex::default(), requests: AtomicU64::default() });
         let (mut ways, mut accepting) = (Vec::new(), Vec::new());
         for _ in 0..daemons {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -308,7 +307,8 @@ impl Passing {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = parts.uri.path().to_owned();
-        let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+        let is_watch =
+            parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
         let audit_id = format!("L{}-{}", self.life, self.shared.requests.fetch_add(1, Ordering::Relaxed));
         let holder = self.note(&parts.method, &path, &body, &audit_id);
         let sent = now();
