@@ -45,7 +45,7 @@ soak: cargo ## faults without end on a real API server, every deletion judged: S
 	@tests/env/install.sh test
 	@tests/env/build.sh kubernetes >/dev/null
 	@$(CARGO) test --locked -p integration-tests --test integration -- soak \
-	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED)) $(if $(FOCUS),focus=$(FOCUS))
+	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED)) $(if $(FOCUS),focus=$(FOCUS)) $(if $(ON),on=$(ON))
 
 # One minute for each attack.
 .PHONY: soak-port

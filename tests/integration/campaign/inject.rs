@@ -6,15 +6,13 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams},
 };
-use sandbox::kubelet::LEASE_NAMESPACE;
-use serde_json::{Value, json};
-use test_env::{ControlPlane, Signal};
+use serde_json::json;
+use test_env::Signal;
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -22,20 +20,18 @@ use tokio::{
 };
 
 use super::{
+    api_server::ApiServer,
     cloud::Cloud,
     daemons::Daemon,
     faults::{Fault, Group, Planned, Whom},
     judge::Terms,
     world::{CloudMode, Machine, Mark, Micros, Slot, World, now},
 };
-use crate::support::{SHUTDOWN, nodes};
 
 /// What the campaign waits for at most when it asks the API server for something.
-const TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The taint that others put on Nodes.
 pub(super) const OTHERS_TAINT: &str = "example.com/maintenance";
-const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
-const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
 
 /// Everything that faults meet.
 #[derive(Clone)]
@@ -43,7 +39,7 @@ pub(super) struct Stage {
     pub(super) world: World,
     pub(super) cloud: Arc<Cloud>,
     pub(super) daemons: Vec<Arc<Daemon>>,
-    pub(super) control_plane: Arc<ControlPlane>,
+    pub(super) api_server: Arc<ApiServer>,
     /// The administrator, directly.
     pub(super) client: Client,
     pub(super) terms: Arc<Mutex<Terms>>,
@@ -70,7 +66,7 @@ impl Stage {
         world: World,
         cloud: Arc<Cloud>,
         daemons: Vec<Arc<Daemon>>,
-        control_plane: Arc<ControlPlane>,
+        api_server: Arc<ApiServer>,
         client: Client,
         calm: watch::Receiver<bool>,
     ) -> Self {
@@ -78,7 +74,7 @@ impl Stage {
             world,
             cloud,
             daemons,
-            control_plane,
+            api_server,
             client,
             terms: Arc::default(),
             calm,
@@ -182,149 +178,37 @@ impl Stage {
     }
 
     /// Waits so long, or until calm is wanted.
-    async fn hold(&self, time: Duration) {
+    pub(super) async fn hold(&self, time: Duration) {
         let mut calm = self.calm.clone();
         let _ = timeout(time, calm.wait_for(|calm| *calm)).await;
     }
 
     /// Waits so long, and longer while calm is wanted: what is so stays so.
-    async fn hold_still(&self, time: Duration) {
+    pub(super) async fn hold_still(&self, time: Duration) {
         sleep(time).await;
         let _ = self.calm.clone().wait_for(|calm| !*calm).await;
     }
 
-    async fn on_node(&self, fault: &Fault, slot: &Slot) -> anyhow::Result<()> {
-        let number = slot.number;
-        let with = |act: &dyn Fn(&mut Slot)| self.world.with(number, |slot| act(slot));
-        match *fault {
-            Fault::MachineVanishes => {
-                self.world.lock().lose_machine(number);
-                self.push_maybe(slot);
-                // Free again when its Node is gone and another machine is in its place.
-            }
-            Fault::MachineOff(time) => {
-                with(&|slot| {
-                    slot.machine = Machine::Off;
-                    slot.kubelet = false;
-                });
-                self.push_maybe(slot);
-                self.hold_still(time).await;
-                with(&|slot| {
-                    slot.machine = Machine::Running;
-                    slot.kubelet = true;
-                    slot.note("on again");
-                });
-                self.push_maybe(slot);
-                self.free_when_ready(number).await;
-            }
-            Fault::KubeletStops(time) => {
-                with(&|slot| slot.kubelet = false);
-                self.hold_still(time).await;
-                with(&|slot| {
-                    slot.kubelet = true;
-                    slot.note("the kubelet runs again");
-                });
-                self.free_when_ready(number).await;
-            }
-            Fault::NodeReplaced => {
-                self.world.lock().lose_machine(number);
-                self.push_maybe(slot);
-                self.delete_node(slot).await;
-                self.world.lock().replace_now(number, slot.uid.as_deref());
-                self.free_when_ready(number).await;
-            }
-            Fault::NodeDeletedByOthers => {
-                with(&|slot| slot.kubelet = false);
-                self.delete_node(slot).await;
-                with(&|now_there| {
-                    if now_there.uid == slot.uid {
-                        now_there.uid = None;
-                    }
-                    now_there.kubelet = true;
-                    now_there.note("deleted by others; the kubelet starts again");
-                });
-                self.free_when_ready(number).await;
-            }
-            Fault::Excluded(time) => {
-                self.mark(slot, |slot| &mut slot.excluded, &label(EXCLUDE, Some("")), Mark::Present).await;
-                self.hold_still(time).await;
-                self.mark(slot, |slot| &mut slot.excluded, &label(EXCLUDE, None), Mark::Absent).await;
-            }
-            Fault::Allowed(time) => {
-                let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {ALLOW: value}}});
-                self.mark(slot, |slot| &mut slot.allowed, &annotation(Some("true")), Mark::Present).await;
-                self.hold_still(time).await;
-                self.mark(slot, |slot| &mut slot.allowed, &annotation(None), Mark::Absent).await;
-            }
-            Fault::TaintOfOthers(time) => {
-                self.taint(slot, OTHERS_TAINT, None, Mark::Present).await;
-                self.hold_still(time).await;
-                self.taint(slot, OTHERS_TAINT, None, Mark::Absent).await;
-            }
-            Fault::ShutdownTaintOfOthers { value } => {
-                self.add_taint(slot, SHUTDOWN, value.then_some("others")).await;
-                with(&|slot| slot.busy = None);
-            }
-            Fault::AbsurdLease(seconds, time) => {
-                with(&|slot| slot.lease_seconds = seconds);
-                self.hold(time).await;
-                with(&|slot| slot.lease_seconds = 40);
-                // until it has written that
-                let since = now();
-                self.until(number, move |slot| slot.renewed > since).await;
-                with(&|slot| slot.busy = None);
-            }
-            Fault::ReadyFlips(times) => {
-                for _ in 0..times {
-                    with(&|slot| {
-                        slot.ready = false;
-                        slot.told_ready = false;
-                    });
-                    sleep(Duration::from_millis(600)).await;
-                    with(&|slot| slot.ready = true);
-                    sleep(Duration::from_millis(600)).await;
-                }
-                self.free_when_ready(number).await;
-            }
-            Fault::LeaseDeleted => {
-                with(&|slot| slot.lease_exists = false);
-                let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASE_NAMESPACE);
-                let name = slot.name();
-                let parameters = DeleteParams::default();
-                self.try_for_long(|| leases.delete(&name, &parameters).map(|done| done.map(drop))).await;
-                let since = now();
-                self.until(number, move |slot| slot.renewed > since).await;
-                with(&|slot| slot.busy = None);
-            }
-            Fault::InstanceResized => {
-                with(&|slot| slot.flavour += 1);
-                self.push_maybe(slot);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// Three of four changes are pushed; the others are for the daemon to find.
-    fn push_maybe(&self, slot: &Slot) {
+    pub(super) fn push_maybe(&self, slot: &Slot) {
         if fastrand::u8(..4) > 0 {
             self.cloud.push(Some(slot.uuid()));
         }
     }
 
-    async fn until(&self, number: usize, holds: impl Fn(&Slot) -> bool) {
+    pub(super) async fn until(&self, number: usize, holds: impl Fn(&Slot) -> bool) {
         while !self.world.with(number, |slot| holds(slot)) {
             sleep(Duration::from_millis(100)).await;
         }
     }
 
-    async fn free_when_ready(&self, number: usize) {
+    pub(super) async fn free_when_ready(&self, number: usize) {
         self.until(number, |slot| slot.told_ready && slot.uid.is_some()).await;
         self.world.with(number, |slot| slot.busy = None);
     }
 
     /// Tries until the API server takes it or refuses it for good.
-    async fn try_for_long<F>(&self, attempt: impl Fn() -> F)
+    pub(super) async fn try_for_long<F>(&self, attempt: impl Fn() -> F)
     where
         F: Future<Output = kube::Result<()>>,
     {
@@ -333,89 +217,6 @@ impl Stage {
                 Ok(Ok(())) => return,
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409 | 422) => return,
                 _ => sleep(Duration::from_millis(300)).await,
-            }
-        }
-    }
-
-    async fn delete_node(&self, slot: &Slot) {
-        let uid = slot.uid.clone().unwrap_or_default();
-        self.deleted().insert(uid.clone());
-        let preconditions = Preconditions { uid: Some(uid), resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let (api, name) = (nodes(&self.client), slot.name());
-        self.try_for_long(|| api.delete(&name, &parameters).map(|done| done.map(drop))).await;
-    }
-
-    /// Writes something on this very Node, and keeps the account of it.
-    async fn mark(&self, slot: &Slot, field: fn(&mut Slot) -> &mut Mark, patch: &Value, then: Mark) {
-        let mut patch = patch.clone();
-        patch["metadata"]["uid"] = json!(slot.uid);
-        let set = |mark: Mark| {
-            self.world.with(slot.number, |now_there| {
-                if now_there.uid == slot.uid {
-                    *field(now_there) = mark;
-                }
-            });
-        };
-        set(Mark::Changing);
-        let (api, name) = (nodes(&self.client), slot.name());
-        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
-        self.try_for_long(|| api.patch(&name, &parameters, &patch).map(|done| done.map(drop))).await;
-        set(then);
-    }
-
-    /// Puts a taint on this very Node or takes it away, and keeps the account of it.
-    async fn taint(&self, slot: &Slot, key: &str, value: Option<&str>, then: Mark) {
-        let set = |mark: Mark| {
-            self.world.with(slot.number, |now_there| {
-                if now_there.uid == slot.uid {
-                    now_there.tainted = mark;
-                }
-            });
-        };
-        set(Mark::Changing);
-        let change = |taints: &mut Vec<Value>| {
-            taints.retain(|taint| taint["key"] != key);
-            if then == Mark::Present {
-                taints.push(json!({"key": key, "value": value, "effect": "NoSchedule"}));
-            }
-        };
-        if self.change_taints(slot, &change).await {
-            set(then);
-        }
-    }
-
-    async fn add_taint(&self, slot: &Slot, key: &str, value: Option<&str>) {
-        let add = |taints: &mut Vec<Value>| {
-            taints.retain(|taint| taint["key"] != key);
-            taints.push(json!({"key": key, "value": value, "effect": "NoSchedule"}));
-        };
-        self.change_taints(slot, &add).await;
-    }
-
-    /// As kubectl does it: read, change, replace the list; again after a conflict. `false` where the Node is gone.
-    async fn change_taints(&self, slot: &Slot, change: &(dyn Fn(&mut Vec<Value>) + Sync)) -> bool {
-        let (api, name) = (nodes(&self.client), slot.name());
-        loop {
-            let attempt = async {
-                let node = api.get(&name).await?;
-                if node.metadata.uid != slot.uid {
-                    return Ok(false);
-                }
-                let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-                let mut taints: Vec<Value> = taints.iter().map(|taint| json!(taint)).collect();
-                change(&mut taints);
-                let patch = json!({
-                    "metadata": {"uid": slot.uid, "resourceVersion": node.metadata.resource_version},
-                    "spec": {"taints": taints},
-                });
-                api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-                Ok::<_, kube::Error>(true)
-            };
-            match timeout(TIMEOUT, attempt).await {
-                Ok(Ok(done)) => return done,
-                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 422) => return false,
-                _ => sleep(Duration::from_millis(200)).await,
             }
         }
     }
@@ -477,25 +278,17 @@ impl Stage {
                 }
             }
             Fault::ApiServerFrozen(time) => {
-                self.control_plane.freeze_api_server()?;
+                self.api_server.freeze(time)?;
                 self.hold(time).await;
-                self.control_plane.thaw_api_server()?;
+                self.api_server.thaw()?;
                 sleep(Duration::from_millis(500)).await;
             }
-            Fault::ApiServerKilled | Fault::ApiServerRestarted => {
-                let control_plane = self.control_plane.clone();
-                let killed = *fault == Fault::ApiServerKilled;
-                tokio::task::spawn_blocking(move || {
-                    if killed { control_plane.kill_api_server() } else { control_plane.stop_api_server() }?;
-                    // It is slow to start on a busy machine.
-                    (0..3).map(|_| control_plane.start_api_server()).find(Result::is_ok).unwrap_or(Ok(()))
-                })
-                .await??;
-            }
+            Fault::ApiServerKilled => self.api_server.restart(true).await?,
+            Fault::ApiServerRestarted => self.api_server.restart(false).await?,
             Fault::EtcdFrozen(time) => {
-                self.control_plane.freeze_etcd()?;
+                self.api_server.freeze_storage(time)?;
                 self.hold(time).await;
-                self.control_plane.thaw_etcd()?;
+                self.api_server.thaw_storage()?;
                 sleep(Duration::from_millis(500)).await;
             }
             Fault::ElectionLeaseDeleted | Fault::ElectionLeaseStolen => {
@@ -598,8 +391,4 @@ impl Stage {
             self.world.with(*number, |slot| slot.busy = None);
         }
     }
-}
-
-fn label(key: &str, value: Option<&str>) -> Value {
-    json!({"metadata": {"labels": {key: value}}})
 }

@@ -30,6 +30,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::{
+    audit::Answered,
     judge::{Deletion, Renewal},
     world::{Micros, SECOND, World, now},
 };
@@ -89,6 +90,8 @@ pub(super) struct Seen {
     pub(super) writes: Vec<Write>,
     /// Deletions of Nodes by audit ID, with what was true when they were sent.
     pub(super) deletions: BTreeMap<String, Deletion>,
+    /// Writes to Nodes that were answered, and that nobody looked at yet.
+    pub(super) answered: Vec<Answered>,
     /// Writes to the election's Lease that succeeded, and that nobody judged yet.
     pub(super) renewals: Vec<Renewal>,
     /// Requests of the daemons by the status of their answer, and without one.
@@ -312,6 +315,8 @@ impl Passing {
         let audit_id = format!("L{}-{}", self.life, self.shared.requests.fetch_add(1, Ordering::Relaxed));
         let holder = self.note(&parts.method, &path, &body, &audit_id);
         let sent = now();
+        let writes_node = parts.method != Method::GET && path.starts_with("/api/v1/nodes/");
+        let verb = writes_node.then(|| parts.method.as_str().to_lowercase());
         let meets = |which| match which {
             Which::All => true,
             Which::Writes => parts.method != Method::GET,
@@ -348,6 +353,11 @@ impl Passing {
         onwards.headers_mut().remove(header::HOST);
         onwards.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id)?);
         let response = self.upstream.clone().oneshot(onwards).await.map_err(|error| anyhow!(error))?;
+        if let Some(verb) = verb {
+            let (at, code) = (now(), u64::from(response.status().as_u16()));
+            let node = path.trim_start_matches("/api/v1/nodes/").trim_end_matches("/status").to_owned();
+            self.shared.seen().answered.push(Answered { audit_id, verb, node, code, at });
+        }
         if lose_answer {
             let _ = response.into_body().collect().await;
             bail!("the answer is lost on purpose");
