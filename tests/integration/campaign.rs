@@ -79,7 +79,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn run_short(target: Target) -> Outcome {
     let options = Options {
         target,
-        seed: 14,
+        // One in whose 20 s everything comes that a short campaign has.
+        seed: 371,
         nodes: 40,
         time: Duration::from_secs(20),
         epoch: Duration::from_secs(20),
@@ -126,8 +127,11 @@ fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
     };
     for argument in arguments {
         let number = |text: &str| {
-            let what =
-                || format!("{argument:?}: want seconds=N, seed=N, nodes=N, focus=freezes, focus=leaders or on=sandbox");
+            let what = || {
+                format!(
+                    "{argument:?}: want seconds=N, seed=N, nodes=N, focus=freezes, focus=leaders or on=sandbox"
+                )
+            };
             text.parse::<u64>().with_context(what)
         };
         match argument.split_once('=') {

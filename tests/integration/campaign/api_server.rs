@@ -155,9 +155,7 @@ impl ApiServer {
     pub(super) fn answered(&self, proxy: &Proxy) -> anyhow::Result<Vec<Answered>> {
         let by_proxy = std::mem::take(&mut proxy.seen().answered);
         match self {
-            Self::Real { audit_log, .. } => {
-                audit_log.lock().unwrap_or_else(PoisonError::into_inner).news()
-            }
+            Self::Real { audit_log, .. } => audit_log.lock().unwrap_or_else(PoisonError::into_inner).news(),
             Self::Sandbox { .. } => Ok(by_proxy),
         }
     }

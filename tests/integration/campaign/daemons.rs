@@ -39,9 +39,9 @@ pub(super) fn main_of_process() -> Option<ExitCode> {
     Some(ccm::app::main(provider::registry))
 }
 
-/// The flags of one process, and what follows from them.
+/// The flags of one process.
 #[derive(Clone, Copy, Debug)]
-struct Timing {
+pub(super) struct Timing {
     lease: u64,
     renew: u64,
     retry_millis: u64,
@@ -49,12 +49,18 @@ struct Timing {
     grace_millis: u64,
 }
 
-/// Upstream's defaults, and quicker ones. Those of several processes may differ.
-const TIMINGS: [Timing; 3] = [
-    Timing { lease: 15, renew: 10, retry_millis: 2000, period_millis: 2000, grace_millis: 2500 },
-    Timing { lease: 15, renew: 10, retry_millis: 2000, period_millis: 5000, grace_millis: 5000 },
-    Timing { lease: 6, renew: 4, retry_millis: 1000, period_millis: 1500, grace_millis: 2000 },
-];
+const DEFAULT: Timing =
+    Timing { lease: 15, renew: 10, retry_millis: 2000, period_millis: 5000, grace_millis: 5000 };
+const EAGER: Timing = Timing { period_millis: 2000, grace_millis: 2500, ..DEFAULT };
+const QUICK: Timing =
+    Timing { lease: 6, renew: 4, retry_millis: 1000, period_millis: 1500, grace_millis: 2000 };
+
+/// For who leads through anything that upstream's defaults last through.
+pub(super) const LASTING: &[Timing] = &[DEFAULT, EAGER];
+/// For short campaigns.
+pub(super) const SHORT: &[Timing] = &[QUICK];
+/// All, the quick one more often: nothing happens while nobody leads.
+pub(super) const MIXED: &[Timing] = &[DEFAULT, EAGER, QUICK, QUICK];
 
 const MINIMUM_AGE: Duration = Duration::from_secs(5);
 
@@ -71,8 +77,8 @@ pub(super) struct Common {
     /// What is wrong with processes or their logs.
     pub(super) faults: Mutex<Vec<String>>,
     pub(super) most_memory: Mutex<Memory>,
-    /// Always the shortest timing, so that a short campaign sees changes of the leader.
-    pub(super) is_short: bool,
+    /// What a process draws its timing from.
+    pub(super) timings: &'static [Timing],
     /// Which of the timings and clocks a process gets.
     pub(super) rng: Mutex<fastrand::Rng>,
 }
@@ -142,9 +148,7 @@ impl Daemon {
         let life = common.lives.fetch_add(1, Ordering::SeqCst) + 1;
         let timing = {
             let mut rng = common.rng.lock().unwrap_or_else(PoisonError::into_inner);
-            // The quick ones more often, since nothing happens while nobody leads.
-            let number = rng.usize(..5).min(TIMINGS.len() - 1);
-            TIMINGS[if common.is_short { TIMINGS.len() - 1 } else { number }]
+            common.timings[rng.usize(..common.timings.len())]
         };
         lock(&common.rules).insert(
             life,

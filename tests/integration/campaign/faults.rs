@@ -151,7 +151,7 @@ pub(super) struct Shape {
 pub(super) enum Focus {
     #[default]
     Everything,
-    /// The cloud is always wrong about some Nodes, and the API server freezes for about as long as the time limits of
+    /// The cloud is always wrong about some Nodes, and the API server freezes for almost as long as the time limits of
     /// the daemon's requests are: whoever measures silence carelessly takes kubelets for dead.
     Freezes,
     /// The cloud is wrong about many Nodes, and leaders come and go: whoever begins anew forgets what was known.
@@ -199,7 +199,7 @@ impl Sequence {
             (Focus::Freezes, 0..=5) => {
                 Fault::WrongAbsences { percent: self.rng.usize(8..16), time: self.seconds(40.0, 90.0) }
             }
-            (Focus::Freezes, 6) => Fault::ApiServerFrozen(self.seconds(8.0, 11.0)),
+            (Focus::Freezes, 6) => Fault::ApiServerFrozen(self.seconds(8.7, 9.9)),
             (Focus::Leaders, 0..=5) => {
                 Fault::WrongAbsences { percent: self.rng.usize(22..60), time: self.seconds(40.0, 90.0) }
             }

@@ -150,7 +150,7 @@ impl Stage {
         let all = state.slots.len();
         // Many that are really gone would only keep the breaker open.
         let gone = state.slots.iter().filter(|slot| matches!(slot.machine, Machine::Gone(_))).count();
-        if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && gone > all / 16 {
+        if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && gone >= (all / 16).max(4) {
             return None;
         }
         let alone = !matches!(
@@ -243,9 +243,13 @@ impl Stage {
             }
             Fault::SomeInstancesFail { percent, time } => {
                 let chosen = self.share(percent, target, |_| true);
-                chosen.iter().for_each(|number| self.world.with(*number, |slot| slot.failing = true));
+                for number in &chosen {
+                    self.world.with(*number, |slot| slot.failing = true);
+                }
                 self.hold(time).await;
-                chosen.iter().for_each(|number| self.world.with(*number, |slot| slot.failing = false));
+                for number in &chosen {
+                    self.world.with(*number, |slot| slot.failing = false);
+                }
             }
             Fault::CloudHangs => {
                 // What is asked in this time hangs for longer than the daemon waits.
@@ -320,7 +324,7 @@ impl Stage {
             Fault::ConnectionsCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut()),
             Fault::WatchesCut(whom) => self.met(whom).iter().for_each(|daemon| daemon.way.cut_watches()),
             Fault::WatchesGarbled(whom) => {
-                self.met(whom).iter().for_each(|daemon| daemon.way.garble_watches())
+                self.met(whom).iter().for_each(|daemon| daemon.way.garble_watches());
             }
             Fault::DaemonKilled(whom) => {
                 for daemon in self.met(whom) {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::{
     proxy::Write,
-    world::{Machine, Mark, Micros, SECOND, Slot, World},
+    world::{Machine, Mark, Micros, SECOND, Slot, World, seconds},
 };
 
 /// What a note in this process may come late on a busy machine.
 pub(super) const LATE: Micros = SECOND / 2;
 
 /// A kubelet renews after a quarter of its lease's duration; so much of it, and never less than ten seconds, is silence.
-const SILENCE: f64 = 0.3125;
+const SILENCE: (i64, i64) = (5, 16);
 const LEAST_SILENCE: Micros = 10 * SECOND;
 
 /// How long the cloud's claim must have been beyond the breaker's limits before every leader has to know.
@@ -73,7 +73,7 @@ impl Deletion {
 
     /// What was wrong with it, given that it succeeded.
     pub(super) fn faults(&self, rules: Rules) -> Vec<String> {
-        let seconds = |time: Micros| format!("{:.2} s", time as f64 / SECOND as f64);
+        let seconds = |time: Micros| format!("{:.2} s", seconds(time));
         if self.uid.is_empty() {
             return vec!["it has no UID as its precondition".to_owned()];
         }
@@ -118,8 +118,8 @@ impl Deletion {
                 faults.push("the breaker is to be open since long, whoever leads".to_owned());
             }
         }
-        let silence =
-            (((f64::from(slot.lease_seconds) * SILENCE) * SECOND as f64) as Micros).max(LEAST_SILENCE);
+        let (part, of) = SILENCE;
+        let silence = (i64::from(slot.lease_seconds) * SECOND * part / of).max(LEAST_SILENCE);
         let silent = self.sent - slot.renewed;
         let rule_holds = slot.lease_exists && slot.renewed > 0 && !self.jumped && !self.leases_forbidden;
         if rule_holds && silent + LATE < silence {
@@ -172,7 +172,6 @@ impl Terms {
 
     /// What was wrong with a write that was sent then, if anything.
     pub(super) fn fault(&self, write: &Write, rules: &HashMap<u32, Rules>) -> Option<String> {
-        let seconds = |time: Micros| time as f64 / SECOND as f64;
         // A process writes after it has heard that it leads, and both pass here.
         let before = self.renewals.partition_point(|renewal| renewal.done <= write.sent);
         let before = &self.renewals[..before];

@@ -9,7 +9,7 @@ use super::{
     judge::{Deletion, Rules},
     proxy::Write,
     run::Campaign,
-    world::{Micros, SECOND, now},
+    world::{Micros, SECOND, now, seconds},
 };
 
 /// How long a leader may be without a watch of Nodes while its other requests are answered.
@@ -20,7 +20,7 @@ const REFUSED: Micros = 8 * SECOND;
 
 impl Campaign {
     /// Judges what happened since the last look.
-    pub(super) async fn look(&mut self) -> anyhow::Result<()> {
+    pub(super) fn look(&mut self) -> anyhow::Result<()> {
         while let Some(ended) = self.tasks.try_join_next() {
             ended??;
             ensure!(self.stop.is_cancelled(), "a part of the campaign ended");
@@ -193,7 +193,7 @@ impl Campaign {
         let mut text = String::from("\n    faults of the last 60 s, without those of single Nodes:");
         let is_recent = |at: Micros, line: &str| at > moment - 60 * SECOND && !line.contains(" on node-");
         for (at, line) in log.lines.iter().filter(|(at, line)| is_recent(*at, line)) {
-            let _ = write!(text, "\n      {:+8.2} s: {line}", (at - moment) as f64 / SECOND as f64);
+            let _ = write!(text, "\n      {:+8.2} s: {line}", seconds(at - moment));
         }
         text
     }
@@ -203,7 +203,7 @@ impl Campaign {
 fn history(history: &[(Micros, String)], moment: Micros) -> String {
     let mut text = String::from("\n    what happened there:");
     for (at, line) in history.iter().rev().take(12).rev() {
-        let _ = write!(text, "\n      {:+8.2} s: {line}", (at - moment) as f64 / SECOND as f64);
+        let _ = write!(text, "\n      {:+8.2} s: {line}", seconds(at - moment));
     }
     text
 }

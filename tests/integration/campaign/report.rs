@@ -10,7 +10,7 @@ use anyhow::bail;
 
 use super::{
     daemons::Memory,
-    world::{Micros, SECOND},
+    world::{Micros, seconds},
 };
 
 /// Faults that are kept and told: more of them say nothing new.
@@ -115,7 +115,6 @@ impl fmt::Display for Report {
         let settled: Vec<String> =
             self.settled.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect();
         writeln!(f, "\nsettled after {}", settled.join(", "))?;
-        let seconds = |time: Micros| time as f64 / SECOND as f64;
         writeln!(
             f,
             "a leader was without a watch of Nodes for {:.1} s at most while its other requests were answered; writes to one \

@@ -21,8 +21,8 @@ use super::{
     DAEMONS, Options,
     api_server::ApiServer,
     cloud::Cloud,
-    daemons::{Common, Daemon},
-    faults::{Sequence, Shape},
+    daemons::{self, Common, Daemon},
+    faults::{Focus, Sequence, Shape},
     inject::Stage,
     kubelets, observer,
     proxy::Proxy,
@@ -74,7 +74,11 @@ impl Campaign {
             rules: Mutex::default(),
             faults: Mutex::default(),
             most_memory: Mutex::default(),
-            is_short: options.is_short,
+            timings: match options.focus {
+                Focus::Freezes => daemons::LASTING,
+                _ if options.is_short => daemons::SHORT,
+                _ => daemons::MIXED,
+            },
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
         });
         let daemons: Vec<_> = proxy.ways.iter().map(|way| Daemon::new(way.clone(), common.clone())).collect();
@@ -140,7 +144,7 @@ impl Campaign {
         let shape = Shape {
             nodes: self.options.nodes,
             daemons: DAEMONS,
-            rate: (self.options.nodes as f64 / 40.0).max(5.0),
+            rate: (f64::from(u32::try_from(self.options.nodes)?) / 40.0).max(6.0),
             is_short: self.options.is_short,
             focus: self.options.focus,
         };
@@ -149,7 +153,7 @@ impl Campaign {
         let mut done = Duration::ZERO;
         let mut disturbing = JoinSet::new();
         while done < self.options.time {
-            let epoch = self.options.epoch.min(self.options.time - done);
+            let epoch = self.options.epoch.min(self.options.time.saturating_sub(done));
             self.calm.send_replace(false);
             let begin = Instant::now();
             while begin.elapsed() < epoch {
@@ -162,7 +166,7 @@ impl Campaign {
                     while disturbing.try_join_next().is_some() {}
                 }
                 sleep_until(next_look).await;
-                self.look().await?;
+                self.look()?;
                 self.progress("");
             }
             done += epoch;
@@ -188,7 +192,7 @@ impl Campaign {
         let mut rest;
         loop {
             sleep(Duration::from_millis(500)).await;
-            self.look().await?;
+            self.look()?;
             rest = self.unsettled().await;
             let Some((number, why)) = rest.first() else { break };
             self.progress(&format!("{} Nodes have not settled, {}: {why}", rest.len(), world::name(*number)));
@@ -255,10 +259,10 @@ impl Campaign {
     async fn end(mut self) -> anyhow::Result<Report> {
         // What is on its way is judged too.
         sleep(Duration::from_secs(3)).await;
-        self.look().await?;
+        self.look()?;
         self.common.look_at_logs()?;
         self.no_secret_in_the_cluster().await?;
-        self.look().await?;
+        self.look()?;
         self.take_figures();
         if self.report.memory.anonymous > MEMORY_LIMIT {
             let memory = self.report.memory;

@@ -18,6 +18,12 @@ pub(super) fn now() -> Micros {
     Timestamp::now().as_microsecond()
 }
 
+/// For people.
+#[expect(clippy::cast_precision_loss, reason = "hundredths of a second are told")]
+pub(super) fn seconds(time: Micros) -> f64 {
+    time as f64 / SECOND as f64
+}
+
 pub(super) fn micros(time: Duration) -> Micros {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
