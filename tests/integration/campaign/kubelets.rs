@@ -40,7 +40,7 @@ pub(super) async fn run(number: usize, world: World, client: Client, stop: Cance
         wait = match step(number, &world, &client, &mut done).await {
             Ok(()) => Duration::ZERO,
             // as a kubelet: at once, then more slowly
-            Err(_) => (wait * 2).clamp(Duration::from_millis(100), Duration::from_secs(3)),
+            Err(_) => (wait * 2).clamp(Duration::from_millis(100), Duration::from_secs(7)),
         };
     }
 }
@@ -84,7 +84,9 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
     if done.renew_at.is_none_or(|at| Instant::now() >= at) {
         // From here on it is up to the API server.
         world.with(number, |slot| slot.due = None);
-        timeout(TIMEOUT, renew(client, &name, slot.lease_seconds)).await??;
+        // Some give up before the API server answers again, and come back a little later than others.
+        let limit = Duration::from_millis(fastrand::u64(2000..10_000));
+        timeout(limit, renew(client, &name, slot.lease_seconds)).await??;
         let quarter = Duration::from_secs(u64::try_from(slot.lease_seconds.clamp(2, 40)).unwrap_or(40)) / 4;
         let pause = quarter.mul_f64(0.04f64.mul_add(fastrand::f64(), 1.0));
         done.renew_at = Some(Instant::now() + pause);
