@@ -73,6 +73,7 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
                 now_there.marked_unknown = false;
                 now_there.told_ready = false;
                 now_there.initialized = false;
+                now_there.kept_by_breaker = None;
                 now_there.excluded = Mark::Absent;
                 now_there.allowed = Mark::Absent;
                 now_there.tainted = Mark::Absent;

@@ -13,9 +13,9 @@ use kube::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Slot, World};
+use super::world::{Slot, World, now};
 use crate::support::{
-    SHUTDOWN, UNINITIALIZED, addresses, condition_status, has_taint, label, nodes, provider_id,
+    SHUTDOWN, UNINITIALIZED, addresses, condition, condition_status, has_taint, label, nodes, provider_id,
 };
 
 /// Follows the Nodes until stopped. What is wrong goes to `faults`.
@@ -85,6 +85,9 @@ fn look(world: &World, node: &Node, faults: &Mutex<Vec<String>>) {
         let slot = state.slots.iter_mut().find(|slot| slot.uid.as_deref() == Some(uid));
         let Some(slot) = slot else { return };
         slot.initialized = provider_id(node).is_some();
+        let is_kept =
+            condition(node, "CloudProviderInstanceExists").is_some_and(|(_, why, _)| why == "BreakerOpen");
+        slot.kept_by_breaker = is_kept.then(|| slot.kept_by_breaker.unwrap_or_else(now));
         slot.clone()
     };
     if let Some(fault) = initialized_wrong(&slot, node) {

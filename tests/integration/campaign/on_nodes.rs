@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     faults::Fault,
     inject::{OTHERS_TAINT, Stage, TIMEOUT},
-    world::{Machine, Mark, Slot, now},
+    world::{Machine, Mark, Micros, SECOND, Slot, now},
 };
 use crate::support::{SHUTDOWN, nodes};
 
@@ -23,6 +23,30 @@ const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
 const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
 
 impl Stage {
+    /// An operator, who knows which machines are gone: lets go what the breaker keeps.
+    pub(super) async fn operate(&self) -> ! {
+        /// An operator has other things to do.
+        const PATIENCE: Micros = 15 * SECOND;
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            let found = self
+                .world
+                .lock()
+                .slots
+                .iter()
+                .find(|slot| {
+                    matches!(slot.machine, Machine::Gone(_))
+                        && slot.allowed == Mark::Absent
+                        && slot.kept_by_breaker.is_some_and(|since| now() - since > PATIENCE)
+                })
+                .cloned();
+            if let Some(slot) = found {
+                self.world.with(slot.number, |slot| slot.note("an operator lets it go"));
+                self.mark(&slot, |slot| &mut slot.allowed, &allowance(Some("true")), Mark::Present).await;
+            }
+        }
+    }
+
     pub(super) async fn on_node(&self, fault: &Fault, slot: &Slot) -> anyhow::Result<()> {
         let number = slot.number;
         let with = |act: &dyn Fn(&mut Slot)| self.world.with(number, |slot| act(slot));
@@ -81,10 +105,9 @@ impl Stage {
                 self.mark(slot, |slot| &mut slot.excluded, &label(EXCLUDE, None), Mark::Absent).await;
             }
             Fault::Allowed(time) => {
-                let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {ALLOW: value}}});
-                self.mark(slot, |slot| &mut slot.allowed, &annotation(Some("true")), Mark::Present).await;
+                self.mark(slot, |slot| &mut slot.allowed, &allowance(Some("true")), Mark::Present).await;
                 self.hold_still(time).await;
-                self.mark(slot, |slot| &mut slot.allowed, &annotation(None), Mark::Absent).await;
+                self.mark(slot, |slot| &mut slot.allowed, &allowance(None), Mark::Absent).await;
             }
             Fault::TaintOfOthers(time) => {
                 self.taint(slot, OTHERS_TAINT, None, Mark::Present).await;
@@ -217,6 +240,10 @@ impl Stage {
             }
         }
     }
+}
+
+fn allowance(value: Option<&str>) -> Value {
+    json!({"metadata": {"annotations": {ALLOW: value}}})
 }
 
 fn label(key: &str, value: Option<&str>) -> Value {

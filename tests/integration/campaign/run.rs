@@ -116,6 +116,13 @@ impl Campaign {
         for daemon in daemons {
             self.tasks.spawn(daemon.keep(self.stop.clone()));
         }
+        self.tasks.spawn({
+            let (stage, stop) = (self.stage.clone(), self.stop.clone());
+            async move {
+                stop.run_until_cancelled(stage.operate()).await;
+                Ok(())
+            }
+        });
         let (stop, observed) = (self.stop.clone(), self.observed.clone());
         self.tasks.spawn({
             let (world, client, stop) = (world.clone(), client.clone(), stop.clone());

@@ -71,6 +71,8 @@ pub(super) struct Slot {
     pub(super) uid: Option<String>,
     /// Whether it has its provider ID.
     pub(super) initialized: bool,
+    /// Since when the breaker keeps the Node, by its condition.
+    pub(super) kept_by_breaker: Option<Micros>,
     /// When the Node was registered.
     pub(super) registered: Micros,
     /// When the last renewal of the lease was answered.
@@ -106,6 +108,7 @@ impl Slot {
             failing: false,
             uid: None,
             initialized: false,
+            kept_by_breaker: None,
             registered: 0,
             renewed: 0,
             due: None,
