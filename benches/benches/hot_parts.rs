@@ -126,7 +126,7 @@ fn plan_settled_node(bencher: Bencher<'_, '_>) {
     let InstanceLookup::Present(instance) = &answer else { unreachable!() };
     let InstanceMetadata { addresses, instance_type, zone, region, .. } = &instance.metadata;
     node.taints.clear();
-    node.identity.provider_id = Some(instance.provider_id.as_str().to_owned());
+    node.identity.provider_id = instance.provider_id.as_ref().map(ToString::to_string);
     node.identity.addresses.clone_from(addresses);
     for (keys, value) in [
         (["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"], instance_type),
