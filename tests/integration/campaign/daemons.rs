@@ -7,7 +7,7 @@ use std::{
     process::{Command, ExitCode},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -77,6 +77,8 @@ pub(super) struct Common {
     /// What is wrong with processes or their logs.
     pub(super) faults: Mutex<Vec<String>>,
     pub(super) most_memory: Mutex<Memory>,
+    /// Whether something was wrong.
+    pub(super) keep_logs: AtomicBool,
     /// What a process draws its timing from.
     pub(super) timings: &'static [Timing],
     /// Which of the timings and clocks a process gets.
@@ -274,8 +276,8 @@ impl Common {
             ));
         }
         faults.extend(self.faults_of_log(ended.process.log(), ended.life));
-        // Good logs are not kept: there may be thousands.
-        if faults.is_empty() {
+        // There may be thousands: only those are kept that ended since something was wrong.
+        if faults.is_empty() && !self.keep_logs.load(Ordering::SeqCst) {
             for name in ["log", "cloud", "kubeconfig", "clock"] {
                 let _ = fs::remove_file(self.folder.join(format!("{name}-{}", ended.life)));
             }

@@ -14,6 +14,9 @@ pub(super) const LATE: Micros = SECOND / 2;
 const SILENCE: (i64, i64) = (5, 16);
 const LEAST_SILENCE: Micros = 10 * SECOND;
 
+/// How long after that was told the breaker must be open: within a monitor period all are counted.
+const TOLD: Micros = 6 * SECOND;
+
 /// How long the cloud's claim must have been beyond the breaker's limits before every leader has to know.
 const KNOWN_TO_ALL: Micros = 60 * SECOND;
 
@@ -108,11 +111,13 @@ impl Deletion {
             faults.push(format!("the Node is only {} old", seconds(self.sent - slot.registered)));
         }
         if slot.allowed == Mark::Absent {
-            // What it was told in this moment may not have come to it.
-            if self.known_over_limit_since.is_some_and(|since| self.sent - since > 2 * LATE) {
+            // Who was told is not seen here: it may have been the controller that initialises Nodes.
+            let since = self.known_over_limit_since.map_or(0, |since| self.sent - since);
+            if since > TOLD {
                 let (absent, all) = self.known;
                 faults.push(format!(
-                    "the breaker is to be open: this process was told that {absent} of {all} Nodes have no instance"
+                    "the breaker is to be open: this process was told that {absent} of {all} Nodes have no instance, {} before",
+                    seconds(since)
                 ));
             } else if self.over_limit_since.is_some_and(|since| self.sent - since > KNOWN_TO_ALL) {
                 faults.push("the breaker is to be open since long, whoever leads".to_owned());

@@ -71,7 +71,7 @@ fn wrong_deletions() -> Outcome {
             ("none of this cloud's", |it| it.slot = None),
             ("exclude-from-lifecycle-management", |it| slot(it).excluded = Mark::Present),
             ("only 3.00 s old", |it| slot(it).registered = NOW - 3 * SECOND),
-            ("the breaker is to be open", |it| it.known_over_limit_since = Some(NOW - 2 * SECOND)),
+            ("the breaker is to be open", |it| it.known_over_limit_since = Some(NOW - 7 * SECOND)),
             ("whoever leads", |it| it.over_limit_since = Some(NOW - 70 * SECOND)),
             ("12.50 s is silence", |it| slot(it).renewed = NOW - 11 * SECOND),
             ("10.00 s is silence", |it| {

@@ -1,6 +1,10 @@
 //! What the judge is given, each second: the audit log's news, what came through the proxy, what the watch showed.
 
-use std::{collections::HashMap, fmt::Write as _, sync::PoisonError};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use anyhow::ensure;
 
@@ -75,6 +79,9 @@ impl Campaign {
         for fault in found {
             let fault = format!("{fault}{}", self.recent_faults(now()));
             self.report.fault(fault);
+        }
+        if !self.report.is_good() {
+            self.common.keep_logs.store(true, Ordering::SeqCst);
         }
         Ok(())
     }

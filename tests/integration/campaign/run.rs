@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU32},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32},
+    },
     time::Duration,
 };
 
@@ -74,6 +77,7 @@ impl Campaign {
             rules: Mutex::default(),
             faults: Mutex::default(),
             most_memory: Mutex::default(),
+            keep_logs: AtomicBool::new(false),
             timings: match options.focus {
                 Focus::Freezes => daemons::LASTING,
                 _ if options.is_short => daemons::SHORT,
