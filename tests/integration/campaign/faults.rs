@@ -197,7 +197,7 @@ impl Sequence {
     fn draw(&mut self) -> Fault {
         match (self.shape.focus, self.rng.u8(0..100)) {
             (Focus::Freezes, 0..=5) => {
-                Fault::WrongAbsences { percent: self.rng.usize(8..16), time: self.seconds(40.0, 90.0) }
+                Fault::WrongAbsences { percent: self.rng.usize(8..13), time: self.seconds(40.0, 90.0) }
             }
             (Focus::Freezes, 6) => Fault::ApiServerFrozen(self.seconds(8.7, 9.9)),
             (Focus::Leaders, 0..=5) => {
@@ -260,16 +260,16 @@ impl Sequence {
             908..=915 => Fault::ChangesLost,
             916..=919 => Fault::ChangesStorm(self.rng.u32(1..200)),
             // The time limits of the daemon's requests are near ten seconds.
-            920..=931 if self.rng.bool() && !self.shape.is_short => {
+            920..=926 if self.rng.bool() && !self.shape.is_short => {
                 Fault::ApiServerFrozen(self.seconds(8.5, 10.5))
             }
-            920..=931 => Fault::ApiServerFrozen(self.seconds(0.1, 12.0 * long.max(0.5))),
+            920..=926 => Fault::ApiServerFrozen(self.seconds(0.1, 12.0 * long.max(0.5))),
             932 if !self.shape.is_short => Fault::ApiServerKilled,
             933 if !self.shape.is_short => Fault::ApiServerRestarted,
-            932..=937 => Fault::EtcdFrozen(self.seconds(0.1, 8.0 * long.max(0.5))),
+            927..=930 | 932..=933 => Fault::EtcdFrozen(self.seconds(0.1, 8.0 * long.max(0.5))),
             938..=939 => Fault::ElectionLeaseDeleted,
             940..=941 => Fault::ElectionLeaseStolen,
-            942..=969 => {
+            942..=963 => {
                 let which = self.one_of(&[
                     Which::All,
                     Which::All,
@@ -315,6 +315,7 @@ impl Sequence {
             984..=987 => Fault::DaemonKilled(self.one_daemon()),
             988..=990 => Fault::DaemonTerminated(self.one_daemon()),
             991..=995 => Fault::DaemonFrozen(self.one_daemon(), self.seconds(0.5, 20.0 * long)),
+            931 | 934..=937 | 964..=969 => Fault::MachineVanishes,
             _ => Fault::ClockJumps(self.one_daemon(), self.one_of(&[-86_400, -60, -13, 13, 45, 3_600])),
         }
     }
