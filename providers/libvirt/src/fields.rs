@@ -199,7 +199,10 @@ impl Fields {
                 (Some((_, known)), _) => format!("did you mean {known:?}?"),
                 (None, None) => format!("known here: {}", self.known.join(", ")),
             };
-            if is_plain(key) && (nearest.is_some() || elsewhere.is_some() || !holds_a_value(key)) {
+            if let Some(TextOddity::NoBreakSpace | TextOddity::Invisible) = TextOddity::of(key) {
+                let words = "has a key with a no-break space or an invisible character; type the line anew, with ordinary blanks";
+                problems.add(self.path.clone(), words);
+            } else if is_plain(key) && (nearest.is_some() || elsewhere.is_some() || !holds_a_value(key)) {
                 problems.add(self.path(key), format!("unknown key; {hint}"));
             } else {
                 let known = self.known.join(", ");

@@ -101,11 +101,10 @@ impl Node {
     }
 
     /// A whole number that is not negative, in the notations of YAML 1.1: decimal, `0x`, `0b`, `0o`, octal with a
-    /// leading zero, and with underscores; and such a number with a fraction of zero.
+    /// leading zero, and with underscores; and what is whole as a decimal fraction: `443.0`, `1e3`, `089`.
     pub(crate) fn number(&self) -> Option<u64> {
         let text = self.text()?.replace('_', "");
         let text = text.strip_prefix('+').unwrap_or(&text);
-        let text = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
         let (digits, radix) = match text.as_bytes() {
             [b'0', b'x' | b'X', ..] => (&text[2..], 16),
             [b'0', b'b' | b'B', ..] => (&text[2..], 2),
@@ -113,7 +112,9 @@ impl Node {
             [b'0', _, ..] => (&text[1..], 8),
             _ => (text, 10),
         };
-        digits.bytes().all(|b| b.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix).ok())?
+        let is_whole = digits.bytes().all(|b| b.is_ascii_alphanumeric());
+        let whole = is_whole.then(|| u64::from_str_radix(digits, radix).ok()).flatten();
+        whole.or_else(|| whole_float(text))
     }
 
     /// What it is, in words that never hold the value itself.
@@ -190,6 +191,17 @@ impl Lines<'_> {
     fn line(&self, number: usize) -> Option<&str> {
         self.0.get(number.checked_sub(1)?).copied().filter(|line| line.len() <= Self::LONGEST)
     }
+}
+
+/// The number that a fraction of YAML 1.1 is, where that is whole.
+fn whole_float(text: &str) -> Option<u64> {
+    /// Up to here every whole number is a fraction.
+    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    let is_fraction = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let number = text.parse::<f64>().ok().filter(|_| is_fraction)?;
+    let is_whole = number.fract() == 0.0 && (0.0..LARGEST).contains(&number);
+    is_whole.then(|| format!("{number:.0}").parse().ok())?
 }
 
 /// What has been read so far.
@@ -367,11 +379,13 @@ mod tests {
             ("0o17", 15),
             ("443.0", 443),
             ("443.", 443),
+            ("1e3", 1000),
+            ("08", 8),
             ("1000", 1000),
         ] {
             assert_eq!(node(text).number(), Some(expected), "{text}");
         }
-        for text in ["-1", "", "4.5", "0x", "x", "++1", "08", "99999999999999999999", "1e3"] {
+        for text in ["-1", "", "4.5", "0x", "x", "++1", "99999999999999999999", "1e-3", "e3", "1e999"] {
             assert_eq!(node(text).number(), None, "{text}");
         }
     }
