@@ -263,11 +263,14 @@ impl Cloud {
     /// [`Zones`](cloudprovider::Zones). Where those fail, the instance counts as incomplete.
     pub async fn lookup_with_zones(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let mut answers = self.lookup(nodes).await;
+        let says_nothing = |value: &Option<String>| value.as_ref().is_none_or(String::is_empty);
         let without: Vec<usize> = answers
             .iter()
             .enumerate()
             .filter(|(_, answer)| match answer {
-                InstanceLookup::Present(i) => i.metadata.zone.is_none() && i.metadata.region.is_none(),
+                InstanceLookup::Present(instance) => {
+                    says_nothing(&instance.metadata.zone) && says_nothing(&instance.metadata.region)
+                }
                 InstanceLookup::Absent | InstanceLookup::Unknown(_) => false,
             })
             .map(|(index, _)| index)

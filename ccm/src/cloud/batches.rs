@@ -168,7 +168,10 @@ impl Batches {
         self.metrics.inventory_age.asked(operation);
         #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
-        let outcome = tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await;
+        let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
+        let outcome = tokio::time::timeout(limit, &mut call).await;
+        // A call that is given up is the provider's too.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
         self.metrics
             .provider_call_duration
             .with_label_values(&[operation])

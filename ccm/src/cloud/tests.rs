@@ -32,6 +32,14 @@ fn fall() -> ! {
     std::panic::resume_unwind(Box::new("the provider falls"))
 }
 
+struct FallsWhenGivenUp;
+
+impl Drop for FallsWhenGivenUp {
+    fn drop(&mut self) {
+        fall();
+    }
+}
+
 /// What instances of these nodes have for an ID.
 fn id_for(name: &str) -> Option<ProviderId> {
     match name {
@@ -58,6 +66,7 @@ impl Instances for Unruly {
             fall();
         }
         if has("hang") {
+            let _held = FallsWhenGivenUp;
             std::future::pending::<()>().await;
         }
         if has("short") {
