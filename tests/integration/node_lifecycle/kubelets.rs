@@ -240,8 +240,8 @@ fn frozen() -> Outcome {
             Ok(())
         };
         renew().await?;
-        for number in 0..3 {
-            set_ready_unknown(&client, &names[number]).await?;
+        for (number, name) in names.iter().enumerate().take(3) {
+            set_ready_unknown(&client, name).await?;
             cloud.lose(&uuid(number));
         }
         sleep(Duration::from_secs(3)).await;

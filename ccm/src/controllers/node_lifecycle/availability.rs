@@ -177,10 +177,15 @@ impl Availability {
         if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
             return true;
         }
-        let is_settled =
-            |heard: &Heard| heard.pause <= SETTLE || heard.by + heard.pause.min(MAX_SETTLE) <= sent;
-        self.heard.iter().any(|heard| heard.after >= due && heard.by + SETTLE <= sent)
-            && self.heard.iter().filter(|heard| heard.by > due).all(is_settled)
+        let Some(first) = self.heard.iter().find(|heard| heard.after >= due) else { return false };
+        let mut settled_at = first.by + SETTLE;
+        for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > SETTLE) {
+            // A pause that began when all had had their time says nothing of who was silent through that.
+            if heard.by - heard.pause < settled_at {
+                settled_at = settled_at.max(heard.by + heard.pause.min(MAX_SETTLE));
+            }
+        }
+        settled_at <= sent
     }
 }
 

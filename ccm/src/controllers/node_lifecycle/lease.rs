@@ -21,7 +21,7 @@ const NAMESPACE: &str = "kube-node-lease";
 
 /// How often one lease is read only to know that the API server answers. Far more often than
 /// [`MAX_PAUSE`](super::availability::MAX_PAUSE), so that a busy process is not taken for an outage.
-const OBSERVATION_INTERVAL: Duration = Duration::from_millis(250);
+const OBSERVATION_INTERVAL: Duration = Duration::from_millis(125);
 
 /// `spec.leaseDurationSeconds` where a lease has none that makes sense: the kubelet's default.
 pub(super) const DEFAULT_DURATION: Duration = Duration::from_secs(40);

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Kubelets that are listened to, only to know whether kubelets can renew their leases.
-const MAX_PEERS: usize = 5;
+const MAX_PEERS: usize = 10;
 
 impl NodeLifecycleController {
     /// Names of the Nodes that may have to go, as they are now, as far as their kubelets matter. While there are any, the

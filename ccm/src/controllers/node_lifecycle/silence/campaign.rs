@@ -9,7 +9,7 @@ use super::*;
 
 const HORIZON: u64 = 20 * 60_000;
 const READ_TIMEOUT: u64 = 2_000;
-const OBSERVATION_INTERVAL: u64 = 250;
+const OBSERVATION_INTERVAL: u64 = 125;
 
 /// What is wrong for a while.
 #[derive(Clone, Copy, Debug)]
@@ -179,8 +179,8 @@ impl World {
 
 #[test]
 fn who_lives_is_never_taken_for_dead() {
-    for peers in [0, 1, 3, 5] {
-        for seed in 0..30 {
+    for peers in [0, 1, 3, 10] {
+        for seed in 0..25 {
             let mut world = World::new(seed, peers, HORIZON);
             let verdict = world.verdict(peers);
             if let Some(wrong) = verdict {
@@ -194,15 +194,16 @@ fn who_lives_is_never_taken_for_dead() {
 
 #[test]
 fn who_dies_is_found_out() {
-    for peers in [0, 1, 5] {
-        for seed in 0..20 {
+    // After the outages all kubelets renew at nearly the same time.
+    for (peers, most) in [(0, 20_000), (1, 35_000), (3, 35_000), (10, 30_000)] {
+        let mut took = 0;
+        for seed in 0..10 {
             let dies_at = HORIZON - 200_000;
             let verdict = World::new(seed, peers, dies_at).verdict(peers);
             let verdict = verdict.expect("it is dead");
-            assert!(
-                verdict > dies_at && verdict < dies_at + 120_000,
-                "seed {seed}, {peers} peers: {verdict}"
-            );
+            assert!(verdict > dies_at && verdict < dies_at + 60_000, "seed {seed}, {peers} peers: {verdict}");
+            took += verdict - dies_at;
         }
+        assert!(took / 10 < most, "{peers} peers: {} ms", took / 10);
     }
 }
