@@ -21,7 +21,7 @@ use crate::backoff::Backoff;
 
 /// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
 /// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Duration::from_secs(4) };
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Duration::from_secs(5) };
 
 /// A watch that worked for this long counts as well: the next failure is a first one. kube's own backoff begins anew
 /// with each list that is tried, so that lists that fail come every second.
@@ -234,7 +234,7 @@ mod tests {
         labelled(&client, "n2", "1").await;
         let back = Instant::now();
         follow(&mut events, ["1", "1"]).await;
-        assert!(back.elapsed() <= Duration::from_secs(5), "{:?}", back.elapsed());
+        assert!(back.elapsed() <= Duration::from_secs(6), "{:?}", back.elapsed());
         // A refusal is no reason to list everything.
         let lists = sandbox.requests_matching(&Matcher::any().verb("list").resource("nodes")).len();
         assert_eq!(lists, 1);

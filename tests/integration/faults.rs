@@ -145,7 +145,7 @@ async fn refused_watches(api: &Api) -> anyhow::Result<()> {
     faults(api)?.clear();
     cloud.put(&uuid(NODES), Machine::running(NODES));
     kubelet::register(&api.client, &kubelet::node(&name(NODES), &uuid(NODES))).await?;
-    let limit = Duration::from_secs(7);
+    let limit = Duration::from_secs(8);
     node_becomes(&api.client, &name(NODES), limit, "initialized", is_initialized).await?;
     daemon.stop().await
 }

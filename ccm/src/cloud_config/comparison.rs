@@ -46,10 +46,10 @@ pub(super) fn compare(
                 worse.push((name, "the changed version finds no instance of it".to_owned()));
             }
             (InstanceLookup::Present(_), InstanceLookup::Unknown(error)) => {
-                worse.push((name, error.report()))
+                worse.push((name, error.report()));
             }
             (InstanceLookup::Unknown(_), InstanceLookup::Absent) => drop(doubtful.insert(name.to_owned())),
-            (InstanceLookup::Absent, _) | (InstanceLookup::Unknown(_), _) => {}
+            (InstanceLookup::Absent | InstanceLookup::Unknown(_), _) => {}
         }
     }
     if let Some(((name, why), rest)) = worse.split_first() {

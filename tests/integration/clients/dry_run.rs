@@ -58,6 +58,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
         "--dry-run",
         "--node-deletion-minimum-age=0s",
         "--node-deletion-breaker-percent=100",
+        "--node-deletion-unseen-grace-period=0s",
         "--node-monitor-period=1s",
     ];
     let daemon = InProcess::start_parts(parts, &flags)?;

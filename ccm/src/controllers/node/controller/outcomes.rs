@@ -33,7 +33,7 @@ impl NodeController {
         state.gone = matches!(outcome, Outcome::Gone);
         match outcome {
             Outcome::Gone => {
-                tracing::debug!(node = name, "the node is gone: waiting until the watch says so")
+                tracing::debug!(node = name, "the node is gone: waiting until the watch says so");
             }
             Outcome::Outdated => {
                 tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");
