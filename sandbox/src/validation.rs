@@ -223,10 +223,9 @@ pub(crate) fn validate(kind: &ResourceKind, object: &Value, before: Option<&Valu
             let id =
                 |v: &Value| v.pointer("/spec/providerID").and_then(Value::as_str).unwrap_or("").to_owned();
             if !id(before).is_empty() && id(before) != id(object) {
-                errors.push(FieldError::forbidden(
-                    "spec.providerID",
-                    "node updates may not change providerID except from \"\" to valid",
-                ));
+                let what = if id(object).is_empty() { "cleared" } else { "modified" };
+                let fault = format!("field cannot be {what} once set");
+                errors.push(FieldError::invalid("spec.providerID", &Value::Null, &fault));
             }
         }
     }

@@ -10,14 +10,13 @@ pub(super) async fn provider_id_is_immutable(client: Client) -> Outcome {
     let set = |id: Value| json!({"spec": {"providerID": id}});
     let patched = patch(&client, &path, STRATEGIC_PATCH, &set("test://1".into())).await?.ok()?;
     same!(patched["spec"]["providerID"], "test://1");
-    for id in [json!("test://2"), json!(""), Value::Null] {
+    for (id, what) in [(json!("test://2"), "modified"), (json!(""), "cleared"), (Value::Null, "cleared")] {
         let refused = patch(&client, &path, MERGE_PATCH, &set(id)).await?;
         same!(refused.refusal(), (422, "Invalid"));
         same!(
             refused.body["message"],
             format!(
-                "Node {name:?} is invalid: spec.providerID: Forbidden: node updates may not change providerID \
-                 except from \"\" to valid"
+                "Node {name:?} is invalid: spec.providerID: Invalid value: null: field cannot be {what} once set"
             )
         );
     }
