@@ -133,7 +133,7 @@ impl FromStr for ErrorKind {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        UnknownWord::look_up("error kind", text, Self::ALL, |kind| kind.as_str())
+        UnknownWord::look_up("error kind", text, Self::ALL, Self::as_str)
     }
 }
 
