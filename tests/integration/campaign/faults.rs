@@ -225,7 +225,7 @@ impl Sequence {
         // Longest times: the short campaign has no time for more.
         let long = if self.shape.is_short { 0.3 } else { 1.0 };
         match self.rng.u32(0..1000) {
-            0..=179 => Fault::MachineVanishes,
+            0..=179 | 931 | 934..=937 | 964..=969 => Fault::MachineVanishes,
             180..=259 => Fault::MachineOff(self.seconds(3.0, 60.0 * long)),
             260..=339 => Fault::KubeletStops(self.seconds(2.0, 60.0 * long)),
             340..=389 => Fault::NodeReplaced,
@@ -315,7 +315,6 @@ impl Sequence {
             984..=987 => Fault::DaemonKilled(self.one_daemon()),
             988..=990 => Fault::DaemonTerminated(self.one_daemon()),
             991..=995 => Fault::DaemonFrozen(self.one_daemon(), self.seconds(0.5, 20.0 * long)),
-            931 | 934..=937 | 964..=969 => Fault::MachineVanishes,
             _ => Fault::ClockJumps(self.one_daemon(), self.one_of(&[-86_400, -60, -13, 13, 45, 3_600])),
         }
     }
