@@ -122,6 +122,8 @@ pub(super) async fn serve(
             };
             tracing::debug!(%peer, "connection ended: {why}");
         });
+        // Those who came have their turn before more come.
+        tokio::task::yield_now().await;
     }
     drop(listener);
     if timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
@@ -141,6 +143,8 @@ impl Server {
         watcher: Watcher,
     ) {
         let encrypting = async {
+            stream.readable().await.ok()?;
+            slot.heard();
             let encrypted = encrypt(stream, peer, &self.tls).await?;
             // Before there are requests that wait for it.
             let is_known = self.handler.authenticator.knows(&encrypted.client).await;

@@ -68,7 +68,7 @@ impl Siege {
                         for round in 0.. {
                             let token = format!("{index}-{round}");
                             let _ = attack.once(address, &client, &token, &count).await;
-                            sleep(Duration::from_millis(20)).await;
+                            sleep(attack.pause()).await;
                         }
                     });
                 }
@@ -101,6 +101,11 @@ type Stream = TlsStream<TcpStream>;
 impl Attack {
     fn is_http2(self) -> bool {
         matches!(self, Self::Fields(_) | Self::Unread | Self::Pings)
+    }
+
+    /// Between two connections.
+    fn pause(self) -> Duration {
+        Duration::from_millis(if self == Self::Silence { 1000 } else { 20 })
     }
 
     /// One connection to its end.

@@ -2,8 +2,8 @@
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Those that are new and were not answered yet go last, so that who
-//! comes and asks at once is gone before its turn comes.
+//! happened for longest, of whoever has most of them. Those that are new, said something and were not answered yet go last,
+//! so that who comes and asks at once is gone before its turn comes.
 
 use std::{
     cmp::Reverse,
@@ -61,14 +61,16 @@ struct Connection {
     /// When something happened on it.
     last: u64,
     began: Instant,
+    /// Whether anything came.
+    heard: bool,
     /// Whether a request was answered.
     answered: bool,
     evicted: CancellationToken,
 }
 
 impl Connection {
-    fn had_its_chance(&self) -> bool {
-        self.answered || self.began.elapsed() >= GRACE
+    fn waits_for_us(&self) -> bool {
+        self.heard && !self.answered && self.began.elapsed() < GRACE
     }
 }
 
@@ -99,14 +101,17 @@ impl Slots {
             };
             let those = open.connections.iter().filter(|(_, one)| may_go(one));
             let victim =
-                those.min_by_key(|(_, one)| (Reverse(count(one.source)), !one.had_its_chance(), one.last));
+                those.min_by_key(|(_, one)| (Reverse(count(one.source)), one.waits_for_us(), one.last));
             if let Some(one) = victim.map(|(&id, _)| id).and_then(|id| open.connections.remove(&id)) {
                 one.evicted.cancel();
             }
         }
         let (id, evicted) = (open.tick(), CancellationToken::new());
         let (began, token) = (Instant::now(), evicted.clone());
-        open.connections.insert(id, Connection { source, last: id, began, answered: false, evicted: token });
+        open.connections.insert(
+            id,
+            Connection { source, last: id, began, heard: false, answered: false, evicted: token },
+        );
         drop(open);
         Slot { slots: self.clone(), id, evicted }
     }
@@ -139,20 +144,25 @@ impl Slot {
 
     /// Says that something happens: the client is encrypted, or a request begins.
     pub(super) fn used(&self) {
-        self.note(false);
+        self.note(|_| {});
+    }
+
+    /// Says that the client sent something.
+    pub(super) fn heard(&self) {
+        self.note(|one| one.heard = true);
     }
 
     /// Says that a request was answered.
     pub(super) fn answered(&self) {
-        self.note(true);
+        self.note(|one| one.answered = true);
     }
 
-    fn note(&self, answered: bool) {
+    fn note(&self, what: impl FnOnce(&mut Connection)) {
         let mut open = self.slots.lock();
         let now = open.tick();
         if let Some(one) = open.connections.get_mut(&self.id) {
             one.last = now;
-            one.answered |= answered;
+            what(one);
         }
     }
 }
@@ -194,7 +204,7 @@ mod tests {
         let slots = Slots::new(100, 2);
         let (busy, new) = (slots.take(there(1)), slots.take(there(1)));
         busy.answered();
-        new.used();
+        new.heard();
         busy.answered();
         // Though it is the one on which something happened last.
         let third = slots.take(there(1));
@@ -203,6 +213,11 @@ mod tests {
         third.answered();
         let fourth = slots.take(there(1));
         assert_eq!(are_open([&new, &third, &fourth]), [false, true, true], "it had its time");
+        fourth.heard();
+        third.used();
+        let _fifth = slots.take(there(1));
+        let _sixth = slots.take(there(1));
+        assert_eq!(are_open([&third, &fourth]), [false, true], "who says nothing goes first");
     }
 
     #[test]
