@@ -29,7 +29,7 @@ impl ApiServer {
     /// Starts one whose files are in this folder.
     pub(super) async fn start(target: Target, folder: &Path) -> Result<Arc<Self>, StartError> {
         Ok(Arc::new(match target {
-            Target::ApiServer => Self::real(folder).await?,
+            Target::ApiServer | Target::PreviousApiServer => Self::real(target, folder).await?,
             Target::Sandbox => {
                 let sandbox = Sandbox::new();
                 let server = sandbox.serve(([127, 0, 0, 1], 0).into()).await.map_err(anyhow::Error::from)?;
@@ -40,13 +40,14 @@ impl ApiServer {
         }))
     }
 
-    async fn real(folder: &Path) -> Result<Self, StartError> {
+    async fn real(target: Target, folder: &Path) -> Result<Self, StartError> {
         let (audit_log, flags) = AuditLog::new(folder)?;
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         let options = flags
             .iter()
             .fold(ControlPlaneOptions::default(), |options, flag| options.api_server_flag(flag))
             .user(shipped_roles::USER, &groups);
+        let options = if target == Target::PreviousApiServer { options.previous_version() } else { options };
         let started = tokio::task::spawn_blocking(move || ControlPlane::start(&options)).await;
         let control_plane = Arc::new(started.map_err(anyhow::Error::from)??);
         let permissions = permissions::needed(&parse(&[])?);
