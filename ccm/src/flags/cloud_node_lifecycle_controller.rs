@@ -28,7 +28,7 @@ pub struct CloudNodeLifecycleControllerFlags {
     pub node_deletion_grace_period: Option<Duration>,
 
     /// As --node-deletion-grace-period, for an instance that the daemon, with its present configuration, has never seen: new
-    /// credentials may merely see less. [default: 60 grace periods, at most 5m]
+    /// credentials may merely see less. [default: 24 grace periods, at most 5m]
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub node_deletion_unseen_grace_period: Option<Duration>,
 

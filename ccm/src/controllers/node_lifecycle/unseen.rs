@@ -11,7 +11,7 @@ use super::memory::{Absence, Memory};
 const MIN_GRACE: Duration = Duration::from_secs(5);
 
 /// Grace periods that make the one for instances that were never seen ...
-const UNSEEN_FACTOR: u32 = 60;
+const UNSEEN_FACTOR: u32 = 24;
 /// ... up to this.
 const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
 
@@ -23,7 +23,7 @@ pub fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duratio
     flag.unwrap_or(monitor_period.max(MIN_GRACE))
 }
 
-/// `--node-deletion-unseen-grace-period`, or what stands for it: 60 grace periods, 5 minutes at most. Never less than
+/// `--node-deletion-unseen-grace-period`, or what stands for it: 24 grace periods, 5 minutes at most. Never less than
 /// `grace`.
 pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
@@ -59,8 +59,9 @@ mod tests {
         assert_eq!(grace_period(None, seconds(30)), seconds(30));
         assert_eq!(grace_period(Some(seconds(1)), seconds(30)), seconds(1));
         for (flag, grace, unseen) in [
-            (None, seconds(5), seconds(300)),
-            (None, seconds(1), seconds(60)),
+            (None, seconds(5), seconds(120)),
+            (None, seconds(20), seconds(300)),
+            (None, seconds(1), seconds(24)),
             (None, Duration::ZERO, Duration::ZERO),
             (None, seconds(600), seconds(600)),
             (None, Duration::MAX, Duration::MAX),
