@@ -57,7 +57,7 @@ fn utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, ConfigTextEr
 }
 
 fn line_of(before: &[u8]) -> usize {
-    before.iter().filter(|byte| **byte == b'\n').count() + 1
+    before.split(|byte| *byte == b'\n').count()
 }
 
 /// What is odd about the text of a value: it can be read, and is probably not what was meant.

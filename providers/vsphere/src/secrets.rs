@@ -107,7 +107,7 @@ impl CredentialStore {
             let method = LoginMethod::of(&SecretString::from(user.clone()), password);
             (Ok(method), "the configuration".to_owned())
         });
-        let secret = self.from_secret().zip(self.places.secret.as_ref().map(ToString::to_string));
+        let secret = self.login_of_secret().zip(self.places.secret.as_ref().map(ToString::to_string));
         let mut places: Vec<_> = if self.places.is_inline_first {
             [inline, secret].into_iter().flatten().collect()
         } else {
@@ -134,7 +134,7 @@ impl CredentialStore {
     }
 
     /// What the Secret, or the folder, has for this server.
-    fn from_secret(&self) -> Option<Result<LoginMethod, String>> {
+    fn login_of_secret(&self) -> Option<Result<LoginMethod, String>> {
         match self.places.secret.as_ref()? {
             SecretPlace::Object(name) => {
                 let secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,7 +216,7 @@ mod tests {
         let choices = store.current().expect("credentials");
         let users = choices.accesses.iter().map(|(access, origin)| match access {
             Access::Password(credentials) => format!("{} of {origin}", credentials.user),
-            other => panic!("{other:?}"),
+            Access::Shared { manager, .. } => panic!("{manager:?}"),
         });
         users.chain(choices.trouble.clone()).collect()
     }

@@ -25,10 +25,7 @@ fn assert_told(text: &str, parts: &[&str]) {
 }
 
 fn vcenter(keys: &str) -> String {
-    format!(
-        "vcenter:\n  a:\n    server: vc1\n{}",
-        keys.split('|').map(|key| format!("    {key}\n")).collect::<String>()
-    )
+    format!("vcenter:\n  a:\n    server: vc1\n    {}\n", keys.replace('|', "\n    "))
 }
 
 fn with_password(password: &str) -> String {
