@@ -30,6 +30,9 @@ const LARGE_SIZE: u32 = 24 << 10;
 /// How long a request for a large answer may wait until others are taken.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Bytes of a request's `Accept` that are read; browsers send some 100.
+const ACCEPT_SIZE: usize = 1024;
+
 /// Between two lines in the log that say the same.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
@@ -80,6 +83,16 @@ impl Handler {
         *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
         if endpoints::accepts_gzip(&parts.headers) {
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        let mut size = 0;
+        for accepted in parts.headers.get_all(header::ACCEPT) {
+            size += accepted.len();
+            if size > ACCEPT_SIZE {
+                break;
+            }
+            if let Ok(accepted) = HeaderValue::from_bytes(accepted.as_bytes()) {
+                request.headers_mut().append(header::ACCEPT, accepted);
+            }
         }
         Asked { request, credentials: self.authenticator.credentials(&parts.headers, client) }
     }
