@@ -32,7 +32,7 @@ pub(super) fn trials() -> Vec<Trial> {
 }
 
 /// Reviews of each client that are under way at once take a connection each at most; there are two clients.
-const CONNECTIONS: usize = 2 * 32;
+const CONNECTIONS: usize = 2 * 16;
 
 /// Each request takes a review of its own: of access to a path that nobody asked about before.
 async fn flood(api: &Api) -> anyhow::Result<()> {

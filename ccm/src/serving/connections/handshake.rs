@@ -41,7 +41,8 @@ pub(super) async fn encrypt(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> O
             return None;
         }
     };
-    let (_, connection) = stream.get_mut();
+    let (paced, connection) = stream.get_mut();
+    paced.encrypted();
     connection.set_buffer_limit(Some(TLS_BUFFER));
     let is_http2 = connection.alpn_protocol() == Some(H2);
     let certificates = connection.peer_certificates().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Reads what a client sends no faster than anybody needs who means well.
 //!
 //! What comes in is what costs: a byte of compressed headers can become a hundred in memory, and nine bytes are a whole
-//! frame to answer. So a connection has a rate of bytes, after a first supply, and gives others a turn after some.
+//! frame to answer. So a connection has a rate of bytes, after a first supply, and gives others a turn after some. The
+//! supply is for the handshake: who comes again and again has no more of it for requests.
 
 use std::{
     io,
@@ -18,6 +19,9 @@ use tokio::{
 /// Bytes that may come at any speed: a handshake with all the certificates that may be shown.
 const SUPPLY: u32 = 64 << 10;
 
+/// Bytes that may come at any speed once a connection is encrypted: the head of a request, as most are.
+const REQUEST_SUPPLY: u32 = 8 << 10;
+
 /// Bytes a second after that. A hundred small requests.
 const RATE: u32 = 32 << 10;
 
@@ -31,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
+    /// How many bytes there may be to read at any speed.
+    supply: f64,
     /// How many bytes may be read, as of `counted`. Below zero where more were there at once.
     left: f64,
     counted: Instant,
@@ -40,7 +46,14 @@ pub(super) struct Paced<S> {
 
 impl<S> Paced<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, left: f64::from(SUPPLY), counted: Instant::now(), pause: None, this_turn: 0 }
+        let supply = f64::from(SUPPLY);
+        Self { stream, supply, left: supply, counted: Instant::now(), pause: None, this_turn: 0 }
+    }
+
+    /// Says that the handshake is done.
+    pub(super) fn encrypted(&mut self) {
+        self.supply = f64::from(REQUEST_SUPPLY);
+        self.left = self.left.min(self.supply);
     }
 
     /// Waits until something may be read.
@@ -57,7 +70,7 @@ impl<S> Paced<S> {
             }
             let now = Instant::now();
             let earned = now.duration_since(self.counted).as_secs_f64() * f64::from(RATE);
-            self.left = (self.left + earned).min(f64::from(SUPPLY));
+            self.left = (self.left + earned).min(self.supply);
             self.counted = now;
             if self.left > 0.0 {
                 return Poll::Ready(());
@@ -120,6 +133,11 @@ mod tests {
         let start = Instant::now();
         paced.read_exact(&mut buffer).await.expect("the supply");
         assert_eq!(start.elapsed(), Duration::ZERO);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        paced.encrypted();
+        paced.read_exact(&mut buffer).await.expect("requests");
+        let took = start.elapsed().as_secs_f64() - 10.0;
+        assert!((1.6..2.1).contains(&took), "{took}");
     }
 
     #[tokio::test]
