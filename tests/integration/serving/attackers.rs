@@ -161,7 +161,7 @@ impl Attack {
             if let Self::Fields(count) = self {
                 // A field that is known from now on, and then so often in one byte.
                 block.extend([0x40, 1, b'x', 1, b'y']);
-                block.extend(std::iter::repeat_n(0x80 | 62, count));
+                block.extend(std::iter::repeat_n(0x80 | 0x3e, count));
             }
             for round in 0.. {
                 let mut bytes = Vec::new();

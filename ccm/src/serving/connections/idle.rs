@@ -1,4 +1,4 @@
-//! Ends a connection on which nothing moves.
+//! Ends a connection on which nothing moves, and lets others have a turn where much does.
 
 use std::{
     io,
@@ -12,6 +12,9 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
+/// Bytes of one turn. Nine are a frame that wants an answer.
+const TURN: usize = 2 << 10;
+
 /// A stream that fails once nothing was read or written for some time: a client that sends nothing and one that takes
 /// nothing look the same.
 #[derive(Debug)]
@@ -19,11 +22,12 @@ pub(super) struct Idle<S> {
     stream: S,
     limit: Duration,
     deadline: Pin<Box<Sleep>>,
+    this_turn: usize,
 }
 
 impl<S> Idle<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, deadline: Box::pin(sleep(limit)) }
+        Self { stream, limit, deadline: Box::pin(sleep(limit)), this_turn: 0 }
     }
 
     /// Takes note of progress, or fails when there was none for too long.
@@ -44,7 +48,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Idle<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if self.this_turn >= TURN {
+            self.this_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut part = [0; TURN];
+        let length = buffer.remaining().min(TURN);
+        let mut part = ReadBuf::new(&mut part[..length]);
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+        self.this_turn += part.filled().len();
+        buffer.put_slice(part.filled());
         self.watch(cx, outcome)
     }
 }
@@ -91,6 +105,23 @@ mod tests {
         let start = Instant::now();
         assert_eq!(idle.read_u8().await.expect_err("silence").kind(), io::ErrorKind::TimedOut);
         assert_eq!(start.elapsed(), LIMIT);
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn() {
+        let (ours, mut theirs) = duplex(4 * TURN);
+        theirs.write_all(&[7; 4 * TURN]).await.expect("there is room");
+        let mut idle = Idle::new(ours, LIMIT);
+        let (mut buffer, mut polls) = ([0; 4 * TURN], 0);
+        let mut read = Box::pin(idle.read_exact(&mut buffer));
+        std::future::poll_fn(|cx| {
+            polls += 1;
+            read.as_mut().poll(cx)
+        })
+        .await
+        .expect("all of it");
+        drop(read);
+        assert_eq!((polls, buffer), (4, [7; 4 * TURN]));
     }
 
     #[tokio::test(start_paused = true)]
