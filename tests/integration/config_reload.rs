@@ -278,7 +278,7 @@ async fn sees_less(api: &Api) -> anyhow::Result<()> {
     node_becomes(&api.client, &name(1), SOON, "exists", status("True", "InstanceFound")).await?;
     let kept = status("False", "InstanceNeverSeen");
     node_becomes(&api.client, &name(2), SOON, "is kept", kept).await?;
-    node_stays(&api.client, &name(2), Duration::from_secs(250)).await?;
+    node_stays(&api.client, &name(2), Duration::from_secs(100)).await?;
     // Credentials that see it: all is well, and what goes then goes as soon as always.
     mounted.swap("1 2", "x")?;
     node_becomes(&api.client, &name(2), SOON, "exists", status("True", "InstanceFound")).await?;
