@@ -34,9 +34,9 @@ const MEMORY: u64 = 128;
 /// The longest time between two renewals: a pause of two seconds, and five for a machine that has much to do.
 const RENEWAL: Duration = Duration::from_secs(7);
 
-/// How long the kubelet waits for health, and Prometheus for metrics.
-const PROBE: Duration = Duration::from_secs(5);
-const SCRAPE: Duration = Duration::from_secs(10);
+/// How long Prometheus waits, and less than a kubelet's failed probes take that restart a daemon. A debug build beside
+/// other tests has no better claim.
+const ANSWER: Duration = Duration::from_secs(10);
 
 pub(super) fn trials() -> Vec<Trial> {
     // Without the deadline of scenarios: a soak takes longer, and all that it waits for has one.
@@ -151,7 +151,7 @@ async fn ask(api: &Api, port: u16, pid: u32, limit: Duration) -> anyhow::Result<
         seen.scrape = seen.scrape.max(began.elapsed());
         ensure!(metrics.contains("leader_election_master_status"), "{metrics}");
         seen.probes += 1;
-        ensure!(seen.probe < PROBE && seen.scrape < SCRAPE, "too slow: {seen:?}");
+        ensure!(seen.probe.max(seen.scrape) < ANSWER, "too slow: {seen:?}");
         seen.memory = seen.memory.max(memory(pid)?);
         sleep(Duration::from_millis(200)).await;
     }
