@@ -58,7 +58,7 @@ use notes::{Note, NoteKind};
 pub use pflag::CommandLineError;
 pub use secure_serving::SecureServingFlags;
 pub use service_lb_controller::ServiceLbControllerFlags;
-pub(crate) use shown::go_duration;
+pub(crate) use shown::{argument_without_secrets, go_duration};
 pub use values::{NamedCertificate, VModule, VersionRequest};
 pub use webhook::{WebhookFlags, WebhookServingFlags};
 

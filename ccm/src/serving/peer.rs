@@ -101,9 +101,13 @@ impl Peer {
             return known.verdict.clone();
         }
         let (certificates, trusted) = (self.certificates.clone(), by.clone());
-        // Nobody closes it.
-        let _turn = VERIFYING.acquire().await;
-        let judged = tokio::task::spawn_blocking(move || judge(&certificates, &trusted)).await;
+        // Nobody closes it. The work has the turn until it ends, also where nobody waits for it any more.
+        let turn = VERIFYING.acquire().await;
+        let judging = move || {
+            let _turn = turn;
+            judge(&certificates, &trusted)
+        };
+        let judged = tokio::task::spawn_blocking(judging).await;
         let Ok((verdict, until)) = judged else {
             return Arc::new(Verdict { proxy: None, client: Err("it cannot be verified".to_owned()) });
         };

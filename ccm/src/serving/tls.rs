@@ -165,6 +165,9 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
+/// Bytes of a public key of a client. One of RSA with 4096 bits has 526; with more, a handshake costs milliseconds.
+const MAX_KEY_SIZE: usize = 600;
+
 /// The public key of a certificate. rustls itself takes keys only out of certificates that it would believe, and breaks
 /// the connection where it meets another one, of X.509 version 1 for example.
 struct PublicKey {
@@ -183,11 +186,12 @@ impl PublicKey {
         let info = parsed.public_key();
         let (_, fields) = Sequence::from_der(info.raw).map_err(|_| unreadable())?;
         let (_, algorithm) = Sequence::from_der(&fields.content).map_err(|_| unreadable())?;
-        Ok(Self {
-            info: info.raw.to_vec(),
-            algorithm: algorithm.content.to_vec(),
-            key: info.subject_public_key.data.to_vec(),
-        })
+        let key = info.subject_public_key.data.to_vec();
+        if key.len() > MAX_KEY_SIZE {
+            let words = format!("a public key of {} bytes: an RSA key may have 4096 bits", key.len());
+            return Err(rustls::Error::General(words));
+        }
+        Ok(Self { info: info.raw.to_vec(), algorithm: algorithm.content.to_vec(), key })
     }
 }
 
@@ -251,5 +255,28 @@ mod tests {
         }
         let options = TlsOptions { tls_min_version: "TLS1.3".into(), ..TlsOptions::default() };
         settings(options).expect_err("nobody knows it");
+    }
+
+    #[test]
+    fn the_key_of_a_client_has_a_bound() {
+        struct Key(Vec<u8>);
+        impl rcgen::PublicKeyData for Key {
+            fn der_bytes(&self) -> &[u8] {
+                &self.0
+            }
+
+            fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+                &rcgen::PKCS_RSA_SHA256
+            }
+        }
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let issuer = rcgen::Issuer::new(rcgen::CertificateParams::default(), key);
+        let of = |size| {
+            let certificate = rcgen::CertificateParams::default().signed_by(&Key(vec![1; size]), &issuer);
+            PublicKey::of(certificate.expect("a certificate").der()).map(|key| key.key.len())
+        };
+        assert_eq!(of(526), Ok(526), "RSA with 4096 bits");
+        let refused = of(1038).expect_err("RSA with 8192 bits");
+        assert!(refused.to_string().contains("4096 bits"), "{refused}");
     }
 }

@@ -10,6 +10,7 @@ use super::{
     super::responses::{self, Answer},
     metrics::gzip,
 };
+use crate::flags::argument_without_secrets;
 
 /// Go's default.
 const DEFAULT_SECONDS: u64 = 30;
@@ -76,19 +77,16 @@ fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned())
 }
 
-/// The arguments; what stands before the host of a URL may be a password.
+/// The arguments, with as much of URLs as `/flagz` shows.
 fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let without_credentials = |argument: String| match argument.split_once("://") {
-        Some((scheme, rest)) => {
-            let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-            match rest[..host].rfind('@') {
-                Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-                None => argument,
-            }
-        }
-        None => argument,
-    };
-    arguments.map(without_credentials).collect()
+    let mut before = String::new();
+    arguments
+        .map(|argument| {
+            let shown = argument_without_secrets(&before, &argument);
+            before = argument;
+            shown
+        })
+        .collect()
 }
 
 async fn profile(profiler: &Profiler, seconds: u64) -> Answer {
@@ -148,11 +146,16 @@ mod tests {
         let shown = |argument: &str| command_line(std::iter::once(argument.to_owned())).remove(0);
         for (argument, expected) in [
             ("--v=4", "--v=4"),
-            ("--master=https://u:p@host:6443/x@y", "--master=https://host:6443/x@y"),
+            ("--master=https://u:p@host:6443", "--master=https://CLASSIFIED@host:6443"),
+            ("--master=https://u:p/w@host:6443", "--master=https://CLASSIFIED@host:6443"),
+            ("--master=https://host?token=x", "--master=https://host?CLASSIFIED"),
+            ("--master=u:p@host", "--master=CLASSIFIED@host"),
             ("--master=https://host:6443", "--master=https://host:6443"),
         ] {
             assert_eq!(shown(argument), expected);
         }
+        let two = ["--master", "u:p@host"].map(str::to_owned).into_iter();
+        assert_eq!(command_line(two), ["--master", "CLASSIFIED@host"]);
     }
 
     #[tokio::test]
