@@ -64,7 +64,7 @@ pub struct Clients {
     pub main: Client,
     /// For the election, whose renewals must not queue behind other requests.
     pub election: Client,
-    /// For lists and watches.
+    /// For lists and watches. Sends nothing again by itself: whoever watches asks anew, after pauses of its own.
     pub informers: Client,
     /// For the two node controllers and their events.
     pub node_controller: Client,
@@ -182,10 +182,12 @@ impl ApiServer {
     pub fn clients(&self) -> Clients {
         let mut election = self.sender(ELECTION, &self.election);
         election.throttle = Throttle::none();
+        let mut informers = self.sender(INFORMERS, &self.connection);
+        informers.retries = false;
         Clients {
             main: self.client(MAIN),
             election: election.into_client(),
-            informers: self.client(INFORMERS),
+            informers: informers.into_client(),
             node_controller: self.controller_client(NODE_CONTROLLER_CLIENT),
         }
     }
@@ -196,6 +198,7 @@ impl ApiServer {
             user_agent: user_agent::with_suffix(name),
             throttle: Throttle::new(self.options.limit),
             account: None,
+            retries: true,
             metrics: self.metrics.rest_client.clone(),
             dry_run: self.dry_run.clone(),
         }

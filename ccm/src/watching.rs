@@ -124,6 +124,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        api_client::{ApiServer, ClientOptions},
+        metrics::Metrics,
+    };
 
     async fn labelled(client: &Client, name: &str, value: &str) {
         let patch = Patch::Merge(json!({"metadata": {"labels": {"n": value}}}));
@@ -215,13 +219,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_pause_is_some_seconds() {
+        back_after(&["watch", "list"], || Action::ServiceUnavailable, |sandbox| sandbox.client()).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_asks_for_patience_makes_no_pause_longer() {
+        let clients = |sandbox: &Sandbox| {
+            let metrics = Metrics::new().expect("metrics");
+            ApiServer::over(sandbox.client(), ClientOptions::default(), metrics).clients()
+        };
+        let too_many = || Action::TooManyRequests(1);
+        back_after(&["watch", "list"], too_many, |sandbox| clients(sandbox).informers).await;
+        // Others may watch as well.
+        back_after(&["watch"], too_many, |sandbox| clients(sandbox).main).await;
+    }
+
+    /// After ten minutes in which these verbs were refused, the watch of this client sees all that happened in seconds.
+    async fn back_after(
+        verbs: &[&'static str],
+        action: impl Fn() -> Action,
+        client_of: impl Fn(&Sandbox) -> Client,
+    ) {
         let (sandbox, client) = sandbox().await;
-        let events = watch(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
+        let watches = super::client(client_of(&sandbox));
+        let events = watch(Api::<Node>::all(watches), watcher::Config::default()).boxed();
         pin_mut!(events);
         follow(&mut events, ["0", "0"]).await;
-        let refused = || Fault::new(Matcher::any().verb("watch"), Action::ServiceUnavailable);
-        sandbox.faults().inject(refused());
-        sandbox.faults().inject(Fault::new(Matcher::any().verb("list"), Action::ServiceUnavailable));
+        for verb in verbs {
+            sandbox.faults().inject(Fault::new(Matcher::any().verb(verb), action()));
+        }
         sandbox.faults().drop_watches();
         let outage = async {
             loop {

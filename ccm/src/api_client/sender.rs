@@ -34,6 +34,9 @@ pub(super) struct Sender {
     pub throttle: Throttle,
     /// Whose token is sent, where it is not the connection's own.
     pub account: Option<Arc<Account>>,
+    /// Whether requests are sent again where the API server asks for that. A watch never is: its caller begins it anew,
+    /// after seconds, and pauses in here that grow with an outage would leave it blind long after that.
+    pub retries: bool,
     pub metrics: RestClientMetrics,
     pub dry_run: Option<Arc<DryRun>>,
 }
@@ -65,7 +68,8 @@ impl Sender {
             self.metrics.rate_limited(verb, host, start.elapsed());
         }
         let size = request.body().size_hint().exact().unwrap_or_default();
-        let outcome = self.with_retries(request, |outcome, is_retry| {
+        let most_retries = if self.retries && !is_watch { MOST_RETRIES } else { 0 };
+        let outcome = self.with_retries(request, most_retries, |outcome, is_retry| {
             if size > 0 {
                 self.metrics.request_size(verb, host, size);
             }
@@ -85,6 +89,7 @@ impl Sender {
     async fn with_retries(
         &self,
         request: Request<Body>,
+        most_retries: u32,
         tell: impl Fn(Option<StatusCode>, bool),
     ) -> Result<Response<AnswerBody>, kube::Error> {
         let mut next = Some(request);
@@ -119,7 +124,7 @@ impl Sender {
             }
             let wait = wait_before_retry(response.status(), response.headers(), retries);
             match (wait, again) {
-                (Some(wait), Some(again)) if retries < MOST_RETRIES => {
+                (Some(wait), Some(again)) if retries < most_retries => {
                     tracing::debug!(
                         status = response.status().as_u16(),
                         uri = %again.uri(),
