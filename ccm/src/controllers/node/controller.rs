@@ -3,7 +3,7 @@
 mod outcomes;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -43,6 +43,10 @@ const CONCURRENT_LOOKUPS: usize = 4;
 /// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
 /// write in turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A Node that the API server does not have, and that the watch still shows after this time, is tried again: whoever is in
+/// between may have said so.
+const GONE_FOR: Duration = Duration::from_secs(60);
 
 /// The reason for the metric where a Node waits for another cloud's cloud-controller-manager.
 const FOREIGN: &str = "ForeignProviderID";
@@ -276,7 +280,11 @@ impl NodeController {
     }
 
     fn look_at_all(&mut self) {
-        for node in self.shared.nodes.all() {
+        let nodes = self.shared.nodes.all();
+        // The other controller does this too, and may be switched off.
+        let uids: HashSet<&str> = nodes.iter().map(|node| node.identity.uid.as_str()).collect();
+        self.shared.cloud.keep_seen(|uid| uids.contains(uid));
+        for node in &nodes {
             self.look_at(node.name());
         }
     }
@@ -435,9 +443,7 @@ impl NodeController {
                 }
                 // The time first: our own condition on the Node must not cut the wait short.
                 self.queue.done(&name);
-                if written.is_ok() {
-                    self.queue.retry_after(&name, retry_in);
-                }
+                self.queue.retry_after(&name, if written.is_ok() { retry_in } else { GONE_FOR });
                 self.end_work(&name);
             }
         }
@@ -460,3 +466,6 @@ fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
         && a.identity.annotations.get(PROVIDED_NODE_IP) == b.identity.annotations.get(PROVIDED_NODE_IP)
         && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)
 }
+
+#[cfg(test)]
+mod tests;

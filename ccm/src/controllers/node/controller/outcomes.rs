@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{NodeController, Write};
+use super::{GONE_FOR, NodeController, Write};
 use crate::{
     backoff::Backoff,
     conditions::WantedCondition,
@@ -34,6 +34,7 @@ impl NodeController {
         match outcome {
             Outcome::Gone => {
                 tracing::debug!(node = name, "the node is gone: waiting until the watch says so");
+                retry_in = Some(GONE_FOR);
             }
             Outcome::Outdated => {
                 tracing::debug!(node = name, "the node changed while the cloud was asked: trying again");

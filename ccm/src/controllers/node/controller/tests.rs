@@ -1,0 +1,172 @@
+//! The loop over a sandbox, where more than pure decisions is in question.
+
+use cloudprovider::{
+    CloudProvider, Clusters, Instance, InstanceMetadata, Instances, LoadBalancer, NodeAddress, NodeIdentity,
+    PowerState, ProviderId, Routes, StartContext, Zones, async_trait,
+};
+use k8s_openapi::api::core::v1::Node as ApiNode;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
+
+use super::*;
+use crate::{
+    api_client::Clients,
+    cloud::Started,
+    debug_state::DebugState,
+    events::{EventObject, event_recorder},
+    health::HealthChecks,
+    nodes::watch_nodes,
+};
+
+/// The period of full looks here.
+const PERIOD: Duration = Duration::from_secs(3600);
+
+/// Has an instance for each Node.
+#[derive(Debug)]
+struct Everything;
+
+#[async_trait]
+impl Instances for Everything {
+    fn owns(&self, provider_id: &str) -> bool {
+        provider_id.starts_with("every://")
+    }
+
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let instance = |node: &&NodeIdentity| {
+            let addresses = vec![NodeAddress::internal_ip("10.0.0.1")];
+            let metadata = InstanceMetadata { addresses, ..InstanceMetadata::default() };
+            let id = ProviderId::new("every", &format!("/{}", node.name));
+            Instance::new(id, PowerState::Running).with_metadata(metadata).into()
+        };
+        nodes.iter().map(instance).collect()
+    }
+
+    fn changes(&self) -> Option<cloudprovider::InstanceStream> {
+        None
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Everything {
+    fn name(&self) -> &'static str {
+        "every"
+    }
+
+    async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+/// A controller at work.
+struct Working {
+    sandbox: Sandbox,
+    nodes: NodeStore,
+    cloud: Cloud,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+fn start() -> Working {
+    let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
+    let client = sandbox.client();
+    let metrics = Metrics::new().expect("metrics");
+    let cloud = Cloud::new(Started::new(Arc::new(Everything), stop.child_token()), metrics.clone());
+    let daemon = EventObject::lease("kube-system", "ccm", "");
+    let (events, _) = event_recorder(&Clients::same(&client), daemon, metrics.clone());
+    let options =
+        NodeControllerOptions { concurrent_syncs: 1, status_update_frequency: PERIOD, dry_run: false };
+    let writer = NodeWriter::new(client.clone());
+    let controller = NodeController::new(nodes.clone(), cloud.clone(), writer, &events, metrics, options);
+    let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
+    tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
+    tokio::spawn(controller.run(stop.clone(), inspection));
+    Working { sandbox, nodes, cloud, _stop: stop.drop_guard() }
+}
+
+impl Working {
+    fn api(&self) -> Api<ApiNode> {
+        Api::all(self.sandbox.client())
+    }
+
+    async fn register(&self, name: &str) {
+        kubelet::register(&self.sandbox.client(), &kubelet::node(name, name)).await.expect("registered");
+    }
+
+    /// How long it takes until this Node is initialised, or this long.
+    async fn initialized_after(&self, name: &str, most: Duration) -> Duration {
+        let began = Instant::now();
+        while began.elapsed() < most
+            && self.nodes.get(name).is_none_or(|node| node.has_taint(UNINITIALIZED_TAINT))
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        began.elapsed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_in_between_denied_is_tried_again_in_a_minute() {
+    let working = start();
+    let not_found = Fault::new(Matcher::any().verb("patch").resource("nodes"), Action::ErrorEvent(404));
+    working.sandbox.faults().inject(not_found.times(1));
+    working.register("n1").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // What happens to it costs nothing meanwhile: as far as anybody knows there is no such Node.
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    working.api().patch("n1", &PatchParams::default(), &patch).await.expect("patched");
+    let took = working.initialized_after("n1", PERIOD).await;
+    assert!((Duration::from_secs(30)..=GONE_FOR).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_really_gone_is_asked_about_no_more() {
+    let working = start();
+    let not_found = Fault::new(Matcher::any().verb("patch").resource("nodes"), Action::ErrorEvent(404));
+    working.sandbox.faults().inject(not_found.times(1));
+    working.register("n1").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    working.api().delete("n1", &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Another one of its name does not wait.
+    working.register("n1").await;
+    let took = working.initialized_after("n1", PERIOD).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_of_nodes_that_are_gone_is_forgotten_without_the_other_controller() {
+    let working = start();
+    working.register("n1").await;
+    working.register("n2").await;
+    for name in ["n1", "n2"] {
+        working.initialized_after(name, PERIOD).await;
+    }
+    let [gone, stays] = ["n1", "n2"].map(|name| working.nodes.get(name).expect("there"));
+    assert!(working.cloud.has_seen(&gone) && working.cloud.has_seen(&stays));
+    working.api().delete("n1", &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(PERIOD).await;
+    assert!(!working.cloud.has_seen(&gone));
+    assert!(working.cloud.has_seen(&stays));
+}
