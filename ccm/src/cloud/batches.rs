@@ -23,7 +23,8 @@ const MORE_TIME: Duration = Duration::from_secs(30);
 /// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
 pub(super) const MORE_CALLS: u32 = 64;
 
-/// Where calls hang, one is given up after this time, or after so many times what the last good one took.
+/// Where calls hang, one is given up after this time, or after so many times what the last good one took, which is more
+/// for more nodes.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
 const HANG_FACTOR: u32 = 4;
 
@@ -42,8 +43,24 @@ pub(super) struct Batches {
 struct Memory {
     /// By the nodes' names: to be asked about apart from the others.
     suspects: HashMap<String, Suspect>,
-    /// What the last good call took.
-    pace: Duration,
+    pace: Option<Pace>,
+}
+
+/// The last good call.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    took: Duration,
+    /// How many nodes it was about.
+    count: usize,
+}
+
+impl Pace {
+    /// What a call about so many nodes may take. One about fewer has no less time: a call may cost the same for any
+    /// number of nodes.
+    fn of(self, count: usize) -> Duration {
+        let times = count.div_ceil(self.count.max(1)).max(1);
+        self.took.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +153,11 @@ impl Batches {
                 }
             }
         }
+        let is_good =
+            |answer: &Option<Result<T, Error>>| matches!(answer, Some(Ok(answer)) if !is_error(answer));
+        if !nodes.is_empty() && run.answers.iter().all(is_good) {
+            self.metrics.inventory_age.answered(operation);
+        }
         run.end().map(|answer| answer.unwrap_or_else(&fault)).collect()
     }
 
@@ -180,9 +202,6 @@ impl Batches {
         let fault = match outcome {
             Ok(Ok(answers)) if answers.len() == count => {
                 let result = if answers.iter().any(is_error) { "partial" } else { "ok" };
-                if result == "ok" {
-                    self.metrics.inventory_age.answered(operation);
-                }
                 self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
                 return Ok(answers);
             }
@@ -229,7 +248,8 @@ impl<'n, T> Run<'_, 'n, T> {
         let error = match outcome {
             Ok(found) => {
                 self.has_good_one = true;
-                self.batches.lock().entry(self.operation).or_default().pace = began.elapsed();
+                let pace = Pace { took: began.elapsed(), count: group.len() };
+                self.batches.lock().entry(self.operation).or_default().pace = Some(pace);
                 group.iter().zip(found).for_each(|(&index, answer)| self.answers[index] = Some(Ok(answer)));
                 return None;
             }
@@ -278,8 +298,9 @@ impl<'n, T> Run<'_, 'n, T> {
             || memory.is_some_and(|memory| {
                 batch.iter().any(|node| memory.suspects.get(&node.name).is_some_and(|one| one.hangs))
             });
-        let pace = memory.map_or(Duration::ZERO, |memory| memory.pace);
-        let limit = if hangs { (pace * HANG_FACTOR).clamp(HANG_TIMEOUT, CALL_TIMEOUT) } else { CALL_TIMEOUT };
+        let pace = memory.and_then(|memory| memory.pace).map_or(Duration::ZERO, |pace| pace.of(batch.len()));
+        let limit = pace.saturating_mul(HANG_FACTOR).clamp(HANG_TIMEOUT, CALL_TIMEOUT);
+        let limit = if hangs { limit } else { CALL_TIMEOUT };
         let Some(since) = self.more_since else { return Some(limit) };
         let left = MORE_TIME.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
         (self.calls <= MORE_CALLS).then(|| limit.min(left))

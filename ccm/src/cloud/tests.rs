@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use cloudprovider::{
@@ -22,6 +22,8 @@ struct Unruly {
     /// Each call of `lookup` panics.
     panics: AtomicBool,
     calls: AtomicUsize,
+    /// How many milliseconds `lookup` takes for each node.
+    milliseconds: AtomicU64,
     /// The names of the last call.
     asked: Mutex<Vec<String>>,
     subscriptions: AtomicUsize,
@@ -71,6 +73,10 @@ impl Instances for Unruly {
         }
         if has("short") {
             return Vec::new();
+        }
+        let takes = self.milliseconds.load(Ordering::Relaxed) * nodes.len() as u64;
+        if takes > 0 {
+            tokio::time::sleep(Duration::from_millis(takes)).await;
         }
         let present = |name: &str| Instance::new(id_for(name), PowerState::Running).into();
         nodes.iter().map(|node| present(&node.name)).collect()
@@ -292,6 +298,27 @@ async fn one_node_that_hangs_costs_the_others_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_nodes_have_more_time_than_one() {
+    let (provider, cloud) = watched();
+    let nodes = many(2500, &[(77, "hang")]);
+    for _ in 0..4 {
+        cloud.lookup(&nodes).await;
+    }
+    // 2,500 of them take longer than a call that hangs may take at least.
+    provider.milliseconds.store(3, Ordering::Relaxed);
+    cloud.lookup(&nodes).await;
+    for (others, expected) in [(&nodes[..1], "one"), (&nodes[..76], "some")] {
+        assert!(without_answer(others, &cloud.lookup(others).await).is_empty(), "{expected}");
+        assert_eq!(without_answer(&nodes, &cloud.lookup(&nodes).await), ["hang-77"], "after {expected}");
+    }
+    // Where it hangs for another one meanwhile, most are answered.
+    let nodes = many(2500, &[(77, "hang"), (1900, "hang")]);
+    cloud.lookup(&nodes[..1]).await;
+    let left = without_answer(&nodes, &cloud.lookup(&nodes).await).len();
+    assert!(left < 1300, "{left}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_is_asked_about_with_the_others_again_after_a_while() {
     let (provider, cloud) = watched();
     cloud.lookup(&many(2, &[(0, "panic")])).await;
@@ -452,6 +479,13 @@ async fn a_cloud_that_never_answered_has_an_age() {
     }
     cloud.lookup(&nodes(&["a"])).await;
     assert_eq!(age().as_deref(), Some("0"));
+    // Whoever is asked about apart from the others belongs to the question.
+    cloud.lookup(&nodes(&["a", "panic", "b"])).await;
+    tokio::time::advance(Duration::from_secs(7)).await;
+    for _ in 0..3 {
+        cloud.lookup(&nodes(&["a", "panic", "b"])).await;
+    }
+    assert_eq!(age().as_deref(), Some("7"));
 }
 
 #[tokio::test(start_paused = true)]
