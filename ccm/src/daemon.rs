@@ -259,8 +259,7 @@ impl Base {
         if let Some((config, files)) = cloud_config {
             let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
             let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
-            let follower = Follower::new(config, files, cloud, nodes, name, reporter, metrics.clone())
-                .with_secrets(secrets);
+            let follower = Follower::new(config, files, cloud, nodes, name, reporter).with_secrets(secrets);
             let status = follower.status();
             debug_state.share("cloud-config", move || status.to_json());
             support.spawn(follower.run(stop_support.clone()));

@@ -55,7 +55,6 @@ pub struct Follower {
     cluster_name: String,
     secrets: Arc<dyn SecretSource>,
     reporter: ReloadReporter,
-    metrics: Metrics,
     status: FollowerStatus,
 }
 
@@ -91,7 +90,6 @@ impl Follower {
         nodes: NodeStore,
         cluster_name: &str,
         reporter: ReloadReporter,
-        metrics: Metrics,
     ) -> Self {
         let status = Status { files: names(&in_force), in_force_since: Timestamp::now(), refused: None };
         Self {
@@ -102,7 +100,6 @@ impl Follower {
             cluster_name: cluster_name.to_owned(),
             secrets: Arc::new(NoSecrets),
             reporter,
-            metrics,
             status: FollowerStatus(Arc::new(Mutex::new(status))),
         }
     }
@@ -189,12 +186,15 @@ impl Follower {
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
-        let candidate = Cloud::new(candidate, self.metrics.clone());
+        // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
+        let metrics =
+            Metrics::new().map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
+        let candidate = Cloud::new(candidate, metrics);
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;
         let mut different_since = None;
         let mut doubt = Doubt::default();
-        let mut is_reported = false;
+        let mut reported = Reported::default();
         loop {
             let comparison = self.compare(&candidate).await;
             if !matches!(comparison, Comparison::Doubtful { .. }) {
@@ -211,8 +211,7 @@ impl Follower {
                 }
                 Comparison::Worse(why) => {
                     different_since = None;
-                    if began.elapsed() >= REFUSED_AFTER && !is_reported {
-                        is_reported = true;
+                    if reported.is_due(Why::Worse, began.elapsed()) {
                         self.refuse(&format!("{why}; it takes over as soon as that is mended"));
                     }
                 }
@@ -225,8 +224,7 @@ impl Follower {
                         );
                         break;
                     }
-                    if held_for >= REFUSED_AFTER && !is_reported {
-                        is_reported = true;
+                    if reported.is_due(Why::Doubtful, held_for) {
                         self.refuse(&format!(
                             "{why}; it takes over once that has been so for {DOUBTED_FOR:?}"
                         ));
@@ -287,6 +285,32 @@ fn names(read: &FilesRead) -> Vec<String> {
     read.paths().iter().map(|path| path.display().to_string()).collect()
 }
 
+/// Why a version does not take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Worse,
+    Doubtful,
+}
+
+/// What was said last of a version that does not take over.
+#[derive(Debug, Default)]
+struct Reported(Option<Why>);
+
+impl Reported {
+    /// Whether to say why, when it has been so for this long: once it is no matter of patience any more, and at once where
+    /// something else was said before, which is wrong by now.
+    fn is_due(&mut self, why: Why, held_for: Duration) -> bool {
+        let is_due = match self.0 {
+            None => held_for >= REFUSED_AFTER,
+            Some(before) => before != why,
+        };
+        if is_due {
+            self.0 = Some(why);
+        }
+        is_due
+    }
+}
+
 /// Since when a version has counted the same instances as gone, or fewer.
 #[derive(Debug, Default)]
 struct Doubt(Option<(BTreeSet<String>, Instant)>);
@@ -306,6 +330,18 @@ impl Doubt {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_version_waits_is_told_once_and_again_when_it_is_something_else() {
+        let (mut reported, early, late) = (Reported::default(), Duration::from_secs(59), REFUSED_AFTER);
+        assert!(!reported.is_due(Why::Worse, early));
+        assert!(!reported.is_due(Why::Doubtful, early));
+        assert!(reported.is_due(Why::Worse, late));
+        assert!(!reported.is_due(Why::Worse, late));
+        assert!(reported.is_due(Why::Doubtful, Duration::ZERO), "the other one was said last");
+        assert!(!reported.is_due(Why::Doubtful, late));
+        assert!(reported.is_due(Why::Worse, late));
+    }
 
     #[test]
     fn a_doubt_lasts_while_no_further_node_is_in_it() {
