@@ -87,9 +87,7 @@ impl TimeSource for System {
     fn suspended(&self) -> Duration {
         use rustix::time::{ClockId, clock_gettime};
         let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
-        // In this order, so that it is never more than it was.
-        let boot = read(ClockId::Boottime);
-        boot.saturating_sub(read(ClockId::Monotonic))
+        suspended_by(|| read(ClockId::Boottime), || read(ClockId::Monotonic))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -100,6 +98,14 @@ impl TimeSource for System {
     fn wall(&self) -> Timestamp {
         Timestamp::now()
     }
+}
+
+/// How long a machine was suspended whose clocks read so: one that goes on meanwhile, and one that stands still.
+#[cfg(any(target_os = "linux", test))]
+fn suspended_by(boot: impl FnOnce() -> Duration, monotonic: impl FnOnce() -> Duration) -> Duration {
+    // In this order, so that it is never more than it was.
+    let boot = boot();
+    boot.saturating_sub(monotonic())
 }
 
 #[cfg(test)]
@@ -169,6 +175,18 @@ pub(super) mod tests {
         assert!(!is_over());
         machine.suspend(term);
         assert!(is_over());
+    }
+
+    #[test]
+    fn what_one_clock_is_ahead_of_the_other_was_slept() {
+        let second = Duration::from_secs(1);
+        for (boot, monotonic, slept) in [(90, 30, 60), (30, 30, 0), (30, 31, 0)] {
+            assert_eq!(suspended_by(|| boot * second, || monotonic * second), slept * second);
+        }
+        // Time that passes between the two readings is no sleep.
+        let passed = std::cell::Cell::new(5 * second);
+        let read = || passed.replace(passed.get() + second);
+        assert_eq!(suspended_by(read, read), Duration::ZERO);
     }
 
     #[test]

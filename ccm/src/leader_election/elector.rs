@@ -303,13 +303,19 @@ impl Leadership {
     /// [`release`](Self::release).
     pub async fn renew(&mut self) {
         let (retry_period, clock) = (self.elector.options.retry_period, self.elector.clock.clone());
+        let fence = self.elector.fence.clone();
         let mut next = clock.now() + retry_period;
+        // Writes fail while the fence is closed, so the renewal that opens it does not wait for its turn.
+        let mut comes_early = true;
         loop {
-            clock.sleep_until(next.min(self.valid_until)).await;
+            tokio::select! {
+                () = clock.sleep_until(next.min(self.valid_until)) => {}
+                () = fence.closed(), if comes_early => {}
+            }
             if clock.now() >= self.valid_until {
                 return self.lose("it could not be renewed in time");
             }
-            if !self.elector.fence.is_open() {
+            if !fence.is_open() {
                 tracing::warn!(
                     lease = %self.elector.describe(),
                     "the time of day leapt ahead: nothing is written until the lease is renewed"
@@ -319,10 +325,12 @@ impl Leadership {
                 Ok(Attempt::Held { sent }) => {
                     let leads_for = self.elector.options.leads_for();
                     self.valid_until = sent.at + leads_for;
-                    self.elector.fence.open(sent, leads_for);
+                    fence.open(sent, leads_for);
+                    comes_early = true;
                 }
                 Ok(Attempt::Lost { holder }) => return self.lose(&format!("{holder} holds it")),
                 Ok(Attempt::Failed(error)) => {
+                    comes_early = false;
                     let left = clock.left(self.valid_until);
                     tracing::warn!(
                         lease = %self.elector.describe(),
@@ -362,7 +370,7 @@ impl Leadership {
 mod tests {
     use std::sync::Arc;
 
-    use sandbox::Sandbox;
+    use sandbox::{Action, Fault, Matcher, Sandbox};
 
     use super::{super::clock::tests::Machine, *};
     use crate::{api_client::Clients, events::event_recorder};
@@ -413,6 +421,41 @@ mod tests {
         assert!(!fence.is_open());
         assert!(timeout(3 * SECOND, leadership.renew()).await.is_err(), "it leads on");
         assert!(fence.is_open(), "renewed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leap_of_the_time_of_day_is_followed_by_a_renewal_at_once() {
+        let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
+        let machine = Arc::new(Machine::default());
+        let leader = elector(&sandbox, "leader", Clock::of(machine.clone()));
+        let mut leadership = leader.acquire(&stop).await.expect("it leads");
+        let fence = leadership.fence().clone();
+        assert!(timeout(SECOND / 2, leadership.renew()).await.is_err(), "it leads");
+        let renewals = || sandbox.requests_matching(&Matcher::any().verb("update").resource("leases")).len();
+        let before = renewals();
+        let leaps = async {
+            tokio::time::sleep(SECOND / 2).await;
+            machine.set_wall(3600);
+            assert!(!fence.is_open());
+            tokio::time::sleep(SECOND / 4).await;
+        };
+        tokio::select! {
+            () = leadership.renew() => panic!("it leads on"),
+            () = leaps => {}
+        }
+        assert!(fence.is_open(), "renewed");
+        assert_eq!(renewals(), before + 1);
+        // Where the API server does not answer, tries come as they do without a leap.
+        sandbox.faults().inject(Fault::new(Matcher::any().resource("leases"), Action::ServiceUnavailable));
+        machine.set_wall(3600);
+        let asked = || sandbox.requests().values().sum::<u64>();
+        let before = asked();
+        assert!(timeout(5 * SECOND, leadership.renew()).await.is_err(), "it leads on");
+        let tries = asked() - before;
+        assert!(
+            (4..=8).contains(&tries),
+            "{tries}: one at once and one each two seconds, a renewal and a look each"
+        );
     }
 
     #[tokio::test(start_paused = true)]

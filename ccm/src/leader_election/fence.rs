@@ -11,9 +11,13 @@ use std::{
 
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
+use tokio::time::sleep;
 use tower::{BoxError, Service};
 
 use super::clock::{Clock, Moment};
+
+/// Pause between two looks at the clocks.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Until when the holder of one Lease may write. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -46,6 +50,13 @@ impl Fence {
     pub(super) fn is_open(&self) -> bool {
         let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
         term.is_some_and(|(began, length)| !began.is_over(length, self.clock.moment()))
+    }
+
+    /// Waits until it is closed. The time of day tells nobody that it leaps, so it is looked at.
+    pub(super) async fn closed(&self) {
+        while self.is_open() {
+            sleep(LOOK).await;
+        }
     }
 
     /// The same client, whose writes fail with [`NotLeading`] once the term is over. Reads go on.
