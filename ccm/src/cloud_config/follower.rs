@@ -329,7 +329,86 @@ impl Doubt {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider::{
+        Clusters, Instance, InstanceStream, Instances, LoadBalancer, NodeIdentity, PowerState, ProviderId,
+        Registry, Routes, Zones, async_trait,
+    };
+    use sandbox::{Sandbox, kubelet};
+
     use super::*;
+    use crate::{flags, nodes::watch_nodes};
+
+    /// Has an instance for each Node, or the wrong password.
+    #[derive(Debug)]
+    struct Everything {
+        may_log_in: bool,
+    }
+
+    #[async_trait]
+    impl Instances for Everything {
+        fn owns(&self, _: &str) -> bool {
+            true
+        }
+        async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+            if !self.may_log_in {
+                let error = Error::new(ErrorKind::Unauthenticated, "wrong password");
+                return nodes.iter().map(|_| error.clone().into()).collect();
+            }
+            let instance = || Instance::new(ProviderId::new("every", "/1"), PowerState::Running).into();
+            nodes.iter().map(|_| instance()).collect()
+        }
+        fn changes(&self) -> Option<InstanceStream> {
+            None
+        }
+    }
+
+    #[async_trait]
+    impl CloudProvider for Everything {
+        fn name(&self) -> &'static str {
+            "every"
+        }
+        async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
+            Ok(())
+        }
+        fn instances(&self) -> Option<&dyn Instances> {
+            Some(self)
+        }
+        fn zones(&self) -> Option<&dyn Zones> {
+            None
+        }
+        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+            None
+        }
+        fn routes(&self) -> Option<&dyn Routes> {
+            None
+        }
+        fn clusters(&self) -> Option<&dyn Clusters> {
+            None
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_candidate_answers_does_not_count_as_the_one_in_forces() {
+        let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
+        let client = sandbox.client();
+        kubelet::register(&client, &kubelet::node("n1", "n1")).await.expect("registered");
+        tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
+        nodes.synced().await;
+        let metrics = Metrics::new().expect("metrics");
+        let old = Started::new(Arc::new(Everything { may_log_in: false }), stop.child_token());
+        let cloud = Cloud::new(old, metrics.clone());
+        let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
+        let config = CloudConfig::new(&flags, &Registry::new());
+        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let follower = Follower::new(config, FilesRead::new(), cloud.clone(), nodes.clone(), "c", reporter);
+        let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
+        let candidate = Arc::new(Everything { may_log_in: true });
+        follower.take_over(Ok(candidate), &stop).await.expect("it knows more");
+        assert_eq!(calls(), 0, "what it answered while it was tried");
+        cloud.lookup(&nodes.all()).await;
+        assert_eq!(calls(), 1, "what it answers in force");
+        stop.cancel();
+    }
 
     #[test]
     fn why_a_version_waits_is_told_once_and_again_when_it_is_something_else() {
