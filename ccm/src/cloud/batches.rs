@@ -23,10 +23,9 @@ const MORE_TIME: Duration = Duration::from_secs(30);
 /// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
 pub(super) const MORE_CALLS: u32 = 64;
 
-/// Where calls hang, one is given up after this time, or after so many times what the last good one took, which is more
-/// for more nodes.
+/// Where calls hang, one is given up when it takes this much longer than at the pace of the last good one. More would leave
+/// too little of [`MORE_TIME`] for the other nodes; and of a pace that has become slower, halves have more to spare.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
-const HANG_FACTOR: u32 = 4;
 
 /// A node that no call has failed for since is asked about with the others again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
@@ -55,11 +54,10 @@ struct Pace {
 }
 
 impl Pace {
-    /// What a call about so many nodes may take. One about fewer has no less time: a call may cost the same for any
-    /// number of nodes.
+    /// What a call about so many nodes takes at this pace.
     fn of(self, count: usize) -> Duration {
-        let times = count.div_ceil(self.count.max(1)).max(1);
-        self.took.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX))
+        let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.took.saturating_mul(whole(count)) / whole(self.count).max(1)
     }
 }
 
@@ -299,7 +297,7 @@ impl<'n, T> Run<'_, 'n, T> {
                 batch.iter().any(|node| memory.suspects.get(&node.name).is_some_and(|one| one.hangs))
             });
         let pace = memory.and_then(|memory| memory.pace).map_or(Duration::ZERO, |pace| pace.of(batch.len()));
-        let limit = pace.saturating_mul(HANG_FACTOR).clamp(HANG_TIMEOUT, CALL_TIMEOUT);
+        let limit = pace.saturating_add(HANG_TIMEOUT).min(CALL_TIMEOUT);
         let limit = if hangs { limit } else { CALL_TIMEOUT };
         let Some(since) = self.more_since else { return Some(limit) };
         let left = MORE_TIME.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
@@ -336,5 +334,24 @@ impl<'n, T> Run<'_, 'n, T> {
         drop(memory);
         let why = self.why;
         self.answers.into_iter().map(move |answer| answer.unwrap_or_else(|| Err(why.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_as_long_as_it_has_nodes() {
+        let pace = |milliseconds, count| Pace { took: Duration::from_millis(milliseconds), count };
+        for (pace, count, expected) in [
+            (pace(2, 1), 2500, 5000),
+            (pace(2, 1), 1, 2),
+            (pace(10_000, 2500), 1, 4),
+            (pace(10_000, 2500), 5000, 20_000),
+            (pace(0, 1), 2500, 0),
+        ] {
+            assert_eq!(pace.of(count), Duration::from_millis(expected), "{pace:?} {count}");
+        }
     }
 }
