@@ -81,11 +81,20 @@ pub enum TextOddity {
 impl TextOddity {
     /// What is odd about `text`, the likeliest mistake first.
     pub fn of(text: &str) -> Option<Self> {
-        let is_invisible = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if is_placeholder(text.trim()) {
-            Some(Self::Placeholder)
-        } else if text.trim().starts_with(is_typographic_quote) || text.trim().ends_with(is_typographic_quote)
-        {
+        if is_placeholder(text.trim()) { Some(Self::Placeholder) } else { Self::of_characters(text) }
+    }
+
+    /// The same for a secret, such as a password: its words tell nothing, since `changeme` may be one. Only what is wrapped
+    /// as a whole is a placeholder: `<...>`, `{{...}}` and `${...}`.
+    pub fn in_secret(text: &str) -> Option<Self> {
+        let is_placeholder = [("<", ">"), ("{{", "}}"), ("${", "}")]
+            .iter()
+            .any(|(open, close)| is_wrapped(text.trim(), open, close));
+        if is_placeholder { Some(Self::Placeholder) } else { Self::of_characters(text) }
+    }
+
+    fn of_characters(text: &str) -> Option<Self> {
+        if text.trim().starts_with(is_typographic_quote) || text.trim().ends_with(is_typographic_quote) {
             Some(Self::TypographicQuotes)
         } else if text.chars().any(|c| c.is_whitespace() && !c.is_ascii()) {
             Some(Self::NoBreakSpace)
@@ -98,7 +107,7 @@ impl TextOddity {
         }
     }
 
-    /// What is told of a text that nothing may show: of a secret no more than that it may be wrong.
+    /// What is told of what [`TextOddity::in_secret`] finds: no more than that the secret may be wrong.
     pub fn of_secret(self) -> &'static str {
         match self {
             Self::Placeholder => "looks like a placeholder that nobody filled in",
@@ -126,6 +135,15 @@ impl fmt::Display for TextOddity {
     }
 }
 
+/// Whether nobody sees `c`, such as a soft hyphen or a mark of the direction of writing.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn is_wrapped(text: &str, open: &str, close: &str) -> bool {
+    text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
+}
+
 fn is_typographic_quote(c: char) -> bool {
     matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' | '\u{2039}' | '\u{203a}')
 }
@@ -135,20 +153,17 @@ fn is_placeholder(text: &str) -> bool {
     let is_between = |open: &str, close: &str| {
         text.find(open).is_some_and(|begin| text[begin + open.len()..].contains(close))
     };
-    let is_wrapped = |open: &str, close: &str| {
-        text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
-    };
     let words = text.to_ascii_lowercase().replace(['_', ' '], "-");
     let says_so =
         ["use-your-", "enter-your-", "put-your-", "insert-your-", "your-", "replace-me", "replace-with-"]
             .iter()
             .any(|begin| words.starts_with(begin));
-    is_wrapped("<", ">")
+    is_wrapped(text, "<", ">")
         || is_between("{{", "}}")
         || is_between("${", "}")
         || is_between("$(", ")")
-        || is_wrapped("@@", "@@")
-        || is_wrapped("__", "__")
+        || is_wrapped(text, "@@", "@@")
+        || is_wrapped(text, "__", "__")
         || (words.ends_with("-here") && words.contains("your"))
         || says_so
         || words == "changeme"
@@ -258,6 +273,34 @@ mod tests {
         }
         for oddity in [Placeholder, TypographicQuotes, NoBreakSpace, Invisible, OuterBlank] {
             assert!(!oddity.to_string().is_empty() && !oddity.of_secret().is_empty());
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_secret_tell_nothing() {
+        use TextOddity::{Invisible, NoBreakSpace, OuterBlank, Placeholder, TypographicQuotes};
+        for text in [
+            "changeme",
+            "change_me",
+            "YOUR_PASSWORD",
+            "replace-me",
+            "a-${b}-c",
+            "$(PASSWORD)",
+            "@@x@@",
+            "__x__",
+            "<>",
+        ] {
+            assert_eq!(TextOddity::in_secret(text), None, "{text}");
+        }
+        for text in ["<password>", "{{ vcenter_password }}", "${PASSWORD}", " <password>\n"] {
+            assert_eq!(TextOddity::in_secret(text), Some(Placeholder), "{text}");
+        }
+        // which of these it is would tell something
+        let odd =
+            [("\u{201c}x\u{201d}", TypographicQuotes), ("a\u{a0}b", NoBreakSpace), ("a\u{ad}b", Invisible)];
+        for (text, oddity) in odd {
+            assert_eq!(TextOddity::in_secret(text), Some(oddity), "{text:?}");
+            assert_eq!(oddity.of_secret(), OuterBlank.of_secret());
         }
     }
 

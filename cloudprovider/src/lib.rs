@@ -96,7 +96,7 @@ pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{
-    ConfigTextError, TextOddity, decode_config, manifest_in_place_of_config, yaml_fault_cause,
+    ConfigTextError, TextOddity, decode_config, is_invisible, manifest_in_place_of_config, yaml_fault_cause,
 };
 pub use duration::parse_duration;
 pub use error::{ConfigProblem, Error, Result, error_chain};

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     addresses::{AddressRules, Family},
-    fields::{Fields, Problems},
+    fields::{Fields, Problems, nearest},
     uri,
 };
 
@@ -147,7 +147,7 @@ impl Config {
                     let Credential::File(path) = credential else { continue };
                     match read_credential_file(input, path) {
                         Ok(secret) => {
-                            if let Some(oddity) = TextOddity::of(secret.expose_secret()) {
+                            if let Some(oddity) = TextOddity::in_secret(secret.expose_secret()) {
                                 let key = format!("hypervisors[{i}].auth.{key}");
                                 input.warn(ConfigProblem::new(
                                     key,
@@ -261,8 +261,19 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
     }
 }
 
+/// What stands at the top.
+const SECTIONS: [&str; 5] = ["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval"];
+
+/// The kind of a Kubernetes manifest, where that is what there is: nothing in it is a section, or meant to be one.
+fn kind_of_manifest(value: &Value) -> Option<&str> {
+    let keys = value.as_object()?;
+    keys.get("apiVersion")?;
+    let is_section = keys.keys().any(|key| nearest(key, &SECTIONS).is_some());
+    keys.get("kind")?.as_str().filter(|_| !is_section)
+}
+
 fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Config> {
-    if let (Some(kind), None) = (value.get("kind").and_then(Value::as_str), value.get("hypervisors")) {
+    if let Some(kind) = kind_of_manifest(&value) {
         problems.add("", manifest_in_place_of_config(kind));
         return None;
     }

@@ -319,6 +319,8 @@ fn other_files_are_named_for_what_they_are() {
             "is a Kubernetes manifest of kind ConfigMap",
         ),
         ("apiVersion: v1\nkind: Config\nusers: []\n", "is a kubeconfig"),
+        ("apiVersion: v1\nkind: Libvirt\nhypervisor: []\n", "did you mean \"hypervisors\"?"),
+        ("kind: Libvirt\nmachines: []\n", "is missing or empty; list at least one"),
         ("hypervisors:\n- name: {{ name }}\n", "a template that nobody filled in"),
         ("hypervisors:\n- name: a\n\u{a0}\u{a0}uri: test:///default\n", "has a key with a no-break space"),
     ] {

@@ -21,9 +21,12 @@ impl Problems {
 
     /// Warns of a text that seems to be copied with more than was meant, or never filled in.
     fn note_oddity(&mut self, path: &str, text: &str) {
-        if let Some(oddity) = TextOddity::of(text) {
-            let is_secret = path.ends_with("password");
-            let words = if is_secret { oddity.of_secret().to_owned() } else { oddity.to_string() };
+        let words = if path.ends_with("password") {
+            TextOddity::in_secret(text).map(|oddity| oddity.of_secret().to_owned())
+        } else {
+            TextOddity::of(text).map(|oddity| oddity.to_string())
+        };
+        if let Some(words) = words {
             self.warnings.push(ConfigProblem::new(path, words));
         }
     }
@@ -187,16 +190,11 @@ impl Fields {
     /// Reports every key that nobody took, with the nearest known one or the place where it belongs.
     pub(crate) fn finish(self, problems: &mut Problems) {
         for key in self.values.keys() {
-            let nearest = self
-                .known
-                .iter()
-                .map(|known| (strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase()), known))
-                .min()
-                .filter(|(distance, known)| *distance <= known.len().div_ceil(3));
+            let nearest = nearest(key, &self.known);
             let elsewhere = HOMES.iter().find(|(_, keys)| keys.contains(&key.as_str()));
             let hint = match (nearest, elsewhere) {
                 (_, Some((home, _))) => format!("it belongs {home}"),
-                (Some((_, known)), _) => format!("did you mean {known:?}?"),
+                (Some(known), _) => format!("did you mean {known:?}?"),
                 (None, None) => format!("known here: {}", self.known.join(", ")),
             };
             if let Some(TextOddity::NoBreakSpace | TextOddity::Invisible) = TextOddity::of(key) {
@@ -213,6 +211,16 @@ impl Fields {
             }
         }
     }
+}
+
+/// The known key that differs least from `key`, if it does not differ much.
+pub(crate) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase()), *known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .map(|(_, known)| known)
 }
 
 /// A duration of whole seconds as an operator writes it.

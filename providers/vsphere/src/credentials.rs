@@ -105,7 +105,7 @@ impl SecretContents {
     }
 
     fn note_text(&mut self, key: &str, value: Option<&str>) {
-        match value.map(TextOddity::of) {
+        match value.map(TextOddity::in_secret) {
             None => self.oddities.push(format!("the value of {key:?} is not UTF-8")),
             // a certificate has line breaks
             Some(Some(oddity)) if value.is_some_and(|value| !value.contains("-----BEGIN ")) => {
@@ -167,8 +167,9 @@ impl SecretContents {
 impl LoginMethod {
     /// Whether it seems that nobody filled it in.
     pub(crate) fn is_placeholder(&self) -> bool {
-        let is = |text: &str| TextOddity::of(text) == Some(TextOddity::Placeholder);
-        matches!(self, Self::Password { user, password } if is(user) || is(password.expose_secret()))
+        let Self::Password { user, password } = self else { return false };
+        let is = |oddity| oddity == Some(TextOddity::Placeholder);
+        is(TextOddity::of(user)) || is(TextOddity::in_secret(password.expose_secret()))
     }
 
     /// By what stands in place of a user: a certificate in PEM is one.

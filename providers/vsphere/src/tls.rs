@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
-use cloudprovider::tls::BoundedVerifier;
+use cloudprovider::{is_invisible, tls::BoundedVerifier};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -32,9 +32,7 @@ impl FromStr for Thumbprint {
     /// Also takes what openssl (`sha1 Fingerprint=AA:BB`), govc (`host AA:BB`) and Windows (`aa bb`, an invisible mark before
     /// it) print.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // marks of the direction of writing, and the like
-        let is_invisible = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        let text: String = text.chars().filter(|c| !is_invisible(c)).collect();
+        let text: String = text.chars().filter(|c| !is_invisible(*c)).collect();
         let is_hash = |word: &str| word.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'-'));
         let is_separator = |c: char| c.is_whitespace() || c == '=';
         let words: Vec<&str> =
@@ -96,21 +94,24 @@ impl Thumbprint {
 /// # Errors
 /// The reason, where the CA file cannot be read or holds no certificate.
 pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String> {
+    trusting(roots(endpoint)?, endpoint.thumbprint.clone(), endpoint.insecure)
+}
+
+/// Without an authority each handshake fails: a connection without TLS needs none.
+fn trusting(
+    roots: RootCertStore,
+    thumbprint: Option<Thumbprint>,
+    insecure: bool,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = Arc::new(roots(endpoint)?);
     let normal = if roots.is_empty() {
         None
     } else {
+        let roots = Arc::new(roots);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
-        Some(verifier.map_err(|error| error.to_string())?)
+        Some(BoundedVerifier::new(verifier.map_err(|error| error.to_string())?))
     };
-    let normal = normal.map(|verifier| BoundedVerifier::new(verifier));
-    let verifier = Verifier {
-        normal,
-        thumbprint: endpoint.thumbprint.clone(),
-        insecure: endpoint.insecure,
-        provider: Arc::clone(&provider),
-    };
+    let verifier = Verifier { normal, thumbprint, insecure, provider: Arc::clone(&provider) };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
@@ -125,14 +126,7 @@ pub(crate) fn client_config_of_others(ca_files: &[PathBuf]) -> Result<ClientConf
     let mut roots = RootCertStore::empty();
     add_system(&mut roots);
     add_files(&mut roots, ca_files)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
-    let verifier = BoundedVerifier::new(verifier.map_err(|error| error.to_string())?);
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+    trusting(roots, None, false)
 }
 
 fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
@@ -236,6 +230,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn without_an_authority_there_are_settings_that_trust_nobody() {
+        trusting(RootCertStore::empty(), None, false).expect("a server without TLS needs no authority");
+    }
+
+    #[test]
     fn thumbprints_in_every_spelling() {
         let bytes = |n: usize| (0..n).map(|i| format!("{i:02X}")).collect::<Vec<_>>();
         for text in [bytes(20).join(":"), bytes(20).concat(), bytes(32).join(":").to_lowercase()] {
@@ -245,6 +244,7 @@ mod tests {
         let (sha1, sha256) = (bytes(20).join(":"), bytes(32).join(":"));
         for (text, expected) in [
             (format!("SHA1 Fingerprint={sha1}"), &sha1),
+            (sha1.replace(':', "\u{ad}:"), &sha1),
             (format!("sha1 Fingerprint={sha1}\n"), &sha1),
             (format!("SHA256 Fingerprint={sha256}"), &sha256),
             (format!("sha256 Fingerprint={sha256}"), &sha256),

@@ -96,8 +96,10 @@ fn oddity_of(key: &Key, text: &str) -> Option<String> {
     if key.section.is_nsx() || key.name == "thumbprint" {
         return None;
     }
-    let oddity = TextOddity::of(text)?;
-    Some(if key.kind == Kind::Secret { oddity.of_secret().to_owned() } else { oddity.to_string() })
+    if key.kind == Kind::Secret {
+        return TextOddity::in_secret(text).map(|oddity| oddity.of_secret().to_owned());
+    }
+    TextOddity::of(text).map(|oddity| oddity.to_string())
 }
 
 /// What is wrong with a value, and what is odd about it, which may be the reason.
