@@ -64,7 +64,7 @@ pub(crate) enum Access {
 /// How to get a session, in several ways.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// The ways, each with where it is from. The next one is tried where vCenter refuses the one before.
+    /// The ways, each with where it is from. The next one is tried where the one before is refused.
     pub(crate) accesses: Vec<(Access, Box<str>)>,
     /// Why there is not one way more.
     pub(crate) trouble: Option<String>,
@@ -82,19 +82,19 @@ impl From<Credentials> for Choices {
     }
 }
 
-/// What vCenter refused of several [`Choices`].
+/// What was refused of several [`Choices`], by vCenter or by a session manager.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Vec<(CallError, Box<str>)>);
 
 impl Refusals {
-    /// Gives back what a try brought, unless vCenter refused what came from `origin`: then the next one is to be tried.
+    /// Gives back what a try brought, unless what came from `origin` was refused: then the next one is to be tried.
     pub(crate) fn sort_out<T>(
         &mut self,
         outcome: Result<T, CallError>,
         origin: &str,
     ) -> Option<Result<T, CallError>> {
         match outcome {
-            Err(error) if error.is_refused() || error.is_fault("PasswordExpired") => {
+            Err(error) if error.wants_others() => {
                 self.0.push((error, origin.into()));
                 None
             }
@@ -102,9 +102,7 @@ impl Refusals {
                 if outcome.is_ok()
                     && let Some((_, before)) = self.0.first()
                 {
-                    tracing::warn!(
-                        "vCenter refuses the credentials from {before}; those from {origin} serve"
-                    );
+                    tracing::warn!("the credentials from {before} are refused; those from {origin} serve");
                 }
                 Some(outcome)
             }
@@ -112,24 +110,41 @@ impl Refusals {
     }
 
     /// Everything was refused. `trouble` is why there is not one more to try.
-    pub(crate) fn into_error(self, trouble: Option<String>) -> CallError {
-        let is_one = self.0.len() == 1 && trouble.is_none();
+    ///
+    /// The kind is that of the refusal that says most: what only another configuration mends stays
+    /// [`CallError::Misconfigured`], and a session manager is asked again as seldom as alone.
+    pub(crate) fn into_error(mut self, trouble: Option<String>) -> CallError {
+        if trouble.is_none()
+            && self.0.len() == 1
+            && let Some((error, _)) = self.0.pop()
+        {
+            return error;
+        }
+        let is_misconfigured = self.0.iter().any(|(error, _)| matches!(error, CallError::Misconfigured(_)));
+        let mut denying = None;
         let mut words: Vec<String> = Vec::new();
         for (error, origin) in self.0 {
             match error {
-                error if is_one => return error,
                 CallError::Refused { user } => {
                     words.push(format!("vCenter refused the credentials of user {user:?} from {origin}"));
+                }
+                CallError::NotShared { manager, reason, .. } if denying.is_none() => {
+                    words.insert(0, reason.into());
+                    denying = Some(manager);
                 }
                 error => words.push(error.to_string()),
             }
         }
         words.extend(trouble);
-        let words = words.join("; ");
-        CallError::NoCredentials(
-            format!("{words}; they are tried again when they change, and else rarely, so that no account is locked")
-                .into(),
-        )
+        let words = format!(
+            "{}; they are tried again when they change, and else rarely, so that no account is locked",
+            words.join("; ")
+        );
+        match denying {
+            _ if is_misconfigured => CallError::Misconfigured(words.into()),
+            Some(manager) => CallError::NotShared { manager, reason: words.into(), is_denied: true },
+            None => CallError::NoCredentials(words.into()),
+        }
     }
 }
 
@@ -228,7 +243,7 @@ impl Session {
         Ok(content)
     }
 
-    /// Tries each way in turn, as long as vCenter refuses them.
+    /// Tries each way in turn, as long as they are refused.
     async fn enter_by(&self, choices: Choices) -> Result<Arc<ServiceContent>, CallError> {
         let mut refusals = Refusals::default();
         for (access, origin) in &choices.accesses {

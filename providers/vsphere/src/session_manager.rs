@@ -47,7 +47,8 @@ impl SessionManager {
     /// Gets a ticket.
     ///
     /// # Errors
-    /// [`CallError::NotShared`], or [`CallError::Misconfigured`] where it must not be asked. No ticket, no token, and of the URL only the host is in it.
+    /// [`CallError::NotShared`], or [`CallError::Misconfigured`] where it must not be asked. No ticket, no token, and of the
+    /// URL only the host is in it.
     pub(crate) async fn ticket(&self) -> Result<SecretString, CallError> {
         let url = self.url()?;
         let is_encrypted = url.scheme() == "https";

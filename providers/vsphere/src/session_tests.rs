@@ -255,3 +255,53 @@ async fn a_ticket_that_vcenter_refuses_is_the_session_managers_fault() {
     session.open(0).await.expect("its parts have other names");
     assert_eq!(tickets(&vcenter), ["ticket-1", "ticket-2", "ticket-2"]);
 }
+
+/// A session that is cloned, or else opened by the user `u`.
+fn sharing_beside_a_user(vcenter: &Arc<Scripted>, manager: SessionManager) -> Session {
+    let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(vcenter);
+    let access = move || {
+        let shared = Access::Shared { manager: manager.clone(), for_rest: None };
+        let user = Access::Password(Credentials { user: "u".to_owned(), password: "hunter2".into() });
+        let accesses = vec![(shared, "Secret n/s".into()), (user, "the configuration".into())];
+        Ok(Choices { accesses, trouble: None })
+    };
+    Session::new(transport, Arc::new(access), Arc::default(), false)
+}
+
+#[tokio::test]
+async fn a_user_serves_where_the_session_manager_or_its_ticket_is_refused() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    let session = sharing_beside_a_user(&vcenter, manager.client());
+    manager.answers(Some((401, "")));
+    session.open(0).await.expect("the token is refused, the user is not");
+    assert_eq!(vcenter.calls(), ["Login"]);
+    manager.answers(None);
+    vcenter.fault("CloneSession", "InvalidLogin");
+    session.open(session.generation()).await.expect("the ticket is refused, the user is not");
+    assert_eq!((vcenter.count("CloneSession"), vcenter.count("Login")), (1, 2));
+    // one that is away may come back, and has refused nobody
+    manager.answers(Some((503, "")));
+    session.open(session.generation()).await.expect_err("503");
+    assert_eq!(vcenter.count("Login"), 2);
+}
+
+#[tokio::test]
+async fn where_all_are_refused_the_kind_is_that_which_says_most() {
+    let (vcenter, manager) = (Arc::new(Scripted::default()), Manager::start().await);
+    manager.answers(Some((401, "")));
+    vcenter.fault("Login", "InvalidLogin");
+    let error = sharing_beside_a_user(&vcenter, manager.client()).open(0).await.expect_err("both");
+    assert!(!error.is_refused(), "the session manager is asked less and less often: {error:?}");
+    for part in ["session manager 127.0.0.1", "HTTP status 401", "user \"u\" from the configuration"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(cloudprovider::Error::from(error).kind(), cloudprovider::ErrorKind::Unauthenticated);
+
+    // without a token of its own it would be shown the pod's over http
+    let client = SessionManager::new(manager.url.as_str().into(), None, Vec::new());
+    vcenter.fault("Login", "InvalidLogin");
+    let error = sharing_beside_a_user(&vcenter, client).open(0).await.expect_err("both");
+    assert!(error.is_refused() && error.to_string().contains("its URL is http"), "{error}");
+    assert!(error.to_string().contains("user \"u\" from the configuration"), "{error}");
+    assert_eq!(cloudprovider::Error::from(error).kind(), cloudprovider::ErrorKind::InvalidConfiguration);
+}

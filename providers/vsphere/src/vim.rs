@@ -182,6 +182,13 @@ impl CallError {
             || self.is_fault("InvalidLogin")
     }
 
+    /// Whether other credentials, if there are some, may be let in at once.
+    pub(crate) fn wants_others(&self) -> bool {
+        self.is_refused()
+            || self.is_fault("PasswordExpired")
+            || matches!(self, Self::NotShared { is_denied: true, .. })
+    }
+
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { .. } | Self::NoCredentials(_) | Self::NotShared { is_denied: true, .. } => {

@@ -122,7 +122,7 @@ impl RestSession {
         Ok(opened)
     }
 
-    /// Tries each way in turn, as long as vCenter refuses them.
+    /// Tries each way in turn, as long as they are refused.
     async fn open_by(
         &self,
         choices: Choices,
