@@ -158,7 +158,7 @@ impl Config {
         let mut settings = if is_ini(text) {
             read_ini::read(text, &mut findings)
         } else {
-            read_yaml::read(text, &mut findings)
+            read_yaml::read(text, environment.has_vcenter(), &mut findings)
         };
         // a text that cannot be read has none of the keys that would be missed
         let is_readable = findings.problems.is_empty() || !settings.is_empty();

@@ -35,17 +35,26 @@ impl Environment {
         self.0.contains_key(name)
     }
 
+    /// Whether a vCenter is named.
+    pub(crate) fn has_vcenter(&self) -> bool {
+        self.get("VSPHERE_VCENTER").is_some() || self.vcenters().next().is_some()
+    }
+
+    /// The vCenters with a variable of their own each: that variable, what tells it from others, and the name.
+    fn vcenters(&self) -> impl Iterator<Item = (&String, &str, &String)> {
+        self.0.iter().filter_map(|(variable, reference)| {
+            let id = variable.strip_prefix(VCENTER)?;
+            // the port of the one in `VSPHERE_VCENTER`
+            (id != "PORT" && !reference.is_empty()).then_some((variable, id, reference))
+        })
+    }
+
     /// Overrides what the file says.
     pub(crate) fn apply(&self, settings: &mut Settings, findings: &mut Findings) {
         for key in KEYS.iter().filter(|key| !key.env.is_empty() && key.section != Section::VCenter) {
             self.apply_key(key, "", key.env, settings, findings);
         }
-        let vcenters = self.0.iter().filter_map(|(variable, reference)| {
-            let id = variable.strip_prefix(VCENTER)?;
-            // the port of the one in `VSPHERE_VCENTER`
-            (id != "PORT" && !reference.is_empty()).then_some((variable, id, reference))
-        });
-        for (variable, id, reference) in vcenters {
+        for (variable, id, reference) in self.vcenters() {
             settings.open(Section::VCenter, reference);
             for key in Section::VCenter.keys().filter(|key| !key.env.is_empty()) {
                 self.apply_key(key, reference, &format!("VCENTER_{id}_{}", key.env), settings, findings);

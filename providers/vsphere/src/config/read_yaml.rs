@@ -15,7 +15,8 @@ use crate::yaml::{Node, YamlFault};
 /// Keys at the top level that mean nothing here and that people write all the same.
 const KUBERNETES_HABITS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
+/// `has_vcenter` says whether a vCenter is named elsewhere, so that the file may name none.
+pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Settings {
     let mut settings = Settings::new(Format::Yaml);
     let root = match Node::parse_first(text) {
         Ok((root, has_more)) => {
@@ -46,11 +47,15 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
     };
     let is_section = |name: &str| Section::ALL.iter().any(|section| section.yaml() == name);
     let kind = entries.iter().find(|(name, _)| name == "kind").and_then(|(_, kind)| kind.text());
+    let is_near = |name: &str| hints::nearest(name, &Section::ALL.map(Section::yaml)).is_some();
     if let Some(kind) = kind
-        && !entries.iter().any(|(name, _)| is_section(name))
+        && !entries.iter().any(|(name, _)| is_section(name) || is_near(name))
     {
-        findings.problem("", manifest_in_place_of_config(kind));
-        return settings;
+        if !has_vcenter {
+            findings.problem("", manifest_in_place_of_config(kind));
+            return settings;
+        }
+        findings.warning("", manifest_in_place_of_config(kind));
     }
     let mut seen = BTreeSet::new();
     for (name, node) in entries {

@@ -283,6 +283,12 @@ fn other_files_are_named_for_what_they_are() {
         assert!(told(&text)[0].starts_with(part), "{:#?}", told(&text));
     }
     assert_told(&format!("kind: Anything\n{}", with_password("p")), &[]);
+    let misspelt = "apiVersion: v1\nkind: Config\nvcentre: {a: {server: vc1}}\n";
+    assert_told(misspelt, &["! no vCenter is given", "? did you mean vcenter?"]);
+    let environment = [("VSPHERE_VCENTER", "vc1"), ("VSPHERE_USER", "u"), ("VSPHERE_PASSWORD", "p")];
+    let named_elsewhere = Config::parse("apiVersion: v1\nkind: Config\n", &environment.into_iter().collect());
+    let named_elsewhere = named_elsewhere.expect("the environment says all");
+    assert!(named_elsewhere.warnings()[0].to_string().contains("is a kubeconfig"), "{named_elsewhere:?}");
     let two = format!("{}---\nvcenter: {{b: {{server: vc2}}}}\n", with_password("p"));
     assert_told(&two, &["? holds several YAML documents (---); only the first one counts"]);
     let in_tree =

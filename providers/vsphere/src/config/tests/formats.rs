@@ -47,7 +47,7 @@ fn every_key_is_read_alike_from_both_formats_and_the_environment() {
             settings.get(key.section, name, key.name).unwrap_or_else(|| panic!("{key:?}")).value.clone()
         };
         let mut findings = Findings::default();
-        let settings = read_yaml::read(&yaml, &mut findings);
+        let settings = read_yaml::read(&yaml, false, &mut findings);
         assert!(read(settings, findings) == expected, "{yaml}");
         for text in [&ini_text, &shouted] {
             let mut findings = Findings::default();
