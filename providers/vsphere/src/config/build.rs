@@ -1,15 +1,14 @@
 //! From what the operator wrote to what the provider works with: defaults, inheritance and checks.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+mod credentials;
 
-use cloudprovider::{ConfigProblem, SecretName, TextOddity};
+use std::{collections::BTreeMap, path::PathBuf};
+
+use cloudprovider::ConfigProblem;
 use ipnet::IpNet;
 
 use super::{
-    Config, CredentialPlaces, NsxParts, SecretPlace, VCenterConfig, ZoneLabels,
+    Config, NsxParts, VCenterConfig, ZoneLabels,
     environment::Environment,
     keys::Section,
     names,
@@ -22,9 +21,6 @@ use crate::{
 };
 
 const DEFAULT_PORT: u16 = 443;
-
-/// Where CPI looks for credentials that nobody told it of.
-const DEFAULT_SECRETS_DIRECTORY: &str = "/etc/cloud/secrets";
 
 /// What NSX-T takes for the size of a load balancer.
 const LOAD_BALANCER_SIZES: [&str; 5] = ["DLB", "LARGE", "MEDIUM", "SMALL", "XLARGE"];
@@ -206,155 +202,11 @@ impl Builder<'_> {
         if families.is_empty() { vec![Family::Ipv4] } else { families }
     }
 
-    fn credentials(&mut self, name: &str) -> CredentialPlaces {
-        let user = self.inherited_text(name, "user");
-        let password = self.inherited_text(name, "password");
-        let inline = user.zip(password);
-        let own = self.secret_object(Section::VCenter, name, inline.is_some());
-        let global = self.secret_object(Section::Global, "", inline.is_some());
-        let directory = self.settings.text(Section::Global, "", "secretsDirectory").map(PathBuf::from);
-        let secret = match (own, global, directory) {
-            (Some(own), _, _) => Some(SecretPlace::Object(own)),
-            (None, Some(_), Some(_)) => {
-                let origin = self.settings.origin(Section::Global, "", "secretsDirectory");
-                if inline.is_none() {
-                    self.problem_once(origin, "stands beside the name of a Secret; give one of the two");
-                } else {
-                    self.warn_once(origin, "stands beside the name of a Secret; neither is used");
-                }
-                None
-            }
-            (None, Some(global), None) => Some(SecretPlace::Object(global)),
-            (None, None, Some(directory)) => Some(SecretPlace::Directory(directory)),
-            (None, None, None) => None,
-        };
-        // the folder that CPI looks into unasked
-        let secret = secret.or_else(|| {
-            let default = Path::new(DEFAULT_SECRETS_DIRECTORY);
-            (inline.is_none() && default.is_dir()).then(|| SecretPlace::Directory(default.to_owned()))
-        });
-        if secret.is_none() && inline.is_none() && self.findings.problems.is_empty() {
-            self.missing_credentials(name);
-        }
-        let mut is_inline_first = secret.is_none();
-        if let (Some(secret), Some(((user, origin), (password, _)))) = (&secret, &inline) {
-            is_inline_first = self.is_inline_first(name, user, password);
-            let words = if is_inline_first {
-                format!(
-                    "stands beside {secret}: this user and its password are used, and {secret} where vCenter refuses them"
-                )
-            } else {
-                format!(
-                    "stands beside {secret}, which is used; this user and its password are for what it lacks or vCenter refuses"
-                )
-            };
-            self.warn_once(origin.clone(), words);
-        }
-        let inline = inline.map(|((user, _), (password, _))| (user, password.into()));
-        CredentialPlaces { secret, inline, is_inline_first }
-    }
-
-    /// Whether user and password come before a Secret. In CPI those of the vCenter's own do, and those of `global` where that
-    /// is the vCenter; others are not used there beside a Secret.
-    fn is_inline_first(&self, name: &str, user: &str, password: &str) -> bool {
-        let place = if self.settings.has(Section::VCenter, name) {
-            (Section::VCenter, name)
-        } else {
-            (Section::Global, "")
-        };
-        let has_both =
-            ["user", "password"].iter().all(|key| self.settings.text(place.0, place.1, key).is_some());
-        has_both && [user, password].iter().all(|text| TextOddity::of(text) != Some(TextOddity::Placeholder))
-    }
-
-    fn missing_credentials(&mut self, name: &str) {
-        let place = if self.settings.has(Section::VCenter, name) {
-            self.settings.section_origin(Section::VCenter, name)
-        } else {
-            self.settings.section_origin(Section::Global, "")
-        };
-        let key = |key| match self.settings.format {
-            Format::Yaml => key,
-            Format::Ini => {
-                Section::Global.keys().find(|known| known.name == key).map_or(key, |known| known.ini)
-            }
-        };
-        let has = |key| self.inherited_text(name, key).is_some();
-        let message = match (has("user"), has("password"), has("secretName"), has("secretNamespace")) {
-            (true, false, ..) => {
-                let begins = match self.settings.format {
-                    Format::Yaml => "# ! or &, or is ~ or null,",
-                    Format::Ini => "# or ;",
-                };
-                format!(
-                    "has a {} and no {}; one that begins with {begins} must stand in double quotes",
-                    key("user"),
-                    key("password")
-                )
-            }
-            (false, true, ..) => format!("has a {} and no {}", key("password"), key("user")),
-            (_, _, true, false) => format!("has a {} and no {}", key("secretName"), key("secretNamespace")),
-            (_, _, false, true) => format!("has a {} and no {}", key("secretNamespace"), key("secretName")),
-            _ => format!(
-                "has no credentials; give {} and {} of a Secret, or a {}, or {} and {}",
-                key("secretName"),
-                key("secretNamespace"),
-                key("secretsDirectory"),
-                key("user"),
-                key("password")
-            ),
-        };
-        self.findings.problem(place, message);
-    }
-
     /// A warning that several vCenters may share by inheritance.
     fn warn_once(&mut self, origin: String, message: impl Into<String>) {
         let warning = ConfigProblem::new(origin, message);
         if !self.findings.warnings.contains(&warning) {
             self.findings.warnings.push(warning);
-        }
-    }
-
-    /// A Secret whose name and namespace both stand there. Where they cannot be any, that is a fault unless `has_others`:
-    /// credentials without a Secret.
-    fn secret_object(
-        &mut self,
-        section: Section,
-        section_name: &str,
-        has_others: bool,
-    ) -> Option<SecretName> {
-        let text = |key| self.settings.text(section, section_name, key).map(str::to_owned);
-        match (text("secretNamespace"), text("secretName")) {
-            (Some(namespace), Some(name)) => {
-                let faults = [
-                    ("secretNamespace", names::namespace_fault(&namespace)),
-                    ("secretName", names::secret_fault(&name)),
-                ];
-                let is_name = faults.iter().all(|(_, fault)| fault.is_none());
-                for (key, fault) in faults {
-                    let Some(fault) = fault else { continue };
-                    let origin = self.settings.origin(section, section_name, key);
-                    if has_others {
-                        let words =
-                            format!("{fault}; no Secret is used, but user and password of the configuration");
-                        self.warn_once(origin, words);
-                    } else {
-                        self.problem_once(origin, fault);
-                    }
-                }
-                (is_name || !has_others).then_some(SecretName { namespace, name })
-            }
-            (Some(_), None) => {
-                let origin = self.settings.origin(section, section_name, "secretNamespace");
-                self.warn_once(origin, "has no effect without the Secret's name");
-                None
-            }
-            (None, Some(_)) => {
-                let origin = self.settings.origin(section, section_name, "secretName");
-                self.warn_once(origin, "has no effect without the Secret's namespace");
-                None
-            }
-            (None, None) => None,
         }
     }
 

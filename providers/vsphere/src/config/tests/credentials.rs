@@ -97,3 +97,42 @@ fn names_of_secrets_that_cannot_be() {
         "{found:?}"
     );
 }
+
+#[test]
+fn a_name_that_cannot_be_hides_the_secret_of_global() {
+    let own = "user: u, password: p, secretNamespace: n, secretName: '<secret>'";
+    for global in ["secretName: s, secretNamespace: n", "secretsDirectory: /secrets"] {
+        let text = format!("global: {{{global}}}\nvcenter: {{a: {{server: vc1, {own}}}}}");
+        let places = &parse(&text).vcenters[0].credentials;
+        assert_eq!((&places.secret, places.inline.is_some(), places.is_inline_first), (&None, true, true));
+        let told = warnings(&text);
+        assert!(
+            told.iter().any(|told| told.contains("no Secret is used, but user and password")),
+            "{told:?}"
+        );
+    }
+    // one of global hides the folder as much as a good one does
+    let user = "vcenter: {a: {server: vc1, user: u, password: p}}";
+    let global = "secretsDirectory: /secrets, secretName: '<secret>', secretNamespace: n";
+    let text = format!("global: {{{global}}}\n{user}");
+    assert_eq!(parse(&text).vcenters[0].credentials.secret, None);
+    assert!(warnings(&text).iter().any(|told| told.contains("neither is used")));
+    // and a vCenter with a good one of its own is told nothing untrue
+    let own = "secretName: t, secretNamespace: m, user: u, password: p";
+    let text = format!(
+        "global: {{secretName: '<secret>', secretNamespace: n}}\nvcenter: {{a: {{server: vc1, {own}}}}}"
+    );
+    assert!(parse(&text).vcenters[0].credentials.secret.is_some());
+    assert!(!warnings(&text).iter().any(|told| told.contains("no Secret is used")), "{:?}", warnings(&text));
+}
+
+#[test]
+fn a_password_of_common_words_is_no_placeholder() {
+    let global = "global: {secretName: s, secretNamespace: n}";
+    for (password, is_first) in [("changeme", true), ("your-password", true), ("<password>", false)] {
+        let text = format!("{global}\nvcenter: {{a: {{server: vc1, user: u, password: '{password}'}}}}");
+        assert_eq!(parse(&text).vcenters[0].credentials.is_inline_first, is_first, "{password}");
+        let told = warnings(&text);
+        assert_eq!(told.iter().any(|told| told.contains("placeholder")), !is_first, "{told:?}");
+    }
+}
