@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -46,5 +47,32 @@ fn old_values_stand_above_new_ones() -> Outcome {
     assert!(String::from_utf8(wrong.stderr)?.contains("latest is no version such as 0.37.2"));
     assert_eq!(changes(&cache, &[])?.status.code(), Some(2));
     fs::remove_dir_all(&cache)?;
+    Ok(())
+}
+
+/// A `go` that has no such version, or another one than was asked for.
+#[test]
+fn what_is_of_another_version_is_not_kept() -> Outcome {
+    let folder = std::env::temp_dir().join(format!("ccm-upstream-go-{}", std::process::id()));
+    let (cache, programs) = (folder.join("cache"), folder.join("bin"));
+    fs::create_dir_all(&cache)?;
+    fs::create_dir_all(&programs)?;
+    let go = programs.join("go");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH")?);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream/changes.sh");
+    for (get, resolved, works) in
+        [("false", "v0.1.0", false), ("true", "v0.2.0", false), ("true", "v0.1.0", true)]
+    {
+        let text =
+            format!("#!/bin/sh\ncase $1 in get) {get} ;; list) echo {resolved} ;; run) echo facts ;; esac\n");
+        fs::write(&go, text)?;
+        fs::set_permissions(&go, fs::Permissions::from_mode(0o755))?;
+        let output =
+            Command::new(&script).arg("0.1.0").env("CCM_TEST_CACHE", &cache).env("PATH", &path).output()?;
+        let expected = if works { 0 } else { 2 };
+        assert_eq!(output.status.code(), Some(expected), "{get} {resolved}");
+        assert_eq!(fs::read_dir(&cache)?.count(), usize::from(works), "{get} {resolved}");
+    }
+    fs::remove_dir_all(&folder)?;
     Ok(())
 }

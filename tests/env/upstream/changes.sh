@@ -29,6 +29,17 @@ module_version() {
     printf '%s\n' "$version"
 }
 
+# Whether the modules in this folder are those of version $1.
+has_version() {
+    local resolved
+    resolved=$(go list -m -f '{{.Version}}' k8s.io/cloud-provider k8s.io/apiserver k8s.io/component-base | sort -u) ||
+        return
+    if [[ $resolved != "$1" ]]; then
+        printf 'asked for %s, resolved were: %s\n' "$1" "$resolved"
+        return 1
+    fi
+}
+
 # The file with what version $1 has; written if it is not there.
 dump_of() {
     local version=$1 file work
@@ -38,14 +49,17 @@ dump_of() {
         # shellcheck disable=SC2064 # the folder as it is called now
         trap "rm -rf '$work'" EXIT
         cp "$here/dump.go" "$work/"
+        # Joined by &&, since `set -e` does not hold before ||. What was resolved is looked at too: tidy may raise a version.
         (
-            cd "$work"
-            export GOWORK=off GOFLAGS=-mod=mod
-            go mod init upstream
-            go get "k8s.io/cloud-provider@$version" "k8s.io/apiserver@$version" "k8s.io/component-base@$version"
-            go mod tidy
-            # no linked version: gates are those of the version that the modules are made for
-            go run . >dump.tsv
+            cd "$work" &&
+                export GOWORK=off GOFLAGS=-mod=mod &&
+                go mod init upstream &&
+                go get "k8s.io/cloud-provider@$version" "k8s.io/apiserver@$version" \
+                    "k8s.io/component-base@$version" &&
+                go mod tidy &&
+                has_version "$version" &&
+                # no linked version: gates are those of the version that the modules are made for
+                go run . >dump.tsv
         ) >"$work/log" 2>&1 || {
             cat "$work/log" >&2
             fail "$version could not be read"
