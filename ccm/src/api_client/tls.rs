@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use cloudprovider::tls::BoundedVerifier;
+use http::uri::Scheme;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use kube::{client::ConfigExt as _, config::Config};
 use rustls::{
@@ -15,14 +16,17 @@ use rustls::{
 
 use super::transport::fault;
 
-/// Encrypts what `inner` connects, for URLs that want it, as kube does; but of a server's certificates only so many are
-/// looked at as can be verified in little time.
+/// Encrypts what `inner` connects to the URL in `config`, if that wants it, as kube does; but of a server's certificates
+/// only so many are looked at as can be verified in little time.
 ///
 /// # Errors
 /// Certificates, keys or names that cannot be used.
 pub(super) fn connector<C>(inner: C, config: &Config) -> anyhow::Result<HttpsConnector<C>> {
-    let mut tls = config.rustls_client_config().map_err(fault)?;
-    if !config.accept_invalid_certs {
+    // Those of `config` are looked at by a verifier of our own: kube's trusts nobody, and is kept where there is no TLS.
+    let mut trusting_nobody = config.clone();
+    trusting_nobody.root_cert = Some(Vec::new());
+    let mut tls = trusting_nobody.rustls_client_config().map_err(fault)?;
+    if !config.accept_invalid_certs && config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
         let verifier = BoundedVerifier::new(verifier(config).context("no client for the API server")?);
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     }
@@ -41,6 +45,9 @@ fn verifier(config: &Config) -> anyhow::Result<Arc<dyn ServerCertVerifier>> {
     let Some(certificates) = &config.root_cert else {
         return Ok(Arc::new(rustls_platform_verifier::Verifier::new(provider)?));
     };
+    if certificates.is_empty() {
+        return Err(anyhow!("the certificate authority of the API server holds no certificate"));
+    }
     let mut roots = RootCertStore::empty();
     for der in certificates {
         roots.add(CertificateDer::from(der.clone())).context("failed to add a root certificate")?;
@@ -93,5 +100,20 @@ mod tests {
         connect(2).await.expect("verified");
         let error = connect(11).await.expect_err("too many");
         assert!(error.contains("the other side sent 11 certificates"), "{error}");
+    }
+
+    #[test]
+    fn authorities_are_looked_at_for_https_alone() {
+        let _ = ring::default_provider().install_default();
+        let error_of = |url: &str, authorities: Vec<Vec<u8>>| {
+            let mut config = Config::new(url.parse().expect("a URL"));
+            config.root_cert = Some(authorities);
+            connector(HttpConnector::new(), &config).err().map(|error| format!("{error:#}"))
+        };
+        assert_eq!(error_of("http://localhost:1", Vec::new()), None);
+        assert_eq!(error_of("http://localhost:1", vec![b"none".to_vec()]), None);
+        let error = error_of("https://localhost:1", Vec::new()).expect("nobody is trusted");
+        assert!(error.contains("holds no certificate"), "{error}");
+        assert!(error_of("https://localhost:1", vec![b"none".to_vec()]).is_some());
     }
 }

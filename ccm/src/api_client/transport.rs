@@ -79,6 +79,7 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
             // The proxy is checked as the API server is, as in Go, but has a name of its own.
             let mut config_of_proxy = config.clone();
             config_of_proxy.tls_server_name = None;
+            config_of_proxy.cluster_url = url.clone();
             over(tunnel(url, user.as_ref(), tls::connector(tcp, &config_of_proxy)?), config)
         }
         _ => over(tunnel(url, user.as_ref(), tcp), config),
