@@ -12,6 +12,7 @@ use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
     workload::CONFIG_FOLDER, yaml,
 };
+use crate::serving::is_always_allowed;
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -184,16 +185,10 @@ impl ManifestsCommand {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let lets_everybody = |flag: &String| {
-            let flag = argument(flag);
-            let paths = flag.strip_prefix("--authorization-always-allow-paths=");
-            paths.is_some_and(|paths| {
-                paths.split(',').any(|path| matches!(path.trim(), "/metrics" | "/*" | "*"))
-            })
-        };
+        let allowed = always_allowed_paths(&self.set);
         if self.service_monitor
             && monitor_access == MonitorAccess::NoToken
-            && !self.set.iter().any(lets_everybody)
+            && !is_always_allowed(&allowed, "/metrics")
         {
             warnings.push(
                 "--service-monitor: Prometheus shows no token, since nobody knows who answers, and is refused: name the \
@@ -270,6 +265,13 @@ fn elsewhere(config: &Path, file: &Path) -> String {
 /// `v=4`, `-v=4` and `--v=4` are one.
 fn argument(flag: &str) -> String {
     format!("--{}", flag.trim_start_matches('-'))
+}
+
+/// What `--authorization-always-allow-paths` has after these flags: its values are joined.
+fn always_allowed_paths(flags: &[String]) -> Vec<String> {
+    let flags: Vec<_> = flags.iter().map(|flag| argument(flag)).collect();
+    let values = flags.iter().filter_map(|flag| flag.strip_prefix("--authorization-always-allow-paths="));
+    values.flat_map(|paths| paths.split(',')).map(str::to_owned).collect()
 }
 
 fn host_and_port(address: &str) -> Option<(String, u16)> {
@@ -551,9 +553,18 @@ mod tests {
         let (alone, warnings) = options(&[]).expect("accepted");
         assert_eq!(alone.monitor_access, MonitorAccess::NoToken);
         assert!(warnings.iter().any(|warning| warning.contains("--service-monitor-ca")), "{warnings:?}");
-        let (_, warnings) =
-            options(&["--set=authorization-always-allow-paths=/healthz,/metrics"]).expect("accepted");
-        assert_eq!(warnings, [""; 0]);
+        for (paths, is_allowed) in [
+            ("/healthz,/metrics", true),
+            ("healthz,metrics", true),
+            ("/metric*", true),
+            ("/metrics/*", false),
+            ("/*", true),
+            ("/metricsx", false),
+        ] {
+            let (_, warnings) =
+                options(&[&format!("--set=authorization-always-allow-paths={paths}")]).expect("accepted");
+            assert_eq!(warnings.is_empty(), is_allowed, "{paths}: {warnings:?}");
+        }
         let (unverified, warnings) = options(&["--service-monitor-unverified"]).expect("accepted");
         assert_eq!((unverified.monitor_access, warnings.len()), (MonitorAccess::Unverified, 0));
         let (verified, warnings) = options(&["--service-monitor-ca=configmap/ca/ca.crt"]).expect("accepted");
