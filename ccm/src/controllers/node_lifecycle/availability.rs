@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     lease::{LeaseAnswer, LeaseRead},
-    silence::silence_of,
+    silence::{renewal_interval, silence_of},
 };
 
 /// An answer that takes longer is none. Kubernetes' own objective is one second.
@@ -21,13 +21,11 @@ pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 /// [`silence_of`].
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// After a kubelet is heard again, as long until all others must have been whose requests waited: they are served in any
-/// order.
-const SETTLE: Duration = Duration::from_secs(2);
+/// The longest pause of a kubelet between two tries to read its lease (client-go's `maxBackoff`).
+const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);
 
-/// The same for those whose requests were refused: a kubelet doubles its pauses between two tries, up to 7 s. So after a
-/// time in which nobody was heard it may take as long again.
-const MAX_SETTLE: Duration = Duration::from_secs(8);
+/// What a renewal takes beside the pause before it, and until it is noticed.
+const SETTLE_SLACK: Duration = Duration::from_millis(500);
 
 /// Renewals that are remembered.
 const MAX_HEARD: usize = 64;
@@ -67,8 +65,20 @@ enum Peer {
     Mute,
     Renews {
         renew_time: String,
+        duration: Duration,
+        /// When it was read last.
         sent: Instant,
+        /// When it was first seen as it is.
+        since: Instant,
     },
+}
+
+/// How long all other kubelets may still take when the first one is heard after a time in which renewals were refused.
+///
+/// A kubelet (client-go's lease controller) whose lease can be read and not written tries five times, twice, and then
+/// waits for a whole renewal interval. Only where it cannot read either does it try again earlier.
+fn settle_time(duration: Duration) -> Duration {
+    renewal_interval(duration).max(MAX_KUBELET_BACKOFF) + SETTLE_SLACK
 }
 
 /// A renewal of a peer.
@@ -78,8 +88,10 @@ struct Heard {
     after: Instant,
     /// It was there by then.
     by: Instant,
-    /// How long nobody was heard before it.
+    /// How long this peer was not heard before it.
     pause: Duration,
+    /// The longest that takes where nothing is refused.
+    usual: Duration,
 }
 
 impl Availability {
@@ -148,20 +160,38 @@ impl Availability {
             LeaseAnswer::NoAnswer => {}
             LeaseAnswer::Missing | LeaseAnswer::Forbidden => *peer = Peer::Mute,
             LeaseAnswer::Found(lease) => {
-                let now = Peer::Renews { renew_time: lease.renew_time.clone(), sent: read.sent() };
+                let by = read.answered();
+                let mut now = Peer::Renews {
+                    renew_time: lease.renew_time.clone(),
+                    duration: lease.duration,
+                    sent: read.sent(),
+                    since: by,
+                };
+                if let (
+                    Peer::Renews { renew_time: before, since: seen, .. },
+                    Peer::Renews { renew_time, since, .. },
+                ) = (&*peer, &mut now)
+                    && before == renew_time
+                {
+                    *since = *seen;
+                }
                 let before = std::mem::replace(peer, now);
-                let last_heard = *self.last_heard.get_or_insert(read.answered());
-                if let Peer::Renews { renew_time, sent } = before
+                let last_heard = *self.last_heard.get_or_insert(by);
+                if let Peer::Renews { renew_time, sent, since, .. } = before
                     && renew_time != lease.renew_time
                 {
-                    let by = read.answered();
                     let pause = by.duration_since(last_heard);
                     // One that renews is heard long before that: nobody could renew.
                     if pause > silence_of(lease.duration) + MAX_PAUSE {
                         self.begin(read.sent(), by, Some(last_heard));
                     }
                     self.last_heard = Some(by);
-                    self.heard.push_back(Heard { after: sent, by, pause });
+                    self.heard.push_back(Heard {
+                        after: sent,
+                        by,
+                        pause: by.duration_since(since),
+                        usual: settle_time(lease.duration),
+                    });
                     if self.heard.len() > MAX_HEARD {
                         self.heard.pop_front();
                     }
@@ -170,23 +200,61 @@ impl Availability {
         }
     }
 
-    /// Whether other kubelets were heard to renew their leases after `due`, so that one which was not, in a read that was
-    /// sent then, is silent by itself. Where no other kubelet has a lease there is nobody to be heard, and nothing to be
-    /// learned from that.
-    pub(super) fn kubelets_are_heard(&self, due: Instant, sent: Instant) -> bool {
+    /// Whether other kubelets were heard to renew their leases after `due`, so that one with leases of this `duration`
+    /// which was not, in a read that was sent then, is silent by itself. Where no other kubelet has a lease there is
+    /// nobody to be heard, and nothing to be learned from that.
+    pub(super) fn kubelets_are_heard(&self, due: Instant, duration: Duration, sent: Instant) -> bool {
         if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
             return true;
         }
+        // Another one that is late as well may have met with the same fault, and so may all that seem to be dead.
+        let mut is_someone_in_time = false;
+        for peer in self.peers.values() {
+            match peer.renews(sent) {
+                Some(Renews::InTime) => is_someone_in_time = true,
+                Some(Renews::Late) => return false,
+                Some(Renews::NoMore) | None => {}
+            }
+        }
+        if !is_someone_in_time {
+            return false;
+        }
+        let settle = settle_time(duration);
         let Some(first) = self.heard.iter().find(|heard| heard.after >= due) else { return false };
-        let mut settled_at = first.by + SETTLE;
-        for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > SETTLE) {
+        let mut settled_at = first.by + settle;
+        for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > heard.usual) {
             // A pause that began when all had had their time says nothing of who was silent through that.
             if heard.by - heard.pause < settled_at {
-                settled_at = settled_at.max(heard.by + heard.pause.min(MAX_SETTLE));
+                settled_at = settled_at.max(heard.by + settle);
             }
         }
         settled_at <= sent
     }
+}
+
+impl Peer {
+    /// How it renews its lease at this time. `None`: it cannot be told.
+    fn renews(&self, now: Instant) -> Option<Renews> {
+        let Self::Renews { duration, since, .. } = self else { return None };
+        let pause = now.saturating_duration_since(*since);
+        Some(if pause <= settle_time(*duration) {
+            Renews::InTime
+        } else if pause < *duration + settle_time(*duration) {
+            Renews::Late
+        } else {
+            Renews::NoMore
+        })
+    }
+}
+
+/// How a peer renews its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renews {
+    InTime,
+    /// It has missed a renewal.
+    Late,
+    /// It has missed so many that it is taken for dead itself, by which nobody is delayed for ever.
+    NoMore,
 }
 
 #[cfg(test)]
@@ -257,25 +325,48 @@ mod tests {
         let start = Instant::now();
         let at = |second: f64| start + seconds(second);
         let mut api = watched();
-        assert!(api.kubelets_are_heard(at(0.0), at(100.0)), "there is nobody to be heard");
+        let heard = |api: &Availability, due: f64, sent: f64| {
+            api.kubelets_are_heard(at(due), seconds(40.0), at(sent))
+        };
+        assert!(heard(&api, 0.0, 100.0), "there is nobody to be heard");
         api.listen_to(&["a".into(), "b".into()]);
-        assert!(!api.kubelets_are_heard(at(0.0), at(100.0)), "nobody was asked");
+        assert!(!heard(&api, 0.0, 100.0), "nobody was asked");
         api.hear("b", &LeaseRead::fake("", at(0.0), QUICK, LeaseAnswer::Missing));
         api.hear("a", &LeaseRead::fake("", at(0.0), QUICK, found("1")));
         api.hear("a", &LeaseRead::fake("", at(5.0), QUICK, found("1")));
-        assert!(!api.kubelets_are_heard(at(0.0), at(100.0)), "nobody renewed");
+        assert!(!heard(&api, 0.0, 100.0), "nobody renewed");
         api.hear("a", &LeaseRead::fake("", at(6.0), QUICK, found("2")));
-        assert!(
-            !api.kubelets_are_heard(at(5.0), at(11.9)),
-            "nobody was for 6 s: others may wait as long again"
-        );
-        assert!(api.kubelets_are_heard(at(5.0), at(12.1)));
-        api.hear("a", &LeaseRead::fake("", at(7.0), QUICK, found("3")));
-        assert!(!api.kubelets_are_heard(at(6.0), at(8.9)), "others may be about to");
-        assert!(api.kubelets_are_heard(at(6.0), at(12.1)));
-        assert!(!api.kubelets_are_heard(at(6.1), at(100.0)), "it may have been before that");
+        assert!(!heard(&api, 5.0, 16.8), "who was refused tries again after a whole interval");
+        assert!(heard(&api, 5.0, 16.905), "10.4 s and half a second after it was heard");
+        assert!(!heard(&api, 5.0, 17.0), "another one is late itself");
+        assert!(!heard(&api, 5.0, 60.0), "nobody is in time");
+        api.hear("a", &LeaseRead::fake("", at(16.0), QUICK, found("3")));
+        assert!(heard(&api, 5.0, 17.0));
+        assert!(!heard(&api, 6.1, 26.8), "it may have been before that");
         api.listen_to(&["b".into()]);
-        assert!(api.kubelets_are_heard(at(50.0), at(100.0)), "who has no lease cannot be heard");
+        assert!(heard(&api, 50.0, 100.0), "who has no lease cannot be heard");
+    }
+
+    #[test]
+    fn after_a_peer_that_was_late_others_may_still_be() {
+        let start = Instant::now();
+        let at = |second: f64| start + seconds(second);
+        let mut api = watched();
+        api.listen_to(&["a".into(), "b".into()]);
+        let mut hear = |name: &str, second: f64, renew_time: &str| {
+            api.hear(name, &LeaseRead::fake("", at(second) - QUICK, QUICK, found(renew_time)));
+        };
+        hear("a", 0.0, "1");
+        hear("b", 0.0, "1");
+        for second in 1..=10 {
+            hear("a", f64::from(second), &second.to_string());
+        }
+        hear("a", 20.0, "20");
+        hear("b", 20.5, "2");
+        hear("a", 30.0, "30");
+        hear("b", 30.5, "3");
+        assert!(!api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.3)), "b was refused until 20.5 s");
+        assert!(api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.4)));
     }
 
     #[test]

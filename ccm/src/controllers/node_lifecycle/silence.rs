@@ -20,7 +20,7 @@ const MIN_SILENCE: Duration = Duration::from_secs(10);
 const MAX_PROOF_AGE: Duration = Duration::from_secs(3);
 
 /// How long a kubelet waits at most from one renewal to the next: a quarter of the lease's duration and up to 4 % more.
-fn renewal_interval(duration: Duration) -> Duration {
+pub(super) fn renewal_interval(duration: Duration) -> Duration {
     duration.mul_f64(0.25 * 1.04)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn judge(
         Shown::Forbidden if is_silent => without_lease(),
         Shown::RenewTime(_) if is_silent => {
             let due = since + renewal_interval(history.duration);
-            if must_hear && !api.kubelets_are_heard(due, read.sent()) {
+            if must_hear && !api.kubelets_are_heard(due, history.duration, read.sent()) {
                 return Kubelet::Undecided(Undecided::NobodyHeard, poll_at);
             }
             proof()
