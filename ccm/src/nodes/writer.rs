@@ -12,6 +12,7 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 /// Deadline of one write. The API server's own is 60 s; a patch of a Node takes milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -125,15 +126,15 @@ impl NodeWriter {
     }
 
     /// Deletes this very version of a Node: another one of the same name is safe, and so is one that changed since it
-    /// was judged.
-    pub async fn delete(&self, node: &super::Node) -> Result<(), WriteError> {
+    /// was judged. At `deadline` the request is given up, whether it waits for its turn or to be sent again.
+    pub async fn delete(&self, node: &super::Node, deadline: Instant) -> Result<(), WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
         let preconditions = Preconditions {
             uid: Some(node.identity.uid.clone()),
             resource_version: Some(node.resource_version.clone()).filter(|version| !version.is_empty()),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match within_deadline(api.delete(node.name(), &params)).await {
+        match before(deadline, api.delete(node.name(), &params)).await {
             Ok(_) | Err(WriteError::Gone) => Ok(()),
             Err(WriteError::Stale(_)) if self.is_replaced(node.name(), &node.identity.uid).await => Ok(()),
             Err(error) => Err(error),
@@ -160,11 +161,19 @@ fn tested_uid(operations: &Value) -> Option<&str> {
 }
 
 async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
-    match tokio::time::timeout(WRITE_TIMEOUT, call).await {
+    before(Instant::now() + WRITE_TIMEOUT, call).await
+}
+
+async fn before<T>(deadline: Instant, call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    let began = Instant::now();
+    match timeout_at(deadline, call).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(kube::Error::Api(status))) => Err(refused(&status)),
         Ok(Err(error)) => Err(WriteError::Failed(error_chain(&error))),
-        Err(_) => Err(WriteError::Failed(format!("no answer from the API server within {WRITE_TIMEOUT:?}"))),
+        Err(_) => {
+            let time = deadline.saturating_duration_since(began);
+            Err(WriteError::Failed(format!("no answer from the API server within {time:?}")))
+        }
     }
 }
 
@@ -199,6 +208,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_is_given_up_at_its_deadline() {
+        let answer = |_: Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        };
+        let writer = NodeWriter::new(Client::new(tower::service_fn(answer), "default"));
+        let node = crate::nodes::Node::from_json(json!({"metadata": {"name": "n", "uid": "u"}}));
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let outcome = writer.delete(&node, deadline).await;
+        assert!(matches!(outcome, Err(WriteError::Failed(_))), "{outcome:?}");
+        assert!(Instant::now() < deadline + Duration::from_secs(1));
+    }
 
     fn status(code: u16, message: &str, causes: &Value) -> Status {
         serde_json::from_value(json!({

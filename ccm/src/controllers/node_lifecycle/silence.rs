@@ -91,7 +91,12 @@ pub(super) struct SilentKubelet {
 impl SilentKubelet {
     /// Whether it is good for deleting this Node now.
     pub(super) fn proves(&self, node: &Node, now: Instant) -> bool {
-        self.uid == node.identity.uid && now.duration_since(self.read_sent) <= MAX_PROOF_AGE
+        self.uid == node.identity.uid && now <= self.good_until()
+    }
+
+    /// When it proves nothing any more.
+    pub(super) fn good_until(&self) -> Instant {
+        self.read_sent + MAX_PROOF_AGE
     }
 }
 

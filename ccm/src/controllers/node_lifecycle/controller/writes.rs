@@ -51,7 +51,10 @@ impl NodeLifecycleController {
             .map(|write| async move {
                 let outcome = match &write {
                     Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
-                    Write::Delete(node, _) => writer.delete(node).await.map(|()| WrittenVersion::new()),
+                    // It may wait for its turn or be sent again, but not on an old proof.
+                    Write::Delete(node, proof) => {
+                        writer.delete(node, proof.good_until()).await.map(|()| WrittenVersion::new())
+                    }
                 };
                 (write, outcome)
             })
