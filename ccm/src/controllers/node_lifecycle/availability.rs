@@ -2,7 +2,7 @@
 //! silence of one kubelet. Pure.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -27,6 +27,9 @@ const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);
 /// What a renewal takes beside the pause before it, and until it is noticed.
 const SETTLE_SLACK: Duration = Duration::from_millis(500);
 
+/// After so many Nodes without a lease no other Node is tried instead of them.
+const MAX_MUTE: usize = 100;
+
 /// Renewals that are remembered.
 const MAX_HEARD: usize = 64;
 
@@ -39,6 +42,8 @@ pub(super) struct Availability {
     /// While it does not answer: since when, at least.
     away_since: Option<Instant>,
     peers: HashMap<String, Peer>,
+    /// Names of those that had no lease when they were peers.
+    mute: HashSet<String>,
     /// The renewals of peers, oldest first.
     heard: VecDeque<Heard>,
     /// When a peer was heard last, or the first one was listened to.
@@ -153,13 +158,23 @@ impl Availability {
         }
     }
 
+    /// Names of the Nodes of which nothing can be heard, as far as they were tried.
+    pub(super) fn mute(&self) -> &HashSet<String> {
+        &self.mute
+    }
+
     /// Takes note of a read of this lease, if it is that of a peer.
     pub(super) fn hear(&mut self, name: &str, read: &LeaseRead) {
         let Some(peer) = self.peers.get_mut(name) else { return };
         match read.answer() {
             LeaseAnswer::NoAnswer => {}
-            LeaseAnswer::Missing | LeaseAnswer::Forbidden => *peer = Peer::Mute,
+            LeaseAnswer::Forbidden => *peer = Peer::Mute,
+            LeaseAnswer::Missing => {
+                *peer = Peer::Mute;
+                self.mute.insert(name.to_owned());
+            }
             LeaseAnswer::Found(lease) => {
+                self.mute.remove(name);
                 let by = read.answered();
                 let mut now = Peer::Renews {
                     renew_time: lease.renew_time.clone(),
@@ -255,6 +270,25 @@ enum Renews {
     Late,
     /// It has missed so many that it is taken for dead itself, by which nobody is delayed for ever.
     NoMore,
+}
+
+/// Nodes to listen to, at most `count` of `names`: as few changes of `current` as can be, but those of which nothing can be
+/// heard make room for others. After so many of these that hardly any Node has a lease, nobody else is tried.
+pub(super) fn choose_peers(
+    current: &[String],
+    names: &HashSet<&str>,
+    mute: &HashSet<String>,
+    count: usize,
+) -> Vec<String> {
+    let current = current.iter().map(String::as_str).filter(|name| names.contains(name));
+    let mut order: Vec<&str> = current.collect();
+    let known: HashSet<&str> = order.iter().copied().collect();
+    order.extend(names.iter().filter(|name| !known.contains(*name)));
+    if mute.len() < MAX_MUTE {
+        // Stable: the rest keeps its order.
+        order.sort_by_key(|name| mute.contains(*name));
+    }
+    order.into_iter().take(count).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -367,6 +401,36 @@ mod tests {
         hear("b", 30.5, "3");
         assert!(!api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.3)), "b was refused until 20.5 s");
         assert!(api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.4)));
+    }
+
+    #[test]
+    fn who_has_no_lease_makes_room_for_others() {
+        let start = Instant::now();
+        let mut api = watched();
+        let all: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+        let names: HashSet<&str> = all.iter().map(String::as_str).collect();
+        // Only one of them has a lease, and is found wherever it is.
+        let mut peers = Vec::new();
+        for _ in 0..3 {
+            peers = choose_peers(&peers, &names, api.mute(), 10);
+            assert_eq!(peers.len(), 10);
+            api.listen_to(&peers);
+            for name in &peers {
+                let answer = if name == "17" { found("1") } else { LeaseAnswer::Missing };
+                api.hear(name, &LeaseRead::fake("", start, QUICK, answer));
+            }
+        }
+        let last = choose_peers(&peers, &names, api.mute(), 10);
+        assert!(last.contains(&"17".to_owned()), "{last:?}");
+        assert_eq!(
+            choose_peers(&last, &names, api.mute(), 10).iter().find(|name| *name == "17"),
+            Some(&"17".into())
+        );
+        let few: HashSet<&str> = ["17"].into();
+        assert_eq!(choose_peers(&last, &few, api.mute(), 10), ["17"]);
+        let many: HashSet<String> = (0..MAX_MUTE).map(|n| n.to_string()).collect();
+        let same: HashSet<String> = choose_peers(&peers, &names, &many, 10).into_iter().collect();
+        assert_eq!(same, peers.into_iter().collect(), "hardly anybody has one");
     }
 
     #[test]

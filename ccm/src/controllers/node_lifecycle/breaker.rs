@@ -61,6 +61,12 @@ impl Breaker {
         self.is_open
     }
 
+    /// Whether it holds no Node back, and no earlier leader's did: a Node whose condition says so says it wrongly.
+    /// That it is closed is not enough, since nothing opens it before there is an answer.
+    pub(super) fn is_done(&self) -> bool {
+        !self.is_open && self.inherited.is_empty()
+    }
+
     /// Says that an earlier leader's breaker held this Node back.
     pub(super) fn inherit(&mut self, uid: &str) {
         self.inherited.insert(uid.to_owned());
@@ -190,8 +196,10 @@ mod tests {
     #[test]
     fn what_an_earlier_leader_held_back_keeps_it_open() {
         let mut breaker = Breaker::default();
+        assert!(breaker.is_done());
         breaker.inherit("0");
         breaker.inherit("1");
+        assert!(!breaker.is_open() && !breaker.is_done(), "nobody has answered yet");
         // far from the limits: the others were deleted, allowed by an operator
         assert_eq!(breaker.update(&absent(2, 100), LIMITS), Some(Turn::Inherited { held: 2, total: 100 }));
         let unknown = [vec![Seen::Unknown; 2], vec![Seen::Absent; 1], vec![Seen::Present; 97]].concat();
@@ -201,6 +209,7 @@ mod tests {
         assert_eq!(breaker.update(&nodes(&one_is_back), LIMITS), None);
         let decided = [vec![Seen::Present], vec![Seen::AbsentByDecision], vec![Seen::Present; 98]].concat();
         assert_eq!(breaker.update(&nodes(&decided), LIMITS), Some(Turn::Closed { absent: 0, total: 100 }));
+        assert!(breaker.is_done());
         // a Node that is gone keeps nothing open
         breaker.inherit("gone");
         assert_eq!(breaker.update(&absent(2, 100), LIMITS), None);

@@ -53,7 +53,7 @@ pub struct NodeLifecycleOptions {
     /// `--node-deletion-grace-period`: time between the two answers that an instance is gone. `None`: one monitor
     /// period, at least 5 s.
     pub deletion_grace_period: Option<Duration>,
-    /// `--node-deletion-unseen-grace-period`: the same where the provider has never had the instance. `None`: 60 grace
+    /// `--node-deletion-unseen-grace-period`: the same where the provider has never had the instance. `None`: 24 grace
     /// periods, 5 minutes at most.
     pub deletion_unseen_grace_period: Option<Duration>,
     /// `--node-deletion-minimum-age`: a younger Node is not deleted.
@@ -294,17 +294,17 @@ impl NodeLifecycleController {
     }
 
     /// Asks the cloud about these Nodes, in one batch, and acts on the answers.
-    async fn look_at(
-        &mut self,
-        mut nodes: Vec<Arc<Node>>,
-        stop: &CancellationToken,
-        inspection: &Inspection,
-    ) {
+    async fn look_at(&mut self, nodes: Vec<Arc<Node>>, stop: &CancellationToken, inspection: &Inspection) {
         // Needs no answer, so a cloud that hangs delays nothing. A Node of another cloud is never touched.
-        nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
-        self.untaint_ready(&nodes, stop, inspection).await;
+        let (owned, others): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
+        self.untaint_ready(&owned, stop, inspection).await;
         // A Node of no cloud yet is not judged.
-        nodes.retain(|node| node.identity.provider_id.is_some());
+        let (nodes, without_id): (Vec<_>, Vec<_>) =
+            owned.into_iter().partition(|node| node.identity.provider_id.is_some());
+        for node in others.iter().chain(&without_id) {
+            self.note_not_asked(node);
+        }
         if nodes.is_empty() {
             // Nothing to ask; but who is gone counts no more.
             self.update_breaker();
@@ -324,7 +324,7 @@ impl NodeLifecycleController {
         let candidates = self.observe_kubelets();
         let asked = nodes.iter().zip(&answers);
         let (may_go, stay): (Vec<_>, Vec<_>) = asked.partition(|(node, _)| candidates.contains(node.name()));
-        self.judge_kubelets(may_go, stop, inspection).await;
+        self.judge_kubelets(may_go, now, stop, inspection).await;
         let writes = self.decide_all(&stay, HashMap::new());
         self.write(writes, stop, inspection).await;
     }
@@ -370,6 +370,19 @@ impl NodeLifecycleController {
         }
     }
 
+    /// The provider cannot be asked about this Node: it is another cloud's, perhaps by the configuration in force alone.
+    fn note_not_asked(&mut self, node: &Node) {
+        let name = node.name();
+        let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == node.identity.uid)
+        else {
+            return;
+        };
+        memory.note_not_asked();
+        self.absent.remove(name);
+        self.due.remove(name);
+        self.set_held_back(node, None);
+    }
+
     /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
     fn memory_of(&mut self, node: &Node, now: Instant) -> &mut Memory {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
@@ -400,11 +413,14 @@ impl NodeLifecycleController {
         }
         let mut held_back = None;
         let mut due = None;
+        let breaker_is_done = self.breaker.is_done();
         let verdict = verdict(node, memory, kubelet, rules, breaker_is_open, now, Timestamp::now());
         let words = verdict.words();
         if std::mem::replace(&mut memory.verdict, words) != words {
             tracing::debug!(node = node.name(), "{words}");
         }
+        // Else the next leader takes what the breaker held back once for what it holds back.
+        let is_stale = breaker_is_done && matches!(verdict, Verdict::Listen(_)) && is_held_by_breaker(node);
         let is_listening = match &verdict {
             Verdict::Listen(_) => true,
             Verdict::HoldBack(reason, _) => reason.is_uncertain(),
@@ -429,7 +445,10 @@ impl NodeLifecycleController {
         if let Some(patch) = shutdown_taint_patch(node, answer) {
             writes.push(Write::Patch(node.clone(), patch, "shutdown taint"));
         }
-        let condition = held_back.map(HeldBack::condition).or_else(|| condition_for(node, answer));
+        let condition = held_back
+            .or_else(|| is_stale.then_some(HeldBack::LeaseRecent))
+            .map(HeldBack::condition)
+            .or_else(|| condition_for(node, answer, breaker_is_done));
         if let Some(condition) = condition.filter(|condition| !condition.is_on(node)) {
             writes.push(Write::Patch(node.clone(), condition.to_patch(node, Timestamp::now()), "condition"));
         }

@@ -24,6 +24,9 @@ const TELL_AFTER: Duration = Duration::from_secs(30);
 /// The least time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
 
+/// An answer of the cloud that is older decides nothing: it is asked again.
+pub(super) const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
+
 /// What must hold before a Node is deleted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeletionRules {
@@ -104,7 +107,7 @@ impl HeldBack {
 
     /// Whether it is the kubelet, and no decision on the Node.
     pub(super) fn is_about_kubelet(self) -> bool {
-        !matches!(self, Self::Excluded | Self::BreakerOpen)
+        matches!(self, Self::KubeletAlive | Self::NodeReady) || self.is_uncertain()
     }
 
     /// A sentence for people.
@@ -190,6 +193,8 @@ pub(super) fn verdict(
         return Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(until));
     }
     match kubelet {
+        // Many Nodes had their turn before this one.
+        Some(Kubelet::Silent(_)) if now.duration_since(absence.last) > MAX_ANSWER_AGE => Verdict::Listen(now),
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
         Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
         // The period looks at the lease too, so that a renewal is not missed.
@@ -270,8 +275,12 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
 ///
 /// What the cloud cannot tell matters where it would decide: on a Node that is not Ready. A Node that never was in
 /// doubt gets no condition, so a settled cluster costs no write. That the breaker held a Node back stays there until the
-/// cloud has its instance again.
-pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<WantedCondition> {
+/// cloud has its instance again, or nothing is held back any more (`breaker_is_done`).
+pub(super) fn condition_for(
+    node: &Node,
+    answer: &InstanceLookup,
+    breaker_is_done: bool,
+) -> Option<WantedCondition> {
     let now = node.condition(INSTANCE_EXISTS);
     match answer {
         InstanceLookup::Absent => None,
@@ -286,8 +295,10 @@ pub(super) fn condition_for(node: &Node, answer: &InstanceLookup) -> Option<Want
             // Other words for the same reason are not worth a write each.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
             // What the breaker held back is known to the next leader by this condition alone.
-            let says_more = is_held_by_breaker(node);
-            (node.ready() != ReadyStatus::True && !is_known && !says_more).then_some(wanted)
+            let says_more = !breaker_is_done && is_held_by_breaker(node);
+            let is_stale = breaker_is_done && is_held_by_breaker(node);
+            let matters = node.ready() != ReadyStatus::True || is_stale;
+            (matters && !is_known && !says_more).then_some(wanted)
         }
     }
 }

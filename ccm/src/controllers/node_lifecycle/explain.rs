@@ -33,7 +33,7 @@ pub fn plan(
         };
         next.push(format!("{verb} the taint {SHUTDOWN_TAINT}"));
     }
-    if let Some(condition) = condition_for(node, answer) {
+    if let Some(condition) = condition_for(node, answer, false) {
         next.push(format!("write the condition {}={}", condition.condition_type, condition.status));
     }
     if matches!(answer, InstanceLookup::Absent) {
@@ -79,18 +79,19 @@ fn deletion(node: &Node, grace: Duration, unseen: Duration, minimum_age: Duratio
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::unseen::unseen_grace_period, *};
 
     fn plan_of(node: serde_json::Value) -> Vec<String> {
         let (grace, age) = (Duration::from_secs(5), Duration::from_secs(10));
-        plan(&Node::from_json(node), &InstanceLookup::Absent, grace, 60 * grace, age)
+        plan(&Node::from_json(node), &InstanceLookup::Absent, grace, unseen_grace_period(None, grace), age)
     }
 
     #[test]
     fn what_is_gone_is_deleted_unless_something_keeps_it() {
         let node = |labels: serde_json::Value| json!({"metadata": {"name": "n", "labels": labels}, "spec": {"providerID": "x:///1"}});
         assert!(
-            plan_of(node(json!({})))[0].starts_with("delete the Node, once the cloud has said so for 5s")
+            plan_of(node(json!({})))[0]
+                .starts_with("delete the Node, once the cloud has said so for 5s (120s where")
         );
         let kept = plan_of(node(json!({"node.kubernetes.io/exclude-from-lifecycle-management": ""})));
         assert!(kept[0].starts_with("keep the Node"), "{kept:?}");

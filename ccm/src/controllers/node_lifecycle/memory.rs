@@ -104,11 +104,21 @@ impl Memory {
                 self.absence = Some(Absence { first, last: now });
             }
             InstanceLookup::Present(_) | InstanceLookup::Unknown(_) => {
-                self.absence = None;
-                self.lease = None;
-                self.listening_since = None;
+                self.break_row();
             }
         }
+    }
+
+    /// Nobody can be asked about this Node for now: what comes later begins anew.
+    pub(super) fn note_not_asked(&mut self) {
+        self.is_present = false;
+        self.break_row();
+    }
+
+    fn break_row(&mut self) {
+        self.absence = None;
+        self.lease = None;
+        self.listening_since = None;
     }
 }
 
@@ -164,5 +174,23 @@ impl Memory {
         self.failures = 0;
         self.retry_at = None;
         self.written = Some(version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_nobody_was_asked_is_no_absence() {
+        let start = Instant::now();
+        let mut memory = Memory::new("u", start);
+        memory.note(&InstanceLookup::Absent, start);
+        memory.listening_since = Some(start);
+        memory.note_not_asked();
+        assert_eq!((memory.absence, memory.listening_since, memory.answer()), (None, None, "unknown"));
+        let later = start + Duration::from_secs(3600);
+        memory.note(&InstanceLookup::Absent, later);
+        assert_eq!(memory.absence, Some(Absence { first: later, last: later }));
     }
 }

@@ -6,12 +6,14 @@ use std::{
 };
 
 use cloudprovider::InstanceLookup;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
         SHUTDOWN_TAINT,
-        decide::{is_allowed, is_excluded},
+        availability::choose_peers,
+        decide::{MAX_ANSWER_AGE, is_allowed, is_excluded},
         lease::LeaseRead,
         silence::{Kubelet, LeaseHistory, judge},
     },
@@ -59,23 +61,24 @@ impl NodeLifecycleController {
             .partition(|node| node.ready() == ReadyStatus::True);
         let names = if ready.is_empty() { others } else { ready };
         let names: HashSet<&str> = names.iter().map(|node| node.name()).collect();
-        let mut peers = self.leases.observed();
-        peers.retain(|name| names.contains(name.as_str()));
-        let others = names.into_iter().filter(|name| !peers.iter().any(|peer| peer == name));
-        let others: Vec<String> =
-            others.take(MAX_PEERS.saturating_sub(peers.len())).map(str::to_owned).collect();
-        peers.extend(others);
-        peers
+        choose_peers(&self.leases.observed(), &names, self.leases.availability().mute(), MAX_PEERS)
     }
 
-    /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once.
+    /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once. What is not
+    /// decided before the cloud's answers, of `answered`, are too old is asked about again.
     pub(super) async fn judge_kubelets(
         &mut self,
         asked: Vec<(&Arc<Node>, &InstanceLookup)>,
+        answered: Instant,
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
+            let now = Instant::now();
+            if now.duration_since(answered) > MAX_ANSWER_AGE {
+                self.due.extend(batch.iter().map(|(node, _)| (node.name().to_owned(), now)));
+                continue;
+            }
             // Who does not answer is not asked about hundreds of leases.
             let answers = self.leases.availability().answers();
             let names = batch

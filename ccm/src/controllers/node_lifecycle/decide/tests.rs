@@ -104,6 +104,37 @@ fn the_breaker_stops_all_but_those_allowed() {
 }
 
 #[test]
+fn an_old_answer_deletes_nothing() {
+    let now = start();
+    for (age, deletes) in [(0, true), (10, true), (11, false), (300, false)] {
+        let absence = Some(Absence { first: now - seconds(400), last: now - seconds(age) });
+        let memory = Memory { absence, ..Memory::new("u", now - seconds(500)) };
+        let verdict = decide(&node("Unknown"), &memory, false, now);
+        if deletes {
+            assert_deletes(&verdict);
+        } else {
+            assert_eq!(verdict, Verdict::Listen(now), "asked again at once");
+        }
+    }
+}
+
+#[test]
+fn only_reasons_of_the_kubelet_stand_while_it_is_listened_to() {
+    for (reason, is_about_kubelet) in [
+        (HeldBack::Excluded, false),
+        (HeldBack::BreakerOpen, false),
+        (HeldBack::InstanceNeverSeen, false),
+        (HeldBack::KubeletAlive, true),
+        (HeldBack::NodeReady, true),
+        (HeldBack::LeaseUnread, true),
+        (HeldBack::LeaseRecent, true),
+        (HeldBack::NoKubeletHeard, true),
+    ] {
+        assert_eq!(reason.is_about_kubelet(), is_about_kubelet, "{reason:?}");
+    }
+}
+
+#[test]
 fn nothing_is_deleted_without_proof_of_the_kubelet() {
     let now = start();
     let node = node("False");
@@ -234,16 +265,23 @@ fn what_the_breaker_held_back_stays_written_until_the_instance_is_back() {
     });
     assert!(is_held_by_breaker(&held) && !is_held_by_breaker(&node("False")));
     let away = Error::new(ErrorKind::Unavailable, "away").into();
-    assert_eq!(condition_for(&held, &away), None);
-    let back = condition_for(&held, &present(PowerState::Running)).expect("it is back");
+    assert_eq!(condition_for(&held, &away, false), None);
+    // Where it holds nothing back any more, the next leader must not think that it does.
+    for ready in ["True", "False"] {
+        let mut held = held.clone();
+        held.conditions[0] = node(ready).conditions[0].clone();
+        let over = condition_for(&held, &away, true).expect("it is no longer true");
+        assert_eq!(over.status, "Unknown");
+    }
+    let back = condition_for(&held, &present(PowerState::Running), false).expect("it is back");
     assert_eq!(back.status, "True");
 }
 
 #[test]
 fn doubt_is_written_once_and_taken_back() {
     let away = || InstanceLookup::Unknown(Error::new(ErrorKind::Unavailable, "kvm1 is away"));
-    assert_eq!(condition_for(&node("True"), &away()), None);
-    let doubt = condition_for(&node("False"), &away()).expect("it matters");
+    assert_eq!(condition_for(&node("True"), &away(), false), None);
+    let doubt = condition_for(&node("False"), &away(), false).expect("it matters");
     assert_eq!((doubt.status, doubt.message.as_str()), ("Unknown", "kvm1 is away"));
     let mut doubtful = node("False");
     doubtful.conditions.push(crate::nodes::Condition {
@@ -252,8 +290,8 @@ fn doubt_is_written_once_and_taken_back() {
         reason: "ProviderUnavailable".into(),
         message: "in other words".into(),
     });
-    assert_eq!(condition_for(&doubtful, &away()), None);
-    let found = condition_for(&doubtful, &present(PowerState::Running)).expect("taken back");
+    assert_eq!(condition_for(&doubtful, &away(), false), None);
+    let found = condition_for(&doubtful, &present(PowerState::Running), false).expect("taken back");
     assert_eq!(found.status, "True");
-    assert_eq!(condition_for(&node("False"), &present(PowerState::Running)), None);
+    assert_eq!(condition_for(&node("False"), &present(PowerState::Running), false), None);
 }
