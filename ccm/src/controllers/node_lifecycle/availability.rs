@@ -93,7 +93,7 @@ struct Heard {
     after: Instant,
     /// It was there by then.
     by: Instant,
-    /// How long this peer was not heard before it.
+    /// How long this peer was not heard before `after`, at least.
     pause: Duration,
     /// The longest that takes where nothing is refused.
     usual: Duration,
@@ -204,7 +204,8 @@ impl Availability {
                     self.heard.push_back(Heard {
                         after: sent,
                         by,
-                        pause: by.duration_since(since),
+                        // At least: reads come some time after what they show.
+                        pause: sent.saturating_duration_since(since),
                         usual: settle_time(lease.duration),
                     });
                     if self.heard.len() > MAX_HEARD {
@@ -225,7 +226,7 @@ impl Availability {
         // Another one that is late as well may have met with the same fault, and so may all that seem to be dead.
         let mut is_someone_in_time = false;
         for peer in self.peers.values() {
-            match peer.renews(sent) {
+            match peer.renews() {
                 Some(Renews::InTime) => is_someone_in_time = true,
                 Some(Renews::Late) => return false,
                 Some(Renews::NoMore) | None => {}
@@ -239,7 +240,7 @@ impl Availability {
         let mut settled_at = first.by + settle;
         for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > heard.usual) {
             // A pause that began when all had had their time says nothing of who was silent through that.
-            if heard.by - heard.pause < settled_at {
+            if heard.after - heard.pause < settled_at {
                 settled_at = settled_at.max(heard.by + settle);
             }
         }
@@ -248,10 +249,10 @@ impl Availability {
 }
 
 impl Peer {
-    /// How it renews its lease at this time. `None`: it cannot be told.
-    fn renews(&self, now: Instant) -> Option<Renews> {
-        let Self::Renews { duration, since, .. } = self else { return None };
-        let pause = now.saturating_duration_since(*since);
+    /// How it renews its lease, by the last read. `None`: it cannot be told.
+    fn renews(&self) -> Option<Renews> {
+        let Self::Renews { duration, since, sent, .. } = self else { return None };
+        let pause = sent.saturating_duration_since(*since);
         Some(if pause <= settle_time(*duration) {
             Renews::InTime
         } else if pause < *duration + settle_time(*duration) {
@@ -372,10 +373,11 @@ mod tests {
         api.hear("a", &LeaseRead::fake("", at(6.0), QUICK, found("2")));
         assert!(!heard(&api, 5.0, 16.8), "who was refused tries again after a whole interval");
         assert!(heard(&api, 5.0, 16.905), "10.4 s and half a second after it was heard");
+        api.hear("a", &LeaseRead::fake("", at(17.0), QUICK, found("2")));
         assert!(!heard(&api, 5.0, 17.0), "another one is late itself");
+        api.hear("a", &LeaseRead::fake("", at(60.0), QUICK, found("2")));
         assert!(!heard(&api, 5.0, 60.0), "nobody is in time");
-        api.hear("a", &LeaseRead::fake("", at(16.0), QUICK, found("3")));
-        assert!(heard(&api, 5.0, 17.0));
+        api.hear("a", &LeaseRead::fake("", at(60.5), QUICK, found("3")));
         assert!(!heard(&api, 6.1, 26.8), "it may have been before that");
         api.listen_to(&["b".into()]);
         assert!(heard(&api, 50.0, 100.0), "who has no lease cannot be heard");
@@ -396,6 +398,7 @@ mod tests {
             hear("a", f64::from(second), &second.to_string());
         }
         hear("a", 20.0, "20");
+        hear("b", 20.4, "1");
         hear("b", 20.5, "2");
         hear("a", 30.0, "30");
         hear("b", 30.5, "3");

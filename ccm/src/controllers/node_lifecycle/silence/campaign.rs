@@ -234,7 +234,7 @@ fn who_lives_is_never_taken_for_dead() {
 #[test]
 fn who_dies_is_found_out() {
     // After the outages all kubelets renew at nearly the same time.
-    for (peers, most) in [(0, 20_000), (1, 35_000), (3, 35_000), (10, 45_000)] {
+    for (peers, most) in [(0, 20_000), (1, 35_000), (3, 35_000), (10, 35_000)] {
         let mut took = 0;
         for seed in 0..10 {
             let dies_at = HORIZON - 200_000;
