@@ -219,7 +219,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_pause_is_some_seconds() {
-        back_after(&["watch", "list"], || Action::ServiceUnavailable, |sandbox| sandbox.client()).await;
+        back_after(&["watch", "list"], || Action::ServiceUnavailable, Sandbox::client).await;
     }
 
     #[tokio::test(start_paused = true)]

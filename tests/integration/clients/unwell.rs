@@ -49,7 +49,7 @@ async fn retry_after(api: &Api) -> anyhow::Result<()> {
     faults(api)?.inject(Fault::new(patches, Action::TooManyRequests(10)));
     api.requests.reset();
     sleep(Duration::from_secs(120)).await;
-    let asked = api.requests.of("PATCH nodes");
+    let asked = api.requests.of("PATCH nodes/status");
     ensure!(
         (5..=13 * NODES).contains(&asked),
         "{asked} patches in 120 s, one in 10 s for each was asked for"
