@@ -68,6 +68,8 @@ pub struct Clients {
     pub informers: Client,
     /// For the two node controllers and their events.
     pub node_controller: Client,
+    /// For reads of kubelets' leases, which must not queue behind other requests: a late answer counts as none.
+    pub leases: Client,
 }
 
 impl Clients {
@@ -78,6 +80,7 @@ impl Clients {
             election: client.clone(),
             informers: client.clone(),
             node_controller: client.clone(),
+            leases: client.clone(),
         }
     }
 }
@@ -92,7 +95,7 @@ impl std::fmt::Debug for Clients {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientOptions {
     /// `--kube-api-qps` and `--kube-api-burst`: average rate a second and burst of each client but the election's, as
-    /// upstream. `None` for no limit.
+    /// upstream, and the one for kubelets' leases. `None` for no limit.
     pub limit: Option<(f64, u32)>,
     /// `--use-service-account-credentials`: controllers act as service accounts of their own.
     pub service_accounts: bool,
@@ -169,13 +172,17 @@ impl ApiServer {
 
     /// A client of a controller: as the service account `kube-system/<name>` where the flags want that.
     pub fn controller_client(&self, name: &'static str) -> Client {
+        self.controller_sender(name).into_client()
+    }
+
+    fn controller_sender(&self, name: &'static str) -> Sender {
         let mut sender = self.sender(name, &self.connection);
         // The account may have to be made, which is a write; whoever may read as a controller may do so as ourselves.
         if self.options.service_accounts && !self.options.dry_run {
             sender.account = Some(Arc::new(Account::new(name, self.client(MAIN))));
             sender.user_agent = user_agent::with_suffix(&account::user_name(name));
         }
-        sender.into_client()
+        sender
     }
 
     /// A client for each part of the daemon.
@@ -184,11 +191,17 @@ impl ApiServer {
         election.throttle = Throttle::none();
         let mut informers = self.sender(INFORMERS, &self.connection);
         informers.retries = false;
+        let node_controller = self.controller_sender(NODE_CONTROLLER_CLIENT);
+        let mut leases = self.sender(NODE_CONTROLLER_CLIENT, &self.connection);
+        leases.throttle = Throttle::none();
+        leases.account.clone_from(&node_controller.account);
+        leases.user_agent.clone_from(&node_controller.user_agent);
         Clients {
             main: self.client(MAIN),
             election: election.into_client(),
             informers: informers.into_client(),
-            node_controller: self.controller_client(NODE_CONTROLLER_CLIENT),
+            node_controller: node_controller.into_client(),
+            leases: leases.into_client(),
         }
     }
 

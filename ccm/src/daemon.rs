@@ -371,6 +371,7 @@ impl Base {
                 self.nodes.clone(),
                 self.cloud.clone(),
                 clients.node_controller.clone(),
+                clients.leases.clone(),
                 &self.events,
                 self.metrics.clone(),
                 options,

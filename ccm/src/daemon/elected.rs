@@ -141,6 +141,7 @@ impl Locks<'_> {
         let lock_of = |name: &str| self.migration.map_or(Lock::Main, |migration| migration.lock_of(name));
         let mut clients = self.base.clients.clone();
         clients.node_controller = fence.guard(clients.node_controller);
+        clients.leases = fence.guard(clients.leases);
         self.base.work(self.flags, |name| lock_of(name) == lock, &clients, self.stop).await
     }
 }

@@ -85,11 +85,12 @@ pub struct NodeLifecycleController {
 }
 
 impl NodeLifecycleController {
-    /// A controller; [`run`](Self::run) it in a task.
+    /// A controller; [`run`](Self::run) it in a task. `leases` reads kubelets' leases, and is better not throttled.
     pub fn new(
         nodes: NodeStore,
         cloud: Cloud,
         client: Client,
+        leases: Client,
         events: &EventRecorder,
         metrics: Metrics,
         options: NodeLifecycleOptions,
@@ -97,8 +98,8 @@ impl NodeLifecycleController {
         Self {
             nodes,
             cloud,
-            writer: NodeWriter::new(client.clone()),
-            leases: LeaseReader::new(client, options.concurrent_syncs),
+            writer: NodeWriter::new(client),
+            leases: LeaseReader::new(leases, options.concurrent_syncs),
             events: events.for_component(COMPONENT),
             metrics,
             options,
@@ -426,6 +427,7 @@ impl NodeLifecycleController {
             Verdict::HoldBack(reason, _) => reason.is_uncertain(),
             Verdict::Ignore | Verdict::Wait(_) | Verdict::Delete(_) => false,
         };
+        let is_going = matches!(verdict, Verdict::Delete(_));
         memory.listening_since = is_listening.then(|| memory.listening_since.unwrap_or(now));
         match verdict {
             Verdict::Ignore => {}
@@ -442,6 +444,10 @@ impl NodeLifecycleController {
             self.due.insert(node.name().to_owned(), due);
         }
         self.set_held_back(node, held_back);
+        if is_going {
+            // A patch after the deletion finds no Node, and one before it makes the deletion stale.
+            return;
+        }
         if let Some(patch) = shutdown_taint_patch(node, answer) {
             writes.push(Write::Patch(node.clone(), patch, "shutdown taint"));
         }
