@@ -41,7 +41,7 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The thing exists already or was changed by somebody else meanwhile.
     Conflict,
-    /// The provider's configuration is wrong; see [`Error::problems`].
+    /// The provider's configuration is wrong; see [`Error::problems`](crate::Error::problems).
     InvalidConfiguration,
     /// The request itself cannot be served: a malformed provider ID, annotation or port, say.
     InvalidInput,
@@ -51,7 +51,7 @@ pub enum ErrorKind {
     /// leave the Service alone, report no failure.
     ImplementedElsewhere,
     /// The cloud has begun and is not done: upstream's `RetryError`. Ask again after
-    /// [`retry_after`](Error::retry_after), without counting this as a failure.
+    /// [`retry_after`](crate::Error::retry_after), without counting this as a failure.
     InProgress,
     /// The cloud refuses for now because of the rate of requests.
     RateLimited,
