@@ -83,6 +83,16 @@ impl Node {
         &self.identity.name
     }
 
+    /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell: a
+    /// cloud's answer on the one holds for the other.
+    pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
+        let (a, b) = (&self.identity, &other.identity);
+        a.uid == b.uid
+            && a.provider_id == b.provider_id
+            && a.system_uuid == b.system_uuid
+            && a.machine_id == b.machine_id
+    }
+
     /// The status of the `Ready` condition.
     pub fn ready(&self) -> ReadyStatus {
         match self.condition(conditions::READY).map(|c| c.status.as_str()) {

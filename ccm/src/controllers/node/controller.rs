@@ -23,7 +23,7 @@ use super::{
     initialize::WRITE_FAILED,
     repair::repair,
     state::NodeState,
-    sync::{Gone, Outcome, Shared, same_instance},
+    sync::{Gone, Outcome, Shared},
 };
 use crate::{
     cloud::{Cloud, Owner},
@@ -461,7 +461,7 @@ impl NodeController {
 
 /// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
 fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
-    same_instance(a, b)
+    a.is_same_instance(b)
         && a.identity.addresses == b.identity.addresses
         && a.identity.annotations.get(PROVIDED_NODE_IP) == b.identity.annotations.get(PROVIDED_NODE_IP)
         && a.has_taint(UNINITIALIZED_TAINT) == b.has_taint(UNINITIALIZED_TAINT)

@@ -66,7 +66,7 @@ impl Shared {
     /// and while this waited for its turn, and the answer is about the one that was asked about.
     pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup, failed_before: bool) -> Outcome {
         let Some(node) = self.nodes.get(asked.name()) else { return Outcome::Outdated };
-        if !same_instance(&node, asked) {
+        if !node.is_same_instance(asked) {
             return Outcome::Outdated;
         }
         if node.has_taint(UNINITIALIZED_TAINT) {
@@ -219,13 +219,4 @@ impl Shared {
         }
         Outcome::Repaired { node, version, metadata, warnings: plan.warnings }
     }
-}
-
-/// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell.
-pub(super) fn same_instance(a: &Node, b: &Node) -> bool {
-    let (a, b) = (&a.identity, &b.identity);
-    a.uid == b.uid
-        && a.provider_id == b.provider_id
-        && a.system_uuid == b.system_uuid
-        && a.machine_id == b.machine_id
 }

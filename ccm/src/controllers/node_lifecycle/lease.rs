@@ -26,7 +26,7 @@ const OBSERVATION_INTERVAL: Duration = Duration::from_millis(125);
 /// `spec.leaseDurationSeconds` where a lease has none that makes sense: the kubelet's default.
 pub(super) const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 
-/// A kubelet is believed no longer duration: it could pin its Node for ever. A kubelet with more than 200 s is taken for
+/// A longer duration is not believed: a kubelet could pin its Node for ever. A kubelet with more than 200 s is taken for
 /// dead by kube-controller-manager between two renewals, as long as that has its default grace period of 50 s.
 const MAX_DURATION: Duration = Duration::from_secs(600);
 

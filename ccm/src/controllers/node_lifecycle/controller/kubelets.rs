@@ -108,7 +108,7 @@ impl NodeLifecycleController {
         let mut writes = Vec::new();
         for (asked, answer) in asked {
             if let Some(node) = self.nodes.get(asked.name())
-                && is_same_question(&node, asked)
+                && node.is_same_instance(asked)
             {
                 let read = reads.remove(node.name()).filter(|read| read.uid() == node.identity.uid);
                 let kubelet = read.and_then(|read| self.kubelet(&node, &read));
@@ -124,14 +124,4 @@ impl NodeLifecycleController {
         let must_hear = !is_allowed(node);
         Some(judge(read, memory.lease.as_ref(), node.ready(), &self.leases.availability(), must_hear))
     }
-}
-
-/// Whether the cloud's answer on the one holds for the other: what the Node says of itself may have changed while the
-/// cloud was asked.
-fn is_same_question(now: &Node, asked: &Node) -> bool {
-    let (now, asked) = (&now.identity, &asked.identity);
-    now.uid == asked.uid
-        && now.provider_id == asked.provider_id
-        && now.system_uuid == asked.system_uuid
-        && now.machine_id == asked.machine_id
 }
