@@ -41,12 +41,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         endpoints::trials(),
         lookups::trials(),
         process::trials(),
-        siege::trials(),
         zpages::trials(),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Those that run after all others, one at a time.
+pub(crate) fn alone() -> Vec<Trial> {
+    siege::trials()
 }
 
 /// A free port of loopback. Below those that the kernel gives to connections: one of them could take it in between.
