@@ -23,7 +23,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: build-packages ## 100 virtual machines become Nodes, in about 15 s after the build; DEMO=keep goes on serving
+demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after the build; DEMO=keep goes on serving
 	@$(CARGO) run --locked -p ccm --example demo
 
 # Everything in one build, the daemon's binary and the demo included: asked for one by one, cargo would choose other

@@ -10,6 +10,7 @@ shift
 if [ -n "$snapshot" ]; then
     # Plain HTTP: there are no certificates yet, and apt checks the archive's signatures in any case.
     archive=http://snapshot.debian.org/archive
+    # shellcheck source=/dev/null
     . /etc/os-release
     rm -f /etc/apt/sources.list.d/debian.sources
     cat >/etc/apt/sources.list <<END
