@@ -19,6 +19,7 @@ mod dry_run;
 mod fault;
 mod follow;
 mod location;
+mod metrics;
 mod plugin;
 mod proxy;
 mod request_log;
@@ -37,7 +38,7 @@ use std::sync::{Arc, Mutex};
 
 use kube::Client;
 
-use crate::{files::FileChanges, metrics::Metrics};
+use crate::files::FileChanges;
 use account::Account;
 use connection::Connection;
 use dry_run::DryRun;
@@ -46,6 +47,7 @@ use throttle::Throttle;
 
 pub use fault::describe;
 pub use location::{Location, config, connect};
+pub use metrics::ClientMetrics;
 pub use start::wait_for_api_server;
 
 /// Upstream's name of the client that is nobody else's.
@@ -110,7 +112,7 @@ pub struct ApiServer {
     connection: Connection,
     election: Connection,
     options: ClientOptions,
-    metrics: Metrics,
+    metrics: ClientMetrics,
     dry_run: Option<Arc<DryRun>>,
     /// For the one who follows.
     changes: Arc<Mutex<Option<FileChanges>>>,
@@ -131,7 +133,11 @@ impl ApiServer {
     ///
     /// # Errors
     /// As [`connect`].
-    pub async fn new(location: Location, options: ClientOptions, metrics: Metrics) -> anyhow::Result<Self> {
+    pub async fn new(
+        location: Location,
+        options: ClientOptions,
+        metrics: ClientMetrics,
+    ) -> anyhow::Result<Self> {
         // First the files, then what they say: no change can be missed.
         let changes = FileChanges::new(location.load().await?.files).await;
         let ready = location.ready().await?;
@@ -145,7 +151,7 @@ impl ApiServer {
     }
 
     /// The same over any client, which stays what it is.
-    pub fn over(client: Client, options: ClientOptions, metrics: Metrics) -> Self {
+    pub fn over(client: Client, options: ClientOptions, metrics: ClientMetrics) -> Self {
         let connection = Connection::over(client);
         Self::assemble(connection.clone(), connection, options, metrics)
     }
@@ -154,7 +160,7 @@ impl ApiServer {
         connection: Connection,
         election: Connection,
         options: ClientOptions,
-        metrics: Metrics,
+        metrics: ClientMetrics,
     ) -> Self {
         let dry_run = options.dry_run.then(|| Arc::new(DryRun::new(metrics.dry_run_writes.clone())));
         Self { location: None, connection, election, options, metrics, dry_run, changes: Arc::default() }
@@ -212,7 +218,7 @@ impl ApiServer {
             throttle: Throttle::new(self.options.limit),
             account: None,
             retries: true,
-            metrics: self.metrics.rest_client.clone(),
+            metrics: self.metrics.clone(),
             dry_run: self.dry_run.clone(),
         }
     }

@@ -1,13 +1,15 @@
 //! Events on Nodes and Leases (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
 mod correlate;
+mod metrics;
 mod writer;
 
 use tokio::sync::mpsc;
 
+pub use metrics::EventMetrics;
 pub use writer::EventWriter;
 
-use crate::{api_client::Clients, conditions::truncated, metrics::Metrics, nodes::Node};
+use crate::{api_client::Clients, conditions::truncated, nodes::Node};
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
@@ -85,7 +87,7 @@ struct Recorded {
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Recorded>,
-    metrics: Metrics,
+    metrics: EventMetrics,
     component: &'static str,
     daemon: EventObject,
 }
@@ -95,7 +97,7 @@ pub struct EventRecorder {
 pub fn event_recorder(
     clients: &Clients,
     daemon: EventObject,
-    metrics: Metrics,
+    metrics: EventMetrics,
 ) -> (EventRecorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
     let recorder = EventRecorder { queue: sender, metrics: metrics.clone(), component: DAEMON, daemon };

@@ -47,7 +47,7 @@ pub use controllers::{
     NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, canonical_name,
 };
 pub use debugging::DebuggingFlags;
-pub use feature_gates::{FeatureGate, FeatureGates, Stage};
+pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Stage};
 pub use generic::GenericFlags;
 pub use global::GlobalFlags;
 pub use leader_election::LeaderElectionFlags;

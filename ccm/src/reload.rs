@@ -1,9 +1,10 @@
 //! Says what became of a file that changed: in the log, in metrics and in an event.
 
-use crate::{
-    events::{EventRecorder, EventType},
-    metrics::Metrics,
-};
+mod metrics;
+
+use crate::events::{EventRecorder, EventType};
+
+pub use metrics::ReloadMetrics;
 
 /// What was read again; the `file` label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +55,13 @@ impl Source {
 /// Reports reloads. Cloning shares what is behind it.
 #[derive(Clone, Debug)]
 pub struct ReloadReporter {
-    metrics: Metrics,
+    metrics: ReloadMetrics,
     events: Option<EventRecorder>,
 }
 
 impl ReloadReporter {
     /// A reporter; without a recorder there are no events.
-    pub fn new(metrics: Metrics, events: Option<EventRecorder>) -> Self {
+    pub fn new(metrics: ReloadMetrics, events: Option<EventRecorder>) -> Self {
         Self { metrics, events }
     }
 
@@ -108,10 +109,11 @@ impl ReloadReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::MetricSet as _;
 
     #[test]
     fn what_one_flag_names_hides_nothing_of_another() {
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let [main, authentication, authorization] =
             ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"]
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_version_before_put_back_is_good() {
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let label = [Source::ServingCertificate.as_str()];
         let count = || metrics.config_reloads.with_label_values(&[label[0], "success"]).get();

@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        api_client::{ApiServer, ClientOptions},
-        metrics::Metrics,
+        api_client::{ApiServer, ClientMetrics, ClientOptions},
+        metrics::MetricSet as _,
     };
 
     async fn labelled(client: &Client, name: &str, value: &str) {
@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_asks_for_patience_makes_no_pause_longer() {
         let clients = |sandbox: &Sandbox| {
-            let metrics = Metrics::new().expect("metrics");
+            let metrics = ClientMetrics::unregistered().expect("metrics");
             ApiServer::over(sandbox.client(), ClientOptions::default(), metrics).clients()
         };
         let too_many = || Action::TooManyRequests(1);

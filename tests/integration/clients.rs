@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use ccm::{
     api_client::{ApiServer, ClientOptions, Location},
-    daemon::Parts,
-    metrics::Metrics,
+    daemon::{Parts, new_metrics},
 };
 use cloudprovider::CloudProvider;
 use kube::Client;
@@ -41,8 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// The daemon's parts over a client of the test.
 fn over(client: &Client, options: ClientOptions, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Parts> {
-    let metrics = Metrics::new()?;
-    let api_server = ApiServer::over(client.clone(), options, metrics.clone());
+    let metrics = new_metrics()?;
+    let api_server = ApiServer::over(client.clone(), options, metrics.get()?);
     Ok(Parts { metrics, ..Parts::with(api_server.clients(), provider)? })
 }
 
@@ -52,9 +51,9 @@ pub(crate) async fn from_file(
     options: ClientOptions,
     provider: Arc<dyn CloudProvider>,
 ) -> anyhow::Result<Parts> {
-    let metrics = Metrics::new()?;
+    let metrics = new_metrics()?;
     let location = Location::new(Some(kubeconfig.to_owned()), "");
-    let api_server = ApiServer::new(location, options, metrics.clone()).await?;
+    let api_server = ApiServer::new(location, options, metrics.get()?).await?;
     let clients = api_server.clients();
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
 }

@@ -18,9 +18,9 @@ use super::{
     comparison::{Comparison, compare, needs_restart},
 };
 use crate::{
-    cloud::{Cloud, Started},
+    cloud::{Cloud, CloudMetrics, Started},
     files::{FileChanges, FilesRead},
-    metrics::Metrics,
+    metrics::MetricSet as _,
     nodes::{Node, NodeStore},
     reload::{ReloadReporter, Source},
 };
@@ -187,8 +187,8 @@ impl Follower {
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
         // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
-        let metrics =
-            Metrics::new().map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
+        let metrics = CloudMetrics::unregistered()
+            .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
         let candidate = Cloud::new(candidate, metrics);
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;
@@ -336,7 +336,7 @@ mod tests {
     use sandbox::{Sandbox, kubelet};
 
     use super::*;
-    use crate::{flags, nodes::watch_nodes};
+    use crate::{flags, nodes::watch_nodes, reload::ReloadMetrics};
 
     /// Has an instance for each Node, or the wrong password.
     #[derive(Debug)]
@@ -394,12 +394,12 @@ mod tests {
         kubelet::register(&client, &kubelet::node("n1", "n1")).await.expect("registered");
         tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
         nodes.synced().await;
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = CloudMetrics::unregistered().expect("metrics");
         let old = Started::new(Arc::new(Everything { may_log_in: false }), stop.child_token());
         let cloud = Cloud::new(old, metrics.clone());
         let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
         let config = CloudConfig::new(&flags, &Registry::new());
-        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let reporter = ReloadReporter::new(ReloadMetrics::unregistered().expect("metrics"), None);
         let follower = Follower::new(config, FilesRead::new(), cloud.clone(), nodes.clone(), "c", reporter);
         let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
         let candidate = Arc::new(Everything { may_log_in: true });

@@ -16,10 +16,10 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DAEMON, Recorded,
+    DAEMON, EventMetrics, Recorded,
     correlate::{Correlator, SeriesKey},
 };
-use crate::{api_client::Clients, conditions::api_time, metrics::Metrics};
+use crate::{api_client::Clients, conditions::api_time};
 
 /// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ const CLUSTER_NAMESPACE: &str = "default";
 pub struct EventWriter {
     queue: mpsc::Receiver<Recorded>,
     clients: Clients,
-    metrics: Metrics,
+    metrics: EventMetrics,
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
     /// Where events are refused now, by whom and in which namespace: one line in the log for each outage.
@@ -68,7 +68,7 @@ struct Series {
 }
 
 impl EventWriter {
-    pub(super) fn new(queue: mpsc::Receiver<Recorded>, clients: Clients, metrics: Metrics) -> Self {
+    pub(super) fn new(queue: mpsc::Receiver<Recorded>, clients: Clients, metrics: EventMetrics) -> Self {
         Self {
             queue,
             clients,
@@ -239,7 +239,10 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::events::{EventObject, EventRecorder, EventType, event_recorder};
+    use crate::{
+        events::{EventObject, EventRecorder, EventType, event_recorder},
+        metrics::MetricSet as _,
+    };
 
     fn recorder<F>(
         answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static,
@@ -263,7 +266,7 @@ mod tests {
         });
         let clients = Clients::same(&Client::new(service, "default"));
         let daemon = EventObject::lease("kube-system", "ccm", "");
-        event_recorder(&clients, daemon, Metrics::new().expect("metrics"))
+        event_recorder(&clients, daemon, EventMetrics::unregistered().expect("metrics"))
     }
 
     #[tokio::test(start_paused = true)]

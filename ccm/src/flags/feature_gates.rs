@@ -1,8 +1,11 @@
 //! `--feature-gates`: the gates that the Go framework knows, so that a command line keeps working.
 
 mod known;
+mod metrics;
 
 use std::collections::BTreeMap;
+
+pub use metrics::FeatureMetrics;
 
 use super::values::boolean;
 use known::{GONE, KNOWN};

@@ -26,6 +26,7 @@ use super::{
     },
     lease::LeaseReader,
     memory::Memory,
+    metrics::NodeLifecycleMetrics,
     silence::Kubelet,
     unseen::{grace_period, unseen_grace_period},
 };
@@ -35,7 +36,6 @@ use crate::{
     debug_state::seconds_from_now,
     events::{EventObject, EventRecorder, EventType},
     inspection::Inspection,
-    metrics::Metrics,
     nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
 use writes::Write;
@@ -72,7 +72,7 @@ pub struct NodeLifecycleController {
     writer: NodeWriter,
     leases: Arc<LeaseReader>,
     events: EventRecorder,
-    metrics: Metrics,
+    metrics: NodeLifecycleMetrics,
     options: NodeLifecycleOptions,
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
@@ -92,7 +92,7 @@ impl NodeLifecycleController {
         client: Client,
         leases: Client,
         events: &EventRecorder,
-        metrics: Metrics,
+        metrics: NodeLifecycleMetrics,
         options: NodeLifecycleOptions,
     ) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl NodeLifecycleController {
         let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
-        self.metrics.node_lifecycle.monitored(began.elapsed());
+        self.metrics.monitored(began.elapsed());
         let mut next_period = all_asked + self.options.monitor_period;
         let mut passes = 0u32;
         loop {
@@ -175,7 +175,7 @@ impl NodeLifecycleController {
                 all_asked = Instant::now();
             }
             if is_pass {
-                self.metrics.node_lifecycle.monitored(began.elapsed());
+                self.metrics.monitored(began.elapsed());
                 // As upstream: the period counts from the end of a pass.
                 next_period = Instant::now() + self.options.monitor_period;
             }
@@ -313,10 +313,10 @@ impl NodeLifecycleController {
             return;
         }
         let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else {
-            self.metrics.node_lifecycle.canceled(nodes.len());
+            self.metrics.canceled(nodes.len());
             return;
         };
-        self.metrics.node_lifecycle.answered(&answers);
+        self.metrics.answered(&answers);
         let now = Instant::now();
         for (node, answer) in nodes.iter().zip(&answers) {
             self.note(node, answer, now);
