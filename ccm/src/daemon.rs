@@ -16,13 +16,14 @@ pub use elected::run_elected;
 pub use metrics::new_metrics;
 
 use crate::{
-    api_client::{ApiServer, ClientOptions, Clients, Location, wait_for_api_server},
+    api_client::{ApiServer, ClientOptions, Location, wait_for_api_server},
+    clients::Clients,
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
     controllers::{
         ControllerMetrics,
-        node::{NodeController, NodeControllerOptions},
-        node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
+        node::{self, NodeController, NodeControllerOptions},
+        node_lifecycle::{self, BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
     debug_state::DebugState,
     events::{EventObject, EventRecorder, event_recorder},
@@ -41,6 +42,9 @@ use crate::{
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
     work_queue::WorkQueueMetrics,
 };
+
+/// `source.component` of the events that concern the daemon as a whole.
+const COMPONENT: &str = "cloud-controller-manager";
 
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,7 +82,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
     let connecting = Box::pin(ApiServer::new(location, options, metrics.get()?));
     let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
     let api_server = api_server.map_err(Misconfigured)?;
-    let clients = api_server.clients();
+    let clients = Clients::of(&api_server);
     tracing::info!(api_server = api_server.url(), cloud_provider = provider.name(), "starting");
     let parts = Parts {
         api_server: Some(api_server),
@@ -230,7 +234,7 @@ impl Base {
         let ends_with_us = stop_support.clone().drop_guard();
         let election = &flags.leader_election;
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
-        let (events, event_writer) = event_recorder(&clients, daemon, metrics.get()?);
+        let (events, event_writer) = event_recorder(COMPONENT, clients.main.clone(), daemon, metrics.get()?);
         // First, so that a port that is taken is said at once, and health from the beginning.
         let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
@@ -284,7 +288,7 @@ impl Base {
     async fn meet_api_server(&self, stop: &CancellationToken) -> anyhow::Result<Option<()>> {
         let Some(api_server) = &self.api_server else { return Ok(Some(())) };
         let url = api_server.url();
-        let waiting = wait_for_api_server(&self.clients.informers, &url);
+        let waiting = wait_for_api_server(&self.clients.informers, &url, "/api/v1/nodes", "nodes");
         stop.run_until_cancelled(waiting).await.transpose()
     }
 
@@ -346,7 +350,7 @@ impl Base {
                 self.nodes.clone(),
                 self.cloud.clone(),
                 NodeWriter::new(clients.node_controller.clone()),
-                &self.events,
+                self.events.for_component(node::COMPONENT, self.clients.node_controller.clone()),
                 self.metrics.get()?,
                 // Upstream's name of this queue.
                 self.metrics.get::<WorkQueueMetrics>()?.named("Nodes"),
@@ -379,7 +383,7 @@ impl Base {
                 self.cloud.clone(),
                 clients.node_controller.clone(),
                 clients.leases.clone(),
-                &self.events,
+                self.events.for_component(node_lifecycle::COMPONENT, self.clients.node_controller.clone()),
                 self.metrics.get()?,
                 options,
             );

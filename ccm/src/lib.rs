@@ -15,6 +15,7 @@
 pub mod api_client;
 pub mod app;
 pub mod backoff;
+pub mod clients;
 pub mod cloud;
 pub mod cloud_config;
 pub mod commands;

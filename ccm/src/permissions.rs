@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cloudprovider::SecretName;
 
 use crate::{
-    api_client::NODE_CONTROLLER_CLIENT,
+    clients::NODE_CONTROLLER_CLIENT,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
 };
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ccm::{
     api_client::{ApiServer, ClientOptions, Location},
+    clients::Clients,
     daemon::{Parts, new_metrics},
 };
 use cloudprovider::CloudProvider;
@@ -42,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn over(client: &Client, options: ClientOptions, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Parts> {
     let metrics = new_metrics()?;
     let api_server = ApiServer::over(client.clone(), options, metrics.get()?);
-    Ok(Parts { metrics, ..Parts::with(api_server.clients(), provider)? })
+    Ok(Parts { metrics, ..Parts::with(Clients::of(&api_server), provider)? })
 }
 
 /// The daemon's parts over what a kubeconfig says.
@@ -54,7 +55,7 @@ pub(crate) async fn from_file(
     let metrics = new_metrics()?;
     let location = Location::new(Some(kubeconfig.to_owned()), "");
     let api_server = ApiServer::new(location, options, metrics.get()?).await?;
-    let clients = api_server.clients();
+    let clients = Clients::of(&api_server);
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
 }
 

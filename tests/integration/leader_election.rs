@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ccm::{
-    api_client::Clients,
     events::{EventMetrics, EventObject, event_recorder},
     leader_election::{ElectionMetrics, Elector, LeaderElectionOptions, Leadership, Lost, Record},
     metrics::MetricSet as _,
@@ -114,7 +113,7 @@ fn options(identity: &str) -> LeaderElectionOptions {
 fn elector(client: &Client, options: LeaderElectionOptions) -> anyhow::Result<Elector> {
     // Nobody writes the events: the recorder drops them.
     let daemon = EventObject::lease(NAMESPACE, NAME, "");
-    let (events, _) = event_recorder(&Clients::same(client), daemon, EventMetrics::unregistered()?);
+    let (events, _) = event_recorder("ccm", client.clone(), daemon, EventMetrics::unregistered()?);
     Ok(Elector::new(client.clone(), options, &events, ElectionMetrics::unregistered()?))
 }
 

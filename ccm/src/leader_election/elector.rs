@@ -372,7 +372,6 @@ mod tests {
 
     use super::{super::clock::tests::Machine, *};
     use crate::{
-        api_client::Clients,
         events::{EventMetrics, event_recorder},
         metrics::MetricSet as _,
     };
@@ -391,7 +390,7 @@ mod tests {
         let metrics = ElectionMetrics::unregistered().expect("metrics");
         let event_metrics = EventMetrics::unregistered().expect("metrics");
         let daemon = EventObject::lease("kube-system", "ccm", "");
-        let (events, _) = event_recorder(&Clients::same(&sandbox.client()), daemon, event_metrics);
+        let (events, _) = event_recorder("ccm", sandbox.client(), daemon, event_metrics);
         Elector::new(sandbox.client(), options, &events, metrics).with_clock(clock)
     }
 

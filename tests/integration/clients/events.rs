@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ccm::{
-    api_client::Clients,
     events::{EventMetrics, EventObject, EventType, event_recorder},
     metrics::MetricSet as _,
 };
@@ -24,8 +23,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn combined(api: &Api) -> anyhow::Result<()> {
     let metrics = EventMetrics::unregistered()?;
     let object = EventObject::lease("kube-system", "combined", "");
-    let (recorder, writer) =
-        event_recorder(&Clients::same(&api.daemon_client), object.clone(), metrics.clone());
+    let (recorder, writer) = event_recorder(
+        "cloud-controller-manager",
+        api.daemon_client.clone(),
+        object.clone(),
+        metrics.clone(),
+    );
     for number in 1..=30 {
         recorder.record(object.clone(), EventType::Warning, "Similar", format!("number {number}"));
     }

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMPONENT, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     initialize::WRITE_FAILED,
     metrics::NodeMetrics,
     repair::repair,
@@ -122,14 +122,14 @@ impl NodeController {
         nodes: NodeStore,
         cloud: Cloud,
         writer: NodeWriter,
-        events: &EventRecorder,
+        events: EventRecorder,
         metrics: NodeMetrics,
         queue: WorkQueueMeter,
         options: NodeControllerOptions,
     ) -> Self {
         Self {
             shared: Arc::new(Shared { nodes, cloud, writer, metrics, dry_run: options.dry_run }),
-            events: events.for_component(COMPONENT),
+            events,
             options,
             queue: WorkQueue::measured(queue),
             states: HashMap::new(),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMPONENT, SHUTDOWN_TAINT,
+    SHUTDOWN_TAINT,
     breaker::{Breaker, BreakerLimits},
     decide::{
         DeletionRules, HeldBack, Verdict, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict,
@@ -91,7 +91,7 @@ impl NodeLifecycleController {
         cloud: Cloud,
         client: Client,
         leases: Client,
-        events: &EventRecorder,
+        events: EventRecorder,
         metrics: NodeLifecycleMetrics,
         options: NodeLifecycleOptions,
     ) -> Self {
@@ -100,7 +100,7 @@ impl NodeLifecycleController {
             cloud,
             writer: NodeWriter::new(client),
             leases: LeaseReader::new(leases, options.concurrent_syncs),
-            events: events.for_component(COMPONENT),
+            events,
             metrics,
             options,
             memories: HashMap::new(),

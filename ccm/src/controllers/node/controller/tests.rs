@@ -11,9 +11,8 @@ use kube::{
 };
 use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
 
-use super::*;
+use super::{super::COMPONENT, *};
 use crate::{
-    api_client::Clients,
     cloud::{CloudMetrics, Started},
     debug_state::DebugState,
     events::{EventMetrics, EventObject, event_recorder},
@@ -97,14 +96,14 @@ fn start() -> Working {
     let cloud = Cloud::new(Started::new(Arc::new(Everything), stop.child_token()), cloud_metrics);
     let daemon = EventObject::lease("kube-system", "ccm", "");
     let (events, _) =
-        event_recorder(&Clients::same(&client), daemon, EventMetrics::unregistered().expect("metrics"));
+        event_recorder(COMPONENT, client.clone(), daemon, EventMetrics::unregistered().expect("metrics"));
     let options =
         NodeControllerOptions { concurrent_syncs: 1, status_update_frequency: PERIOD, dry_run: false };
     let writer = NodeWriter::new(client.clone());
     let metrics = NodeMetrics::unregistered().expect("metrics");
     let queue = WorkQueueMetrics::unregistered().expect("metrics").named("Nodes");
     let controller =
-        NodeController::new(nodes.clone(), cloud.clone(), writer, &events, metrics, queue, options);
+        NodeController::new(nodes.clone(), cloud.clone(), writer, events, metrics, queue, options);
     let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
     tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
     tokio::spawn(controller.run(stop.clone(), inspection));
