@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 pub use metrics::EventMetrics;
 pub use writer::EventWriter;
 
-use crate::{conditions::truncated, nodes::Node};
+use crate::api_text::truncated;
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
@@ -49,17 +49,6 @@ pub struct EventObject {
 }
 
 impl EventObject {
-    /// A Node.
-    pub fn node(node: &Node) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "Node",
-            namespace: String::new(),
-            name: node.identity.name.clone(),
-            uid: node.identity.uid.clone(),
-        }
-    }
-
     /// A Lease.
     pub fn lease(namespace: &str, name: &str, uid: &str) -> Self {
         Self {

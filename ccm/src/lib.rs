@@ -13,6 +13,7 @@
 //! cloud, what was seen before -> what to write), apart from the loop that acts on it.
 
 pub mod api_client;
+pub mod api_text;
 pub mod app;
 pub mod backoff;
 pub mod clients;

@@ -19,7 +19,7 @@ use super::{
     EventMetrics, Queued, Recorded,
     correlate::{Correlator, SeriesKey},
 };
-use crate::conditions::api_time;
+use crate::api_text::api_time;
 
 /// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
 const PAUSE: Duration = Duration::from_millis(20);

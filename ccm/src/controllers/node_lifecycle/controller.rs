@@ -34,7 +34,7 @@ use crate::{
     cloud::Cloud,
     conditions::INSTANCE_EXISTS,
     debug_state::seconds_from_now,
-    events::{EventObject, EventRecorder, EventType},
+    events::{EventRecorder, EventType},
     inspection::Inspection,
     nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
@@ -474,12 +474,7 @@ impl NodeLifecycleController {
             self.metrics.deletions_held_back.with_label_values(&[reason.as_str()]).inc();
             self.metrics.deletions_held_back_total.with_label_values(&[reason.as_str()]).inc();
             tracing::warn!(node = node.name(), reason = reason.as_str(), "node deletion held back");
-            self.events.record(
-                EventObject::node(node),
-                EventType::Warning,
-                "DeletionHeldBack",
-                reason.message(),
-            );
+            self.events.record(node.event_object(), EventType::Warning, "DeletionHeldBack", reason.message());
         }
     }
 }
