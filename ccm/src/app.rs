@@ -176,7 +176,7 @@ fn print(text: &[u8]) -> std::io::Result<()> {
 }
 
 fn daemon(flags: &Flags, registry: MakeRegistry) -> ExitCode {
-    if let Some(text) = version::requested(flags) {
+    if let Some(text) = version::requested(&flags.global.version) {
         return if print(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let faults = flags.faults();

@@ -1,7 +1,9 @@
 //! The daemon: puts client, provider and controllers together and runs them until it is told to stop.
 
+mod configz;
 mod elected;
 mod metrics;
+mod serving_options;
 
 use std::{sync::Arc, time::Duration};
 

@@ -9,8 +9,6 @@ pub use metrics::ReloadMetrics;
 /// What was read again; the `file` label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `--cloud-config`, or a file that it names.
-    CloudConfig,
     /// `--kubeconfig`, or a file that it names; the service account's token and CA in a pod.
     Kubeconfig,
     /// The same of `--authentication-kubeconfig`.
@@ -25,6 +23,8 @@ pub enum Source {
     RequestHeaderClientCa,
     /// What the cluster publishes in place of those two.
     ClusterTrust,
+    /// What only this program reads, by its label.
+    OfProgram(&'static str),
 }
 
 impl Source {
@@ -40,7 +40,6 @@ impl Source {
     /// As in metrics and messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::CloudConfig => "cloud-config",
             Self::Kubeconfig => "kubeconfig",
             Self::AuthenticationKubeconfig => "authentication-kubeconfig",
             Self::AuthorizationKubeconfig => "authorization-kubeconfig",
@@ -48,6 +47,7 @@ impl Source {
             Self::ClientCa => "client-ca",
             Self::RequestHeaderClientCa => "requestheader-client-ca",
             Self::ClusterTrust => "extension-apiserver-authentication",
+            Self::OfProgram(label) => label,
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
             authorization,
             Source::RequestHeaderClientCa,
             Source::ClusterTrust,
-            Source::CloudConfig,
+            Source::OfProgram("cloud-config"),
         ] {
             reporter.succeeded(other);
         }

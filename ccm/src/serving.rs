@@ -14,11 +14,9 @@ mod authentication;
 mod authorization;
 mod certificates;
 mod cluster_trust;
-mod configz;
 mod connections;
 mod delegation;
 mod endpoints;
-mod from_flags;
 mod handler;
 mod listener;
 mod metrics;
@@ -58,8 +56,8 @@ pub use authorization::check_always_allow_paths;
 pub(crate) use authorization::is_always_allowed;
 pub use metrics::AccessMetrics;
 pub use options::{
-    AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
-    TlsOptions,
+    AuthenticationOptions, AuthorizationOptions, CertificateOptions, NamedCertificate, RequestHeaderOptions,
+    ServingOptions, TlsOptions,
 };
 
 /// Changes the verbosity of the log.

@@ -25,6 +25,9 @@ use crate::{
     reload::{ReloadReporter, Source},
 };
 
+/// `--cloud-config`, or a file that it names, as reloads are labelled.
+const SOURCE: Source = Source::OfProgram("cloud-config");
+
 /// A version that does not answer as well as the one in force after this time is reported as refused, and tried on.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
 
@@ -272,12 +275,12 @@ impl Follower {
         let mut status = self.status.0.lock().unwrap_or_else(PoisonError::into_inner);
         *status = Status { files: names(read), in_force_since: Timestamp::now(), refused: None };
         drop(status);
-        self.reporter.succeeded(Source::CloudConfig);
+        self.reporter.succeeded(SOURCE);
     }
 
     fn refuse(&self, why: &str) {
         self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why.to_owned());
-        self.reporter.failed(Source::CloudConfig, why);
+        self.reporter.failed(SOURCE, why);
     }
 }
 

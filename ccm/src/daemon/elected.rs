@@ -5,12 +5,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Base, Misconfigured, Parts, Work};
 use crate::{
-    flags::Flags,
+    flags::{Flags, MIGRATED_CONTROLLERS},
     health::Concerns,
     leader_election::{
         ElectionMetrics, ElectionStatus, Elector, Fence, LeaderElectionOptions, Leadership, Lost, identity,
     },
-    leader_migration::{CONTROLLERS, LeaderMigration, Lock},
+    leader_migration::{LeaderMigration, Lock},
 };
 
 /// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
@@ -24,8 +24,7 @@ use crate::{
 /// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
 /// process has to end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let migration =
-        flags.leader_migration.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
+    let migration = flags.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
     let options = flags.leader_election.options(identity()?);
     let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
 
@@ -51,7 +50,7 @@ pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -
 
 /// The enabled controllers that run under this lock.
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
-    let enabled = CONTROLLERS.into_iter().filter(|name| flags.enables(name));
+    let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
     enabled.filter(|name| migration.lock_of(name) == lock).collect()
 }
 

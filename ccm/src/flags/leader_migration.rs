@@ -8,7 +8,7 @@ use super::{
     LeaderElectionFlags,
     values::{boolean, path},
 };
-use crate::leader_migration::LeaderMigration;
+use crate::leader_migration::{KnownControllers, LeaderMigration};
 
 /// `--enable-leader-migration` and its configuration.
 #[derive(Clone, Debug, Args)]
@@ -25,23 +25,26 @@ pub struct LeaderMigrationFlags {
 }
 
 impl LeaderMigrationFlags {
-    /// What runs under which lock; `None` without migration.
+    /// What of the controllers `known` runs under which lock; `None` without migration.
     ///
     /// # Errors
     /// Everything that is wrong with the file.
-    pub fn migration(&self) -> Result<Option<LeaderMigration>, Vec<String>> {
+    pub fn migration(&self, known: &KnownControllers) -> Result<Option<LeaderMigration>, Vec<String>> {
         if !self.enable_leader_migration {
             return Ok(None);
         }
         self.leader_migration_config
             .as_ref()
-            .map_or_else(|| Ok(LeaderMigration::default()), |path| LeaderMigration::read(path))
+            .map_or_else(
+                || Ok(LeaderMigration::without_file(known)),
+                |path| LeaderMigration::read(path, known),
+            )
             .map(Some)
     }
 
     /// Everything that is wrong. Without an election there is no migration, but upstream reads its file all the same.
-    pub(super) fn faults(&self, election: &LeaderElectionFlags) -> Vec<String> {
-        match self.migration() {
+    pub(super) fn faults(&self, election: &LeaderElectionFlags, known: &KnownControllers) -> Vec<String> {
+        match self.migration(known) {
             Ok(Some(migration)) if election.enabled && migration.lease_name == election.resource_name => {
                 vec![format!(
                     "leaderName of --leader-migration-config and --leader-elect-resource-name must differ, but both are {:?}",
@@ -59,7 +62,7 @@ mod tests {
     use std::io::Write;
 
     use crate::{
-        flags::{Flags, parse},
+        flags::{Flags, MIGRATED_CONTROLLERS, parse},
         leader_migration::LeaderMigration,
     };
 
@@ -73,9 +76,9 @@ mod tests {
         // Not even looked at.
         let off = flags(&["--leader-migration-config=/nonexistent"]);
         assert!(off.faults().is_empty());
-        assert_eq!(off.leader_migration.migration(), Ok(None));
+        assert_eq!(off.migration(), Ok(None));
         let default = flags(&["--enable-leader-migration"]);
-        assert_eq!(default.leader_migration.migration(), Ok(Some(LeaderMigration::default())));
+        assert_eq!(default.migration(), Ok(Some(LeaderMigration::without_file(&MIGRATED_CONTROLLERS))));
         let missing = flags(&["--enable-leader-migration", "--leader-migration-config=/nonexistent"]);
         assert!(missing.faults()[0].starts_with("--leader-migration-config /nonexistent: unable to read"));
     }

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::{ArgMatches, Command};
 
-/// Stands for what nobody may see; upstream's word.
-const CLASSIFIED: &str = "CLASSIFIED";
+use crate::classified::without_secrets;
 
 /// Every flag that was given or has a default, and its value. The others are empty.
 pub(super) fn shown(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String> {
@@ -42,35 +41,6 @@ fn value(matches: &ArgMatches, id: &str) -> String {
     let raw = matches.try_get_raw(id).ok().flatten();
     let texts: Vec<_> = raw.into_iter().flatten().map(|text| text.to_string_lossy()).collect();
     texts.join(",")
-}
-
-/// An argument of the command line without what nobody may see; `before` is the one before it.
-pub(crate) fn argument_without_secrets(before: &str, argument: &str) -> String {
-    let flag_of = |word: &str| word.trim_start_matches('-').to_owned();
-    match argument.split_once('=') {
-        Some((flag, value)) if flag.starts_with('-') => {
-            format!("{flag}={}", without_secrets(&flag_of(flag), value))
-        }
-        _ => without_secrets(&flag_of(before), argument),
-    }
-}
-
-/// A URL may hold a user with a password, and more behind a question mark.
-fn without_secrets(flag: &str, text: &str) -> String {
-    if flag != "master" && !text.contains("://") {
-        return text.to_owned();
-    }
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let separator = if text.contains("://") { "://" } else { "" };
-    let (user, rest) = match rest.rsplit_once('@') {
-        Some((_, rest)) => (format!("{CLASSIFIED}@"), rest),
-        None => (String::new(), rest),
-    };
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, _)) => (rest, format!("?{CLASSIFIED}")),
-        None => (rest, String::new()),
-    };
-    format!("{scheme}{separator}{user}{rest}{query}")
 }
 
 /// A duration as Go writes it: `1h0m0s`, `1.5s`, `100ms`.

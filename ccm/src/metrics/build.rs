@@ -1,7 +1,7 @@
 //! Upstream's `kubernetes_build_info`.
 
 use super::{MetricSet, register::Register};
-use crate::program::Program;
+use crate::program::{Program, platform};
 
 /// The build's version, with 1 as its value.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl MetricSet for BuildInfo {
             program.build_date(),
             "",
             "rustc",
-            &crate::version::platform(),
+            &platform(),
         ])
         .set(1);
         Ok(Self)
