@@ -15,6 +15,7 @@ mod documentation;
 mod feature_gates;
 mod generic;
 mod global;
+mod known_gates;
 mod leader_election;
 mod leader_migration;
 mod misc;
@@ -49,9 +50,10 @@ pub use controllers::{
     canonical_name,
 };
 pub use debugging::DebuggingFlags;
-pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Stage};
+pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Gate, KnownGates, Stage};
 pub use generic::GenericFlags;
 pub use global::GlobalFlags;
+pub use known_gates::KNOWN_GATES;
 pub use leader_election::LeaderElectionFlags;
 pub use leader_migration::LeaderMigrationFlags;
 pub use misc::MiscFlags;

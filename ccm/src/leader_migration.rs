@@ -94,19 +94,22 @@ impl LeaderMigration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::MIGRATED_CONTROLLERS;
+
+    /// Those of a cloud-controller-manager.
+    pub(super) const KNOWN: KnownControllers = KnownControllers {
+        component: "cloud-controller-manager",
+        names: &["cloud-node-controller", "node-route-controller", "service-lb-controller"],
+        aliases: &[
+            ("service", "service-lb-controller"),
+            ("route", "node-route-controller"),
+            ("service-controller", "service-lb-controller"),
+            ("route-controller", "node-route-controller"),
+        ],
+        default: ("m", &["service"]),
+    };
 
     fn migration(listed: impl IntoIterator<Item = (String, String)>) -> LeaderMigration {
-        LeaderMigration::new("m".into(), listed, &MIGRATED_CONTROLLERS)
-    }
-
-    #[test]
-    fn upstreams_default_means_what_it_says() {
-        let migration = LeaderMigration::without_file(&MIGRATED_CONTROLLERS);
-        assert_eq!(migration.lease_name, "cloud-provider-extraction-migration");
-        let locks = MIGRATED_CONTROLLERS.names.iter().map(|name| migration.lock_of(name)).collect::<Vec<_>>();
-        assert_eq!(locks, [Lock::Main, Lock::Migration, Lock::Migration, Lock::Migration]);
-        assert!(migration.not_ours().is_empty());
+        LeaderMigration::new("m".into(), listed, &KNOWN)
     }
 
     #[test]

@@ -180,8 +180,10 @@ fn is_object_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Lock, *};
-    use crate::flags::MIGRATED_CONTROLLERS;
+    use super::{
+        super::{Lock, tests::KNOWN},
+        *,
+    };
 
     const V1: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
     const V1ALPHA1: &str =
@@ -197,14 +199,14 @@ mod tests {
             V1ALPHA1.replace("v1alpha1", "v1beta1") + "leaderName: m\nresourceLock: leases\n",
             r#"{"apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration", "leaderName": "m"}"#.to_owned(),
         ] {
-            let read = LeaderMigration::parse(&text, &MIGRATED_CONTROLLERS).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
-            assert_eq!(read, LeaderMigration::new("m".to_owned(), [], &MIGRATED_CONTROLLERS));
+            let read = LeaderMigration::parse(&text, &KNOWN).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+            assert_eq!(read, LeaderMigration::new("m".to_owned(), [], &KNOWN));
         }
         let text = format!(
             "{V1}leaderName: m\ncontrollerLeaders:\n- name: service\n  component: '*'\n\
              - {{name: route-controller, component: kube-controller-manager}}\n"
         );
-        let read = LeaderMigration::parse(&text, &MIGRATED_CONTROLLERS).expect("good");
+        let read = LeaderMigration::parse(&text, &KNOWN).expect("good");
         assert_eq!(read.lock_of("service-lb-controller"), Lock::Migration);
         assert_eq!(read.lock_of("node-route-controller"), Lock::Elsewhere);
         assert_eq!(read.lock_of("cloud-node-controller"), Lock::Main);
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_fault_names_its_key() {
-        let parse = |text: &str| LeaderMigration::parse(text, &MIGRATED_CONTROLLERS).expect_err(text);
+        let parse = |text: &str| LeaderMigration::parse(text, &KNOWN).expect_err(text);
         for (text, expected) in [
             ("", vec!["Object 'Kind' is missing; must be a LeaderMigrationConfiguration"]),
             ("leaderName: m\n", vec!["Object 'Kind' is missing; must be LeaderMigrationConfiguration"]),
@@ -279,8 +281,7 @@ mod tests {
 
     #[test]
     fn the_flag_and_the_file_are_named() {
-        let faults = LeaderMigration::read(Path::new("/nonexistent/m.yaml"), &MIGRATED_CONTROLLERS)
-            .expect_err("not there");
+        let faults = LeaderMigration::read(Path::new("/nonexistent/m.yaml"), &KNOWN).expect_err("not there");
         assert_eq!(faults.len(), 1);
         let start =
             "--leader-migration-config /nonexistent/m.yaml: unable to read leader migration configuration: ";
