@@ -5,7 +5,7 @@
 //!                          │
 //!            ┌─────────────┼──────────────────┐
 //!         Sender        Sender             Sender          one for each name: user agent, account, throttle,
-//!       (main client) (shared-informers) (node-controller)  retries, metrics, --dry-run
+//!       (main client)  (informers)     (controllers)       retries, metrics, --dry-run
 //! ```
 //!
 //! All of them share one pool of connections. The election has a `Connection` of its own,
@@ -19,6 +19,7 @@ mod dry_run;
 mod fault;
 mod follow;
 mod location;
+mod metrics;
 mod plugin;
 mod proxy;
 mod request_log;
@@ -37,7 +38,7 @@ use std::sync::{Arc, Mutex};
 
 use kube::Client;
 
-use crate::{files::FileChanges, metrics::Metrics};
+use crate::files::FileChanges;
 use account::Account;
 use connection::Connection;
 use dry_run::DryRun;
@@ -46,50 +47,8 @@ use throttle::Throttle;
 
 pub use fault::describe;
 pub use location::{Location, config, connect};
+pub use metrics::ClientMetrics;
 pub use start::wait_for_api_server;
-
-/// Upstream's name of the client that is nobody else's.
-const MAIN: &str = "cloud-controller-manager";
-/// Upstream's name of the client that elects.
-const ELECTION: &str = "leader-election";
-/// Upstream's name of the client that watches.
-const INFORMERS: &str = "shared-informers";
-/// Upstream's name of the client of both node controllers, and of their service account.
-pub const NODE_CONTROLLER_CLIENT: &str = "node-controller";
-
-/// The clients of the daemon's parts.
-#[derive(Clone)]
-pub struct Clients {
-    /// For what has no client of its own: reviews, events of the daemon itself, requests of tokens.
-    pub main: Client,
-    /// For the election, whose renewals must not queue behind other requests.
-    pub election: Client,
-    /// For lists and watches. Sends nothing again by itself: whoever watches asks anew, after pauses of its own.
-    pub informers: Client,
-    /// For the two node controllers and their events.
-    pub node_controller: Client,
-    /// For reads of kubelets' leases, which must not queue behind other requests: a late answer counts as none.
-    pub leases: Client,
-}
-
-impl Clients {
-    /// One client for everything.
-    pub fn same(client: &Client) -> Self {
-        Self {
-            main: client.clone(),
-            election: client.clone(),
-            informers: client.clone(),
-            node_controller: client.clone(),
-            leases: client.clone(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Clients {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clients").finish_non_exhaustive()
-    }
-}
 
 /// What the flags say about the clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +62,21 @@ pub struct ClientOptions {
     pub dry_run: bool,
 }
 
+/// The clients of controllers that act as one service account.
+#[derive(Clone)]
+pub struct ControllerClients {
+    /// For what they do.
+    pub client: Client,
+    /// For reads that must not queue behind other requests: no limit holds for them.
+    pub unthrottled: Client,
+}
+
+impl std::fmt::Debug for ControllerClients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllerClients").finish_non_exhaustive()
+    }
+}
+
 /// The API server: one pool of connections, from which clients are made. Cloning shares it.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -110,7 +84,7 @@ pub struct ApiServer {
     connection: Connection,
     election: Connection,
     options: ClientOptions,
-    metrics: Metrics,
+    metrics: ClientMetrics,
     dry_run: Option<Arc<DryRun>>,
     /// For the one who follows.
     changes: Arc<Mutex<Option<FileChanges>>>,
@@ -131,7 +105,11 @@ impl ApiServer {
     ///
     /// # Errors
     /// As [`connect`].
-    pub async fn new(location: Location, options: ClientOptions, metrics: Metrics) -> anyhow::Result<Self> {
+    pub async fn new(
+        location: Location,
+        options: ClientOptions,
+        metrics: ClientMetrics,
+    ) -> anyhow::Result<Self> {
         // First the files, then what they say: no change can be missed.
         let changes = FileChanges::new(location.load().await?.files).await;
         let ready = location.ready().await?;
@@ -145,7 +123,7 @@ impl ApiServer {
     }
 
     /// The same over any client, which stays what it is.
-    pub fn over(client: Client, options: ClientOptions, metrics: Metrics) -> Self {
+    pub fn over(client: Client, options: ClientOptions, metrics: ClientMetrics) -> Self {
         let connection = Connection::over(client);
         Self::assemble(connection.clone(), connection, options, metrics)
     }
@@ -154,7 +132,7 @@ impl ApiServer {
         connection: Connection,
         election: Connection,
         options: ClientOptions,
-        metrics: Metrics,
+        metrics: ClientMetrics,
     ) -> Self {
         let dry_run = options.dry_run.then(|| Arc::new(DryRun::new(metrics.dry_run_writes.clone())));
         Self { location: None, connection, election, options, metrics, dry_run, changes: Arc::default() }
@@ -170,39 +148,33 @@ impl ApiServer {
         self.sender(name, &self.connection).into_client()
     }
 
-    /// A client of a controller: as the service account `kube-system/<name>` where the flags want that.
-    pub fn controller_client(&self, name: &'static str) -> Client {
-        self.controller_sender(name).into_client()
+    /// A client for an election, whose renewals must not queue behind other requests: over a connection of its own, and
+    /// with no throttle.
+    pub fn election_client(&self, name: &str) -> Client {
+        let mut sender = self.sender(name, &self.election);
+        sender.throttle = Throttle::none();
+        sender.into_client()
     }
 
-    fn controller_sender(&self, name: &'static str) -> Sender {
+    /// A client for lists and watches. It sends nothing again by itself: whoever watches asks anew, after pauses of its
+    /// own.
+    pub fn informer_client(&self, name: &str) -> Client {
+        let mut sender = self.sender(name, &self.connection);
+        sender.retries = false;
+        sender.into_client()
+    }
+
+    /// The clients of controllers: as the service account `kube-system/<name>` where the flags want that, which `tokens`
+    /// makes and requests tokens for.
+    pub fn controller_clients(&self, name: &'static str, tokens: Client) -> ControllerClients {
         let mut sender = self.sender(name, &self.connection);
         // The account may have to be made, which is a write; whoever may read as a controller may do so as ourselves.
         if self.options.service_accounts && !self.options.dry_run {
-            sender.account = Some(Arc::new(Account::new(name, self.client(MAIN))));
+            sender.account = Some(Arc::new(Account::new(name, tokens)));
             sender.user_agent = user_agent::with_suffix(&account::user_name(name));
         }
-        sender
-    }
-
-    /// A client for each part of the daemon.
-    pub fn clients(&self) -> Clients {
-        let mut election = self.sender(ELECTION, &self.election);
-        election.throttle = Throttle::none();
-        let mut informers = self.sender(INFORMERS, &self.connection);
-        informers.retries = false;
-        let node_controller = self.controller_sender(NODE_CONTROLLER_CLIENT);
-        let mut leases = self.sender(NODE_CONTROLLER_CLIENT, &self.connection);
-        leases.throttle = Throttle::none();
-        leases.account.clone_from(&node_controller.account);
-        leases.user_agent.clone_from(&node_controller.user_agent);
-        Clients {
-            main: self.client(MAIN),
-            election: election.into_client(),
-            informers: informers.into_client(),
-            node_controller: node_controller.into_client(),
-            leases: leases.into_client(),
-        }
+        let unthrottled = Sender { throttle: Throttle::none(), ..sender.clone() };
+        ControllerClients { client: sender.into_client(), unthrottled: unthrottled.into_client() }
     }
 
     fn sender(&self, name: &str, connection: &Connection) -> Sender {
@@ -212,7 +184,7 @@ impl ApiServer {
             throttle: Throttle::new(self.options.limit),
             account: None,
             retries: true,
-            metrics: self.metrics.rest_client.clone(),
+            metrics: self.metrics.clone(),
             dry_run: self.dry_run.clone(),
         }
     }

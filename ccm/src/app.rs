@@ -34,6 +34,9 @@ use crate::{
 /// Makes the registry of the providers that a binary has.
 pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
 
+/// The crates whose log records an operator reads, beside those of the providers.
+const OUR_CRATES: [&str; 2] = [env!("CARGO_CRATE_NAME"), "cloudprovider"];
+
 /// Upstream's exit code for a bad command line, and for files and ports that it names and that cannot be used.
 const BAD_FLAGS: u8 = 1;
 /// Upstream's exit code for a leader that has to stop.
@@ -156,13 +159,14 @@ fn run_once<T>(
     tool: impl AsyncFnOnce(&Registry) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     if flags.is_given("v") || flags.is_given("vmodule") {
-        logging::start(&flags.global);
+        logging::start(&flags.global, &OUR_CRATES);
     } else {
         // A panic of a provider is part of the answer.
         std::panic::set_hook(Box::new(|_| {}));
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = registry()?;
+    logging::add_crates(registry.logged_crates());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(tool(&registry));
     runtime.shutdown_background();
@@ -176,14 +180,14 @@ fn print(text: &[u8]) -> std::io::Result<()> {
 }
 
 fn daemon(flags: &Flags, registry: MakeRegistry) -> ExitCode {
-    if let Some(text) = version::requested(flags) {
+    if let Some(text) = version::requested(&flags.global.version) {
         return if print(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let faults = flags.faults();
     if !faults.is_empty() {
         return bad_flags(&faults);
     }
-    logging::start(&flags.global);
+    logging::start(&flags.global, &OUR_CRATES);
     for warning in flags.warnings() {
         tracing::warn!("{warning}");
     }
@@ -219,6 +223,7 @@ fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
     // One crypto provider for everything; installing it fails only where one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = registry()?;
+    logging::add_crates(registry.logged_crates());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
     let outcome = runtime.block_on(async {
         let stop = CancellationToken::new();

@@ -1,6 +1,7 @@
 //! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
 
 mod batches;
+mod metrics;
 mod seen;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -14,8 +15,10 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use self::metrics::CloudMetrics;
+
 use self::batches::Batches;
-use crate::{metrics::Metrics, nodes::Node};
+use crate::nodes::Node;
 use seen::Seen;
 
 /// How long a provider may take to end, sessions included, when the process is about to.
@@ -156,7 +159,7 @@ pub struct Cloud {
 
 impl Cloud {
     /// Puts the boundary around `provider`.
-    pub fn new(provider: Started, metrics: Metrics) -> Self {
+    pub fn new(provider: Started, metrics: CloudMetrics) -> Self {
         let (current, replaced) = (Arc::new(ArcSwap::from_pointee(provider)), watch::Sender::new(0));
         Self { current, replaced, batches: Arc::new(Batches::new(metrics)), labels: Arc::default() }
     }

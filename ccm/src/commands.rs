@@ -17,7 +17,7 @@ pub use man::man;
 pub use tools::Output;
 
 use crate::{
-    flags::{CommandLineError, Flags, pflag},
+    flags::{ACCUMULATING, CommandLineError, Flags, pflag},
     manifests::ManifestsCommand,
     program::Program,
 };
@@ -75,7 +75,7 @@ pub fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Invocation, CommandLineError> {
     let arguments = without_help_word(arguments.into_iter().map(Into::into).collect());
-    let matches = pflag::read(unfinished(), arguments)?;
+    let matches = pflag::read(unfinished(), arguments, &ACCUMULATING)?;
     if matches.subcommand().is_none() {
         return Ok(Invocation::Daemon(Box::new(Flags::read(&matches)?)));
     }

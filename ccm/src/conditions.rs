@@ -1,27 +1,15 @@
 //! The Node conditions that the controllers read and write.
 
 use cloudprovider::ErrorKind;
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::nodes::{Node, NodePatch};
+pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, READY};
 
-/// Written by the kubelet, and by the node controller of kube-controller-manager when the kubelet is silent.
-pub const READY: &str = "Ready";
-
-/// Whether the cloud provider has filled the Node in: `False` says why not, in the provider's words.
-pub const INITIALIZED: &str = "CloudProviderInitialized";
-
-/// Whether the cloud has the Node's instance. `False`: it has not, and the reason says why the Node is still there;
-/// `Unknown`: the cloud cannot tell, in the provider's words. Written when the answer matters, so most Nodes never
-/// have it.
-pub const INSTANCE_EXISTS: &str = "CloudProviderInstanceExists";
-
-/// The conditions that are kept in memory.
-pub const KEPT: [&str; 3] = [READY, INITIALIZED, INSTANCE_EXISTS];
-
-/// Upstream's Kubernetes limit for an event's message; conditions keep to it too.
-const MESSAGE_LIMIT: usize = 1024;
+use crate::{
+    api_text::{api_time, truncated},
+    nodes::{Node, NodePatch},
+};
 
 /// A condition as we want it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,24 +92,6 @@ pub fn doubt_word(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// A time as the API writes it, in whole seconds.
-pub fn api_time(time: Timestamp) -> String {
-    time.round(Unit::Second).unwrap_or(time).to_string()
-}
-
-/// Cuts a message at 1,024 bytes, at a character's boundary.
-pub fn truncated(mut message: String) -> String {
-    if message.len() > MESSAGE_LIMIT {
-        let mut end = MESSAGE_LIMIT - "...".len();
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push_str("...");
-    }
-    message
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,12 +137,5 @@ mod tests {
         for kind in ErrorKind::ALL {
             assert_ne!(doubt_word(*kind), "InstanceNotFound");
         }
-    }
-
-    #[test]
-    fn long_messages_are_cut_between_characters() {
-        let cut = truncated("ä".repeat(2000));
-        assert!(cut.len() <= MESSAGE_LIMIT && cut.ends_with("..."));
-        assert_eq!(truncated("short".into()), "short");
     }
 }

@@ -2,3 +2,6 @@
 
 pub mod node;
 pub mod node_lifecycle;
+mod running;
+
+pub use running::{ControllerMetrics, ControllerRuns};

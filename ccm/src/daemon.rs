@@ -1,6 +1,9 @@
 //! The daemon: puts client, provider and controllers together and runs them until it is told to stop.
 
+mod configz;
 mod elected;
+mod metrics;
+mod serving_options;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,19 +15,25 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use elected::run_elected;
+pub use metrics::new_metrics;
 
 use crate::{
-    api_client::{ApiServer, ClientOptions, Clients, Location, wait_for_api_server},
+    api_client::{ApiServer, ClientOptions, Location, wait_for_api_server},
+    clients::Clients,
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
     controllers::{
-        node::{NodeController, NodeControllerOptions},
-        node_lifecycle::{BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
+        ControllerMetrics,
+        node::{self, NodeController, NodeControllerOptions},
+        node_lifecycle::{self, BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
     debug_state::DebugState,
     events::{EventObject, EventRecorder, event_recorder},
     files::FilesRead,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
+    flags::{
+        FeatureMetrics, Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
+        SERVICE_CONTROLLER,
+    },
     health::{Concerns, HealthChecks},
     inspection::Inspection,
     logging::LogLevel,
@@ -33,7 +42,11 @@ use crate::{
     reload::ReloadReporter,
     secrets::ClusterSecrets,
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
+    work_queue::WorkQueueMetrics,
 };
+
+/// `source.component` of the events that concern the daemon as a whole.
+const COMPONENT: &str = "cloud-controller-manager";
 
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,11 +72,8 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;
-    let metrics = Metrics::new()?;
-    for gate in flags.generic.feature_gates.all() {
-        let labels = [gate.name, gate.stage.as_str()];
-        metrics.features.with_label_values(&labels).set(gate.enabled.into());
-    }
+    let metrics = new_metrics()?;
+    metrics.get::<FeatureMetrics>()?.show(&flags.generic.feature_gates);
     let location = Location::new(flags.misc.kubeconfig.clone(), &flags.misc.master);
     let options = ClientOptions {
         limit: flags.generic.request_limit(),
@@ -71,10 +81,10 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         dry_run: flags.misc.dry_run,
     };
     // A credential plugin may take its time.
-    let connecting = Box::pin(ApiServer::new(location, options, metrics.clone()));
+    let connecting = Box::pin(ApiServer::new(location, options, metrics.get()?));
     let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
     let api_server = api_server.map_err(Misconfigured)?;
-    let clients = api_server.clients();
+    let clients = Clients::of(&api_server);
     tracing::info!(api_server = api_server.url(), cloud_provider = provider.name(), "starting");
     let parts = Parts {
         api_server: Some(api_server),
@@ -130,7 +140,7 @@ impl Parts {
     /// One client for everything, and the rest new.
     ///
     /// # Errors
-    /// As [`Metrics::new`].
+    /// As [`new_metrics`].
     pub fn new(client: Client, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Self> {
         Self::with(Clients::same(&client), provider)
     }
@@ -138,14 +148,14 @@ impl Parts {
     /// These clients, and the rest new.
     ///
     /// # Errors
-    /// As [`Metrics::new`].
+    /// As [`new_metrics`].
     pub fn with(clients: Clients, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Self> {
         Ok(Self {
             clients,
             api_server: None,
             provider,
             cloud_config: None,
-            metrics: Metrics::new()?,
+            metrics: new_metrics()?,
             health: HealthChecks::new(),
             debug_state: DebugState::new(),
             serving: None,
@@ -167,7 +177,7 @@ pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToke
         if base.meet_api_server(&stop).await?.is_none() {
             return anyhow::Ok(Work::NONE);
         }
-        Ok(base.work(flags, |_| true, &base.clients, &stop).await)
+        base.work(flags, |_| true, &base.clients, &stop).await
     };
     let work = support.beside(work, &stop).await;
     support.end().await;
@@ -226,7 +236,7 @@ impl Base {
         let ends_with_us = stop_support.clone().drop_guard();
         let election = &flags.leader_election;
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
-        let (events, event_writer) = event_recorder(&clients, daemon, metrics.clone());
+        let (events, event_writer) = event_recorder(COMPONENT, clients.main.clone(), daemon, metrics.get()?);
         // First, so that a port that is taken is said at once, and health from the beginning.
         let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
@@ -241,7 +251,7 @@ impl Base {
         let Some(started) = stop.run_until_cancelled(starting).await else { return Ok(None) };
         let started =
             started.map_err(|error| anyhow!("cloud provider {name} cannot start: {}", error.report()))?;
-        let cloud = Cloud::new(started, metrics.clone())
+        let cloud = Cloud::new(started, metrics.get()?)
             .with_labels(flags.cloud_node_controller.node_labels.0.clone());
         debug_state.share("provider", {
             let cloud = cloud.clone();
@@ -252,12 +262,12 @@ impl Base {
         let informers = protobuf::client_for(&flags.generic.kube_api_content_type, clients.informers.clone());
         support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
         if let Some(api_server) = parts.api_server.clone() {
-            let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
+            let reporter = ReloadReporter::new(metrics.get()?, Some(events.clone()));
             support.spawn(api_server.follow(reporter, stop_support.clone()));
         }
         support.spawn(event_writer.run(stop_support.clone()));
         if let Some((config, files)) = cloud_config {
-            let reporter = ReloadReporter::new(metrics.clone(), Some(events.clone()));
+            let reporter = ReloadReporter::new(metrics.get()?, Some(events.clone()));
             let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
             let follower = Follower::new(config, files, cloud, nodes, name, reporter).with_secrets(secrets);
             let status = follower.status();
@@ -280,7 +290,7 @@ impl Base {
     async fn meet_api_server(&self, stop: &CancellationToken) -> anyhow::Result<Option<()>> {
         let Some(api_server) = &self.api_server else { return Ok(Some(())) };
         let url = api_server.url();
-        let waiting = wait_for_api_server(&self.clients.informers, &url);
+        let waiting = wait_for_api_server(&self.clients.informers, &url, "/api/v1/nodes", "nodes");
         stop.run_until_cancelled(waiting).await.transpose()
     }
 
@@ -293,9 +303,9 @@ impl Base {
         runs: impl Fn(&str) -> bool,
         clients: &Clients,
         stop: &CancellationToken,
-    ) -> Work {
+    ) -> anyhow::Result<Work> {
         let mut controllers =
-            self.controllers(flags, |name| flags.enables(name) && runs(name), clients, stop);
+            self.controllers(flags, |name| flags.enables(name) && runs(name), clients, stop)?;
         let ended_early = tokio::select! {
             () = stop.cancelled() => false,
             Some(_) = controllers.join_next() => !stop.is_cancelled(),
@@ -306,7 +316,7 @@ impl Base {
         if !all_ended {
             tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
         }
-        Work { ended_early, all_ended }
+        Ok(Work { ended_early, all_ended })
     }
 
     fn controllers(
@@ -315,7 +325,7 @@ impl Base {
         runs: impl Fn(&str) -> bool,
         clients: &Clients,
         stop: &CancellationToken,
-    ) -> JoinSet<()> {
+    ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
         let missing = [SERVICE_CONTROLLER, ROUTE_CONTROLLER].into_iter().filter(|name| runs(name));
         let missing = missing.collect::<Vec<_>>().join(", ");
@@ -329,8 +339,9 @@ impl Base {
             tracing::warn!(
                 "the cloud provider does not support instances: the node controllers do not start"
             );
-            return controllers;
+            return Ok(controllers);
         }
+        let running = self.metrics.get::<ControllerMetrics>()?;
         if runs(NODE_CONTROLLER) {
             let options = NodeControllerOptions {
                 concurrent_syncs: flags.cloud_node_controller.syncs(),
@@ -341,12 +352,14 @@ impl Base {
                 self.nodes.clone(),
                 self.cloud.clone(),
                 NodeWriter::new(clients.node_controller.clone()),
-                &self.events,
-                self.metrics.clone(),
+                self.events.for_component(node::COMPONENT, self.clients.node_controller.clone()),
+                self.metrics.get()?,
+                // Upstream's name of this queue.
+                self.metrics.get::<WorkQueueMetrics>()?.named("Nodes"),
                 options,
             );
             let inspection = Inspection::register(NODE_CONTROLLER, &self.health, &self.debug_state);
-            let (runs, stop) = (self.metrics.controller_runs("cloud-node"), stop.clone());
+            let (runs, stop) = (running.runs("cloud-node"), stop.clone());
             controllers.spawn(async move {
                 controller.run(stop, inspection).await;
                 drop(runs);
@@ -372,12 +385,12 @@ impl Base {
                 self.cloud.clone(),
                 clients.node_controller.clone(),
                 clients.leases.clone(),
-                &self.events,
-                self.metrics.clone(),
+                self.events.for_component(node_lifecycle::COMPONENT, self.clients.node_controller.clone()),
+                self.metrics.get()?,
                 options,
             );
             let (health, debug_state) = (self.health.clone(), self.debug_state.clone());
-            let (metrics, stop) = (self.metrics.clone(), stop.clone());
+            let stop = stop.clone();
             let pause = if controllers.is_empty() { Duration::ZERO } else { start_pause(flags) };
             controllers.spawn(async move {
                 if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
@@ -385,13 +398,13 @@ impl Base {
                 }
                 // Only now: nobody is asked how it is who has not begun.
                 let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &health, &debug_state);
-                let runs = metrics.controller_runs("cloud-node-lifecycle");
+                let runs = running.runs("cloud-node-lifecycle");
                 tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
                 controller.run(stop, inspection).await;
                 drop(runs);
             });
         }
-        controllers
+        Ok(controllers)
     }
 }
 
@@ -451,7 +464,7 @@ async fn start_serving(
         debug_state: parts.debug_state.clone(),
         set_verbosity: parts.set_verbosity.clone(),
     };
-    let reporter = ReloadReporter::new(parts.metrics.clone(), Some(events.clone()));
+    let reporter = ReloadReporter::new(parts.metrics.get()?, Some(events.clone()));
     Serving::start(options, shown, &reporter).await
 }
 

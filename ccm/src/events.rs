@@ -1,19 +1,19 @@
 //! Events on Nodes and Leases (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
 mod correlate;
+mod metrics;
 mod writer;
 
+use kube::Client;
 use tokio::sync::mpsc;
 
+pub use metrics::EventMetrics;
 pub use writer::EventWriter;
 
-use crate::{api_client::Clients, conditions::truncated, metrics::Metrics, nodes::Node};
+use crate::api_text::truncated;
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
 const QUEUE_LENGTH: usize = 16_384;
-
-/// `source.component` of what concerns the daemon as a whole.
-const DAEMON: &str = "cloud-controller-manager";
 
 /// `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,17 +49,6 @@ pub struct EventObject {
 }
 
 impl EventObject {
-    /// A Node.
-    pub fn node(node: &Node) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "Node",
-            namespace: String::new(),
-            name: node.identity.name.clone(),
-            uid: node.identity.uid.clone(),
-        }
-    }
-
     /// A Lease.
     pub fn lease(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
@@ -81,32 +70,46 @@ struct Recorded {
     component: &'static str,
 }
 
+/// An event, and who writes it.
+struct Queued {
+    event: Recorded,
+    client: Client,
+}
+
 /// Takes events and returns at once; they are written in the background. Cloning shares the queue.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Recorded>,
-    metrics: Metrics,
+    queue: mpsc::Sender<Queued>,
+    metrics: EventMetrics,
     component: &'static str,
+    client: Client,
     daemon: EventObject,
 }
 
-/// A recorder and the writer behind it. `daemon` is what events about the daemon itself are on: its Lease, as upstream.
-/// Events of the controllers are written by the controllers' client.
+impl std::fmt::Debug for EventRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventRecorder").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+/// A recorder and the writer behind it. `component` is the daemon's name in `source.component`, `client` writes its
+/// events, and `daemon` is what events about the daemon itself are on: its Lease, as upstream.
 pub fn event_recorder(
-    clients: &Clients,
+    component: &'static str,
+    client: Client,
     daemon: EventObject,
-    metrics: Metrics,
+    metrics: EventMetrics,
 ) -> (EventRecorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
-    let recorder = EventRecorder { queue: sender, metrics: metrics.clone(), component: DAEMON, daemon };
-    (recorder, EventWriter::new(queue, clients.clone(), metrics))
+    let recorder = EventRecorder { queue: sender, metrics: metrics.clone(), component, client, daemon };
+    (recorder, EventWriter::new(queue, metrics))
 }
 
 impl EventRecorder {
-    /// The same recorder with another `source.component`.
+    /// The same recorder with another `source.component`, whose events this client writes.
     #[must_use]
-    pub fn for_component(&self, component: &'static str) -> Self {
-        Self { component, ..self.clone() }
+    pub fn for_component(&self, component: &'static str, client: Client) -> Self {
+        Self { component, client, ..self.clone() }
     }
 
     /// What an event is about that concerns the daemon as a whole.
@@ -124,7 +127,7 @@ impl EventRecorder {
     ) {
         let message = truncated(message.into());
         let event = Recorded { object, event_type, reason, message, component: self.component };
-        if self.queue.try_send(event).is_err() {
+        if self.queue.try_send(Queued { event, client: self.client.clone() }).is_err() {
             self.metrics.events_dropped.with_label_values(&["queue_full"]).inc();
         }
     }

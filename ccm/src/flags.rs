@@ -15,6 +15,7 @@ mod documentation;
 mod feature_gates;
 mod generic;
 mod global;
+mod known_gates;
 mod leader_election;
 mod leader_migration;
 mod misc;
@@ -31,25 +32,28 @@ mod values;
 mod webhook;
 
 use std::{
+    any::TypeId,
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
 };
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-use crate::program::Program;
+use crate::{leader_migration::LeaderMigration, program::Program};
 
 pub use authentication::AuthenticationFlags;
 pub use authorization::AuthorizationFlags;
 pub use cloud_node_controller::CloudNodeControllerFlags;
 pub use cloud_node_lifecycle_controller::CloudNodeLifecycleControllerFlags;
 pub use controllers::{
-    NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, canonical_name,
+    MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+    canonical_name,
 };
 pub use debugging::DebuggingFlags;
-pub use feature_gates::{FeatureGate, FeatureGates, Stage};
+pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Gate, KnownGates, Stage};
 pub use generic::GenericFlags;
 pub use global::GlobalFlags;
+pub use known_gates::KNOWN_GATES;
 pub use leader_election::LeaderElectionFlags;
 pub use leader_migration::LeaderMigrationFlags;
 pub use misc::MiscFlags;
@@ -58,9 +62,12 @@ use notes::{Note, NoteKind};
 pub use pflag::CommandLineError;
 pub use secure_serving::SecureServingFlags;
 pub use service_lb_controller::ServiceLbControllerFlags;
-pub(crate) use shown::{argument_without_secrets, go_duration};
-pub use values::{NamedCertificate, VModule, VersionRequest};
+pub(crate) use shown::go_duration;
+pub use values::{VModule, VersionRequest};
 pub use webhook::{WebhookFlags, WebhookServingFlags};
+
+/// Types whose flags add to what they have when they are given again, beside the lists.
+pub(crate) const ACCUMULATING: [TypeId; 1] = [TypeId::of::<NodeLabels>()];
 
 /// The flags of the daemon.
 #[derive(Clone, Debug, Args)]
@@ -121,7 +128,7 @@ pub struct Flags {
 /// Every fault in it, or that help was asked for.
 pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Flags, CommandLineError> {
     let command = Flags::augment_args(Command::new("cloud-controller-manager"));
-    let matches = pflag::read(command, arguments.into_iter().map(Into::into).collect())?;
+    let matches = pflag::read(command, arguments.into_iter().map(Into::into).collect(), &ACCUMULATING)?;
     Flags::read(&matches)
 }
 
@@ -162,7 +169,7 @@ impl Flags {
             self.global.faults(gates),
             self.generic.faults(),
             self.leader_election.faults(),
-            self.leader_migration.faults(&self.leader_election),
+            self.leader_migration.faults(&self.leader_election, &MIGRATED_CONTROLLERS),
             self.cloud_node_controller.faults(),
             self.cloud_node_lifecycle_controller.faults(),
             self.misc.faults(),
@@ -214,6 +221,14 @@ impl Flags {
     /// Whether `--controllers` enables the controller of this canonical name.
     pub fn enables(&self, controller: &str) -> bool {
         controllers::enables(&self.generic.controllers, controller)
+    }
+
+    /// Which of our controllers run under which lock; `None` without leader migration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn migration(&self) -> Result<Option<LeaderMigration>, Vec<String>> {
+        self.leader_migration.migration(&MIGRATED_CONTROLLERS)
     }
 
     /// The version to report: the program's, or the one that `--version` says.

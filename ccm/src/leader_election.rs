@@ -23,6 +23,7 @@ mod clock;
 mod elector;
 mod fence;
 mod lock;
+mod metrics;
 mod releases;
 mod status;
 mod step;
@@ -34,6 +35,7 @@ use anyhow::Context as _;
 pub use clock::{Clock, TimeSource};
 pub use elector::{Elector, Leadership, Lost};
 pub use fence::{Fence, NotLeading};
+pub use metrics::ElectionMetrics;
 pub use status::ElectionStatus;
 pub use step::{Candidate, Observation, Op, Record, step};
 

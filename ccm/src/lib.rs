@@ -13,8 +13,11 @@
 //! cloud, what was seen before -> what to write), apart from the loop that acts on it.
 
 pub mod api_client;
+pub mod api_text;
 pub mod app;
 pub mod backoff;
+mod classified;
+pub mod clients;
 pub mod cloud;
 pub mod cloud_config;
 pub mod commands;
@@ -43,6 +46,7 @@ pub mod serving;
 pub mod version;
 pub mod watching;
 pub mod work_queue;
+pub mod yaml;
 
 /// The example there is compiled as a crate of its own, as its readers do.
 #[cfg(doctest)]

@@ -32,9 +32,11 @@ struct Log {
 /// Records that could not be written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Starts the log of this process; panics go to it too. A second call changes nothing.
-pub fn start(flags: &GlobalFlags) {
+/// Starts the log of this process; panics go to it too. A second call changes nothing. An operator reads the records of
+/// `crates` and of this crate; of all others, which are libraries, there is less. More can be [added](add_crates) later.
+pub fn start(flags: &GlobalFlags, crates: &[&'static str]) {
     LogLevel::set(flags.v);
+    level::add_ours([env!("CARGO_CRATE_NAME")].into_iter().chain(crates.iter().copied()));
     let json = flags.logging_format == "json";
     let split = if json { flags.log_json_split_stream } else { flags.log_text_split_stream };
     let log = Log { vmodule: flags.vmodule.clone(), json, split };
@@ -51,6 +53,11 @@ pub fn start(flags: &GlobalFlags) {
     }
 }
 
+/// Adds crates whose records an operator reads, such as that of a provider. Names are as in paths: `my_cloud`.
+pub fn add_crates(crates: impl IntoIterator<Item = &'static str>) {
+    level::add_ours(crates);
+}
+
 impl Log {
     fn shows(&self, metadata: &Metadata<'_>) -> bool {
         let of_file = self
@@ -60,7 +67,8 @@ impl Log {
             .map(|module| module.level)
             .max();
         let verbosity = LogLevel::get().max(of_file.unwrap_or(0));
-        *metadata.level() <= level::least(verbosity, metadata.target())
+        let is_ours = level::is_ours(metadata.target());
+        *metadata.level() <= level::least(verbosity, metadata.target(), is_ours)
     }
 
     fn write(&self, record: &Record) {

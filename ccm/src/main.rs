@@ -14,11 +14,8 @@ fn main() -> ExitCode {
     expect(clippy::unnecessary_wraps, reason = "a build may have no provider")
 )]
 fn registry() -> cloudprovider::Result<Registry> {
-    #[cfg_attr(
-        not(any(feature = "libvirt", feature = "vsphere")),
-        expect(unused_mut, reason = "a build may have no provider")
-    )]
     let mut registry = Registry::new();
+    registry.log_crate(env!("CARGO_CRATE_NAME"));
     #[cfg(feature = "libvirt")]
     registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
     #[cfg(feature = "vsphere")]

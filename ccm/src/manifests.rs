@@ -7,7 +7,6 @@ mod files;
 mod monitoring;
 mod rbac;
 mod workload;
-pub mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -174,7 +173,7 @@ impl ManifestOptions {
     }
 
     /// The objects, in the order in which they have to be made. A mapping may hold a comment on itself, see
-    /// [`yaml::COMMENT`].
+    /// [`yaml::COMMENT`](crate::yaml::COMMENT).
     ///
     /// # Errors
     /// Everything that is wrong with the options, each fault with its option.

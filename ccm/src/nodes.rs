@@ -1,5 +1,6 @@
 //! Nodes as the controllers see them: one watch, shared, that keeps only the fields which are read.
 
+pub mod condition_types;
 mod node;
 pub mod protobuf;
 mod read;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cloudprovider::SecretName;
 
 use crate::{
-    api_client::NODE_CONTROLLER_CLIENT,
+    clients::NODE_CONTROLLER_CLIENT,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
 };
 
@@ -188,7 +188,7 @@ fn election(flags: &Flags) -> Vec<Permission> {
         Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
     };
     // A faulty file is said elsewhere.
-    let migration = flags.leader_migration.migration().ok().flatten().map(|migration| migration.lease_name);
+    let migration = flags.migration().ok().flatten().map(|migration| migration.lease_name);
     // RBAC knows no names of objects that do not exist yet.
     let mut needed = vec![lease("create", "the first leader election")];
     for name in [Some(flags.leader_election.resource_name.clone()), migration].into_iter().flatten() {

@@ -93,6 +93,16 @@ impl Default for Program {
     }
 }
 
+/// Operating system and processor by Go's names.
+pub fn platform() -> String {
+    let processor = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{processor}", std::env::consts::OS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

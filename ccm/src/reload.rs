@@ -1,15 +1,14 @@
 //! Says what became of a file that changed: in the log, in metrics and in an event.
 
-use crate::{
-    events::{EventRecorder, EventType},
-    metrics::Metrics,
-};
+mod metrics;
+
+use crate::events::{EventRecorder, EventType};
+
+pub use metrics::ReloadMetrics;
 
 /// What was read again; the `file` label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `--cloud-config`, or a file that it names.
-    CloudConfig,
     /// `--kubeconfig`, or a file that it names; the service account's token and CA in a pod.
     Kubeconfig,
     /// The same of `--authentication-kubeconfig`.
@@ -24,6 +23,8 @@ pub enum Source {
     RequestHeaderClientCa,
     /// What the cluster publishes in place of those two.
     ClusterTrust,
+    /// What only this program reads, by its label.
+    OfProgram(&'static str),
 }
 
 impl Source {
@@ -39,7 +40,6 @@ impl Source {
     /// As in metrics and messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::CloudConfig => "cloud-config",
             Self::Kubeconfig => "kubeconfig",
             Self::AuthenticationKubeconfig => "authentication-kubeconfig",
             Self::AuthorizationKubeconfig => "authorization-kubeconfig",
@@ -47,6 +47,7 @@ impl Source {
             Self::ClientCa => "client-ca",
             Self::RequestHeaderClientCa => "requestheader-client-ca",
             Self::ClusterTrust => "extension-apiserver-authentication",
+            Self::OfProgram(label) => label,
         }
     }
 }
@@ -54,13 +55,13 @@ impl Source {
 /// Reports reloads. Cloning shares what is behind it.
 #[derive(Clone, Debug)]
 pub struct ReloadReporter {
-    metrics: Metrics,
+    metrics: ReloadMetrics,
     events: Option<EventRecorder>,
 }
 
 impl ReloadReporter {
     /// A reporter; without a recorder there are no events.
-    pub fn new(metrics: Metrics, events: Option<EventRecorder>) -> Self {
+    pub fn new(metrics: ReloadMetrics, events: Option<EventRecorder>) -> Self {
         Self { metrics, events }
     }
 
@@ -108,10 +109,11 @@ impl ReloadReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::MetricSet as _;
 
     #[test]
     fn what_one_flag_names_hides_nothing_of_another() {
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let [main, authentication, authorization] =
             ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"]
@@ -125,7 +127,7 @@ mod tests {
             authorization,
             Source::RequestHeaderClientCa,
             Source::ClusterTrust,
-            Source::CloudConfig,
+            Source::OfProgram("cloud-config"),
         ] {
             reporter.succeeded(other);
         }
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_version_before_put_back_is_good() {
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
         let reporter = ReloadReporter::new(metrics.clone(), None);
         let label = [Source::ServingCertificate.as_str()];
         let count = || metrics.config_reloads.with_label_values(&[label[0], "success"]).get();

@@ -14,13 +14,12 @@ mod authentication;
 mod authorization;
 mod certificates;
 mod cluster_trust;
-mod configz;
 mod connections;
 mod delegation;
 mod endpoints;
-mod from_flags;
 mod handler;
 mod listener;
+mod metrics;
 mod options;
 mod peer;
 mod responses;
@@ -55,9 +54,10 @@ use trust::Trust;
 
 pub use authorization::check_always_allow_paths;
 pub(crate) use authorization::is_always_allowed;
+pub use metrics::AccessMetrics;
 pub use options::{
-    AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
-    TlsOptions,
+    AuthenticationOptions, AuthorizationOptions, CertificateOptions, NamedCertificate, RequestHeaderOptions,
+    ServingOptions, TlsOptions,
 };
 
 /// Changes the verbosity of the log.
@@ -143,7 +143,7 @@ impl Serving {
         let certificates = Certificates::load(&options.certificates, options.bind_address)?;
         tasks.spawn(certificates.clone().follow(reporter.clone(), stop.clone()));
         let metrics = shown.metrics.clone();
-        let mut delegation = Delegation { metrics: &metrics, reporter, stop: &stop, tasks: &mut tasks };
+        let mut delegation = Delegation { metrics: metrics.get()?, reporter, stop: &stop, tasks: &mut tasks };
         let client = delegation.authentication_client(&options.authentication).await?;
         let access_client = delegation.authorization_client(&options.authorization).await?;
         let trust = Trust::load(&options.authentication, client.is_some())?;
@@ -163,7 +163,7 @@ impl Serving {
             Authenticator::new(&options.authentication, trust.clone(), client),
             Authorizer::new(&options.authorization, access_client)?,
             Endpoints::new(options, shown)?,
-            metrics.access.clone(),
+            metrics.get::<AccessMetrics>()?,
         );
         tracing::info!("Serving securely on {address}");
         tasks.spawn(connections::serve(

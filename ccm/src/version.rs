@@ -1,13 +1,17 @@
 //! The version, as Kubernetes' programs say theirs.
 
-use crate::flags::{Flags, VersionRequest};
+use crate::{
+    flags::VersionRequest,
+    program::{Program, platform},
+};
 
 /// What `--version` asks for, `None` where the daemon is to run.
-pub fn requested(flags: &Flags) -> Option<String> {
-    match flags.global.version {
+pub fn requested(request: &VersionRequest) -> Option<String> {
+    let version = Program::current().version();
+    match request {
         VersionRequest::No | VersionRequest::Report(_) => None,
-        VersionRequest::Print => Some(format!("Kubernetes {}\n", flags.version())),
-        VersionRequest::PrintRaw => Some(raw(flags.version())),
+        VersionRequest::Print => Some(format!("Kubernetes {}\n", version)),
+        VersionRequest::PrintRaw => Some(raw(version)),
     }
 }
 
@@ -21,34 +25,4 @@ fn raw(version: &str) -> String {
          GitTreeState:\"\", BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:{:?}}}\n",
         platform()
     )
-}
-
-/// Operating system and processor by Go's names.
-pub fn platform() -> String {
-    let processor = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    format!("{}/{processor}", std::env::consts::OS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn requested_by(args: &[&str]) -> Option<String> {
-        requested(&crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags"))
-    }
-
-    #[test]
-    fn versions_as_kubernetes_prints_them() {
-        let own = format!("v{}", env!("CARGO_PKG_VERSION"));
-        assert_eq!(requested_by(&[]), None);
-        assert_eq!(requested_by(&["--version"]), Some(format!("Kubernetes {own}\n")));
-        assert_eq!(requested_by(&["--version=false"]), None);
-        assert_eq!(requested_by(&[&format!("--version={own}-x")]), None);
-        let raw = requested_by(&["--version=raw"]).expect("text");
-        assert!(raw.starts_with("version.Info{Major:\"0\", ") && raw.contains(&own), "{raw}");
-    }
 }

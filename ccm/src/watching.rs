@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        api_client::{ApiServer, ClientOptions},
-        metrics::Metrics,
+        api_client::{ApiServer, ClientMetrics, ClientOptions},
+        metrics::MetricSet as _,
     };
 
     async fn labelled(client: &Client, name: &str, value: &str) {
@@ -224,14 +224,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_asks_for_patience_makes_no_pause_longer() {
-        let clients = |sandbox: &Sandbox| {
-            let metrics = Metrics::new().expect("metrics");
-            ApiServer::over(sandbox.client(), ClientOptions::default(), metrics).clients()
+        let api_server = |sandbox: &Sandbox| {
+            let metrics = ClientMetrics::unregistered().expect("metrics");
+            ApiServer::over(sandbox.client(), ClientOptions::default(), metrics)
         };
         let too_many = || Action::TooManyRequests(1);
-        back_after(&["watch", "list"], too_many, |sandbox| clients(sandbox).informers).await;
+        back_after(&["watch", "list"], too_many, |sandbox| api_server(sandbox).informer_client("informers"))
+            .await;
         // Others may watch as well.
-        back_after(&["watch"], too_many, |sandbox| clients(sandbox).main).await;
+        back_after(&["watch"], too_many, |sandbox| api_server(sandbox).client("main")).await;
     }
 
     /// After ten minutes in which these verbs were refused, the watch of this client sees all that happened in seconds.

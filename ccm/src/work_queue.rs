@@ -1,5 +1,7 @@
 //! A queue of names, each there once, never twice at work at the same time.
 
+mod metrics;
+
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
@@ -7,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::metrics::WorkQueueMeter;
+pub use metrics::{WorkQueueMeter, WorkQueueMetrics};
 
 /// Names that wait, wait for a time, or are at work. Owned by one loop, so it needs no lock.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! The registry of providers, filled by the binary.
 
 use std::{
-    collections::BTreeMap,
+    any::type_name,
+    collections::{BTreeMap, BTreeSet},
     fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -18,6 +19,7 @@ type Reader = Arc<dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
+    crates: BTreeSet<&'static str>,
 }
 
 /// What a factory makes a provider from.
@@ -116,7 +118,20 @@ impl Registry {
             ));
         }
         self.factories.insert(name.to_owned(), Arc::new(factory));
+        self.crates.extend(crate_of(type_name::<F>()));
         Ok(())
+    }
+
+    /// Shows the log records of this crate at the levels of the daemon's own, not at those of a library. The crate that a
+    /// factory is written in needs no word; this is for others that belong to a provider, such as one with the client of
+    /// its cloud. `crate_name` is as in paths: `my_cloud`.
+    pub fn log_crate(&mut self, crate_name: &'static str) {
+        self.crates.insert(crate_name);
+    }
+
+    /// The crates whose log records are shown at the levels of the daemon's own, sorted.
+    pub fn logged_crates(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.crates.iter().copied()
     }
 
     /// The known names, sorted.
@@ -143,6 +158,15 @@ impl Registry {
     }
 }
 
+/// The crate that a function is written in, by the name of the function's type. `None` where that name does not say it:
+/// that of a pointer to a function.
+fn crate_of(type_name: &'static str) -> Option<&'static str> {
+    let words = type_name.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let first = words.into_iter().find(|word| !word.is_empty())?;
+    let is_path = type_name.trim_start_matches(['<', '&']).strip_prefix(first)?.starts_with("::");
+    (is_path && !["alloc", "core", "std"].contains(&first)).then_some(first)
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Registry").field(&self.factories.keys()).finish()
@@ -162,6 +186,29 @@ mod tests {
         let mut registry = Registry::new();
         registry.register("a", refusing).expect("first");
         assert_eq!(registry.register("a", refusing).expect_err("second").kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn the_crate_of_each_factory_is_logged_as_ours() {
+        let mut registry = Registry::new();
+        assert_eq!(registry.logged_crates().count(), 0);
+        registry.register("function", refusing).expect("free");
+        registry.register("closure", |input| refusing(input)).expect("free");
+        let own = env!("CARGO_CRATE_NAME");
+        assert_eq!(registry.logged_crates().collect::<Vec<_>>(), [own]);
+        registry.log_crate("a_client");
+        assert_eq!(registry.logged_crates().collect::<Vec<_>>(), ["a_client", own]);
+        for (name, of) in [
+            ("my_cloud::factory", Some("my_cloud")),
+            ("my_cloud::Cloud::from_config", Some("my_cloud")),
+            ("<my_cloud::Cloud as my_kit::Make>::make", Some("my_cloud")),
+            ("my_cloud_controller_manager::main::{{closure}}", Some("my_cloud_controller_manager")),
+            ("fn(&cloudprovider::registry::FactoryInput) -> cloudprovider::Result<()>", None),
+            ("alloc::boxed::Box<dyn core::ops::Fn()>", None),
+            ("", None),
+        ] {
+            assert_eq!(crate_of(name), of, "{name}");
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use ccm::{
     api_client::{ApiServer, ClientOptions, Location},
-    daemon::Parts,
-    metrics::Metrics,
+    clients::Clients,
+    daemon::{Parts, new_metrics},
 };
 use cloudprovider::CloudProvider;
 use kube::Client;
@@ -41,9 +41,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// The daemon's parts over a client of the test.
 fn over(client: &Client, options: ClientOptions, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Parts> {
-    let metrics = Metrics::new()?;
-    let api_server = ApiServer::over(client.clone(), options, metrics.clone());
-    Ok(Parts { metrics, ..Parts::with(api_server.clients(), provider)? })
+    let metrics = new_metrics()?;
+    let api_server = ApiServer::over(client.clone(), options, metrics.get()?);
+    Ok(Parts { metrics, ..Parts::with(Clients::of(&api_server), provider)? })
 }
 
 /// The daemon's parts over what a kubeconfig says.
@@ -52,10 +52,10 @@ pub(crate) async fn from_file(
     options: ClientOptions,
     provider: Arc<dyn CloudProvider>,
 ) -> anyhow::Result<Parts> {
-    let metrics = Metrics::new()?;
+    let metrics = new_metrics()?;
     let location = Location::new(Some(kubeconfig.to_owned()), "");
-    let api_server = ApiServer::new(location, options, metrics.clone()).await?;
-    let clients = api_server.clients();
+    let api_server = ApiServer::new(location, options, metrics.get()?).await?;
+    let clients = Clients::of(&api_server);
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
 }
 

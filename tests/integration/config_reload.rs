@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use ccm::{cloud::CloudMetrics, reload::ReloadMetrics};
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, Registry};
 use futures::FutureExt;
 use libtest_mimic::Trial;
@@ -125,11 +126,11 @@ fn factory(input: &FactoryInput, made: &Made) -> cloudprovider::Result<Arc<dyn C
 }
 
 fn reloads(daemon: &InProcess, result: &str) -> u64 {
-    daemon.metrics.config_reloads.with_label_values(&["cloud-config", result]).get()
+    daemon.counted::<ReloadMetrics>().config_reloads.with_label_values(&["cloud-config", result]).get()
 }
 
 fn is_refused(daemon: &InProcess) -> bool {
-    daemon.metrics.config_reload_failed.with_label_values(&["cloud-config"]).get() == 1
+    daemon.counted::<ReloadMetrics>().config_reload_failed.with_label_values(&["cloud-config"]).get() == 1
 }
 
 async fn reloaded(daemon: &InProcess, times: u64) -> anyhow::Result<()> {
@@ -226,7 +227,8 @@ async fn credentials(api: &Api) -> anyhow::Result<()> {
     sleep(Duration::from_secs(12)).await;
     let after = api.requests.writes();
     ensure!(before == after, "writes: {before:?}, then {after:?}");
-    let calls = |result| daemon.metrics.provider_calls.with_label_values(&["lookup", result]).get();
+    let calls =
+        |result| daemon.counted::<CloudMetrics>().provider_calls.with_label_values(&["lookup", result]).get();
     ensure!(calls("ok") > 0 && calls("partial") == 0, "nothing was unknown meanwhile");
     ensure!(!is_refused(&daemon) && reloads(&daemon, "failure") == 0);
     daemon.stop().await

@@ -13,7 +13,8 @@ use ccm::{
     daemon::{Parts, run_controllers, run_elected},
     files::FilesRead,
     flags::{self, Flags},
-    metrics::Metrics,
+    leader_election::ElectionMetrics,
+    metrics::{MetricSet, Metrics},
 };
 use cloudprovider::{CloudProvider, Registry};
 use kube::Client;
@@ -96,9 +97,14 @@ impl InProcess {
         Self { metrics, stop, task }
     }
 
+    /// What one part of it counts.
+    pub(crate) fn counted<M: MetricSet>(&self) -> M {
+        self.metrics.get().expect("no name twice")
+    }
+
     /// Whether it says that it leads.
     pub(crate) fn leads(&self) -> bool {
-        let gauge = &self.metrics.leader_election_master_status;
+        let gauge = self.counted::<ElectionMetrics>().leader_election_master_status;
         gauge.with_label_values(&["cloud-controller-manager"]).get() == 1
     }
 

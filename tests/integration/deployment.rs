@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use ccm::manifests::{CaObject, CloudConfig, ManifestOptions, MonitorAccess, yaml};
+use ccm::{
+    manifests::{CaObject, CloudConfig, ManifestOptions, MonitorAccess},
+    yaml,
+};
 use cloudprovider::SecretName;
 use futures::FutureExt;
 use libtest_mimic::Trial;

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ccm::{
-    api_client::Clients,
-    events::{EventObject, event_recorder},
-    leader_election::{Elector, LeaderElectionOptions, Leadership, Lost, Record},
-    metrics::Metrics,
+    events::{EventMetrics, EventObject, event_recorder},
+    leader_election::{ElectionMetrics, Elector, LeaderElectionOptions, Leadership, Lost, Record},
+    metrics::MetricSet as _,
 };
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -112,11 +111,10 @@ fn options(identity: &str) -> LeaderElectionOptions {
 
 /// A candidate without a daemon around it.
 fn elector(client: &Client, options: LeaderElectionOptions) -> anyhow::Result<Elector> {
-    let metrics = Metrics::new()?;
     // Nobody writes the events: the recorder drops them.
     let daemon = EventObject::lease(NAMESPACE, NAME, "");
-    let (events, _) = event_recorder(&Clients::same(client), daemon, metrics.clone());
-    Ok(Elector::new(client.clone(), options, &events, metrics))
+    let (events, _) = event_recorder("ccm", client.clone(), daemon, EventMetrics::unregistered()?);
+    Ok(Elector::new(client.clone(), options, &events, ElectionMetrics::unregistered()?))
 }
 
 async fn lead(client: &Client, identity: &str) -> anyhow::Result<Leadership> {
@@ -291,7 +289,7 @@ async fn taken(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     let daemon = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
     leads(&daemon, Duration::from_secs(5)).await?;
-    let metrics = daemon.metrics.clone();
+    let metrics = daemon.counted::<ElectionMetrics>();
     write(&api.client, &rivals(Timestamp::now())).await?;
     let error = timeout(Duration::from_secs(5), daemon.ended()).await?.expect_err("it has to end");
     ensure!(error.is::<Lost>() && format!("{error:#}") == "leaderelection lost", "{error:#}");

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use ccm::controllers::node::NodeMetrics;
 use cloudprovider::NodeAddress;
 use futures::FutureExt;
 use http::{Method, Request, Response};
@@ -135,8 +136,8 @@ async fn complete(api: &Api) -> anyhow::Result<()> {
     ensure!(synced.source.and_then(|s| s.component).as_deref() == Some("cloud-node-controller"));
     ensure!(synced.type_.as_deref() == Some("Normal"));
     ensure!(synced.involved_object.uid == posted.metadata.uid);
-    ensure!(daemon.metrics.taint_removal_delay.get_sample_count() == 1);
-    ensure!(daemon.metrics.initial_node_sync_delay.get_sample_count() == 1);
+    ensure!(daemon.counted::<NodeMetrics>().taint_removal_delay.get_sample_count() == 1);
+    ensure!(daemon.counted::<NodeMetrics>().initial_node_sync_delay.get_sample_count() == 1);
     let writes = api.requests.writes();
     ensure!(
         writes == [("PATCH nodes".to_owned(), 1), ("PATCH nodes/status".to_owned(), 1)].into(),
@@ -163,7 +164,10 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
     let warning = event(&api.client, "default", "n1", "InitializationFailed").await?;
     ensure!(warning.type_.as_deref() == Some("Warning"));
     ensure!(warning.message.as_deref().is_some_and(|m| m.contains("the management network is down")));
-    ensure!(daemon.metrics.uninitialized_nodes.with_label_values(&["ProviderUnavailable"]).get() == 1);
+    ensure!(
+        daemon.counted::<NodeMetrics>().uninitialized_nodes.with_label_values(&["ProviderUnavailable"]).get()
+            == 1
+    );
 
     // The same fault again and again is one write.
     api.requests.reset();
@@ -185,7 +189,10 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
     cloud.put(&uuid(1), Machine::running(1));
     let done = node_becomes(&api.client, "n1", Duration::from_secs(3), "initialized", is_initialized).await?;
     ensure!(condition_status(&done, "CloudProviderInitialized").as_deref() == Some("True"));
-    ensure!(daemon.metrics.uninitialized_nodes.with_label_values(&["InstanceNotFound"]).get() == 0);
+    ensure!(
+        daemon.counted::<NodeMetrics>().uninitialized_nodes.with_label_values(&["InstanceNotFound"]).get()
+            == 0
+    );
     daemon.stop().await
 }
 
@@ -253,7 +260,8 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     })
     .await?;
     event(&api.client, "default", "broken", "InitializationFailed").await?;
-    let waiting = |reason| daemon.metrics.uninitialized_nodes.with_label_values(&[reason]).get();
+    let waiting =
+        |reason| daemon.counted::<NodeMetrics>().uninitialized_nodes.with_label_values(&[reason]).get();
     ensure!((waiting("ForeignProviderID"), waiting("InvalidNode")) == (1, 1), "{}", daemon.metrics.text());
     node_stays(&api.client, "n1", Duration::from_secs(15)).await?;
     let node = nodes(&api.client).get("n1").await?;

@@ -22,10 +22,11 @@ use std::{
 };
 
 use ccm::{
+    daemon::new_metrics,
     debug_state::DebugState,
     health::HealthChecks,
     metrics::Metrics,
-    reload::ReloadReporter,
+    reload::{ReloadMetrics, ReloadReporter},
     serving::{AuthenticationOptions, AuthorizationOptions, Serving, ServingOptions, Shown},
 };
 use libtest_mimic::Trial;
@@ -99,14 +100,14 @@ struct Server {
 
 impl Server {
     async fn start(options: &ServingOptions) -> anyhow::Result<Self> {
-        let metrics = Metrics::new()?;
+        let metrics = new_metrics()?;
         let shown = Shown {
             metrics: metrics.clone(),
             health: HealthChecks::new(),
             debug_state: DebugState::new(),
             set_verbosity: Some(Arc::new(|_| Ok(()))),
         };
-        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let reporter = ReloadReporter::new(metrics.get()?, None);
         let serving = Serving::start(options, shown, &reporter).await?;
         let mut serving = serving.ok_or_else(|| anyhow::anyhow!("nothing is served"))?;
         serving.knows_the_cluster().await?;
@@ -119,6 +120,7 @@ impl Server {
 
     /// How often certificates of this kind were reloaded with this result.
     fn reloads(&self, file: &str, result: &str) -> u64 {
-        self.metrics.config_reloads.with_label_values(&[file, result]).get()
+        let metrics = self.metrics.get::<ReloadMetrics>().expect("no name twice");
+        metrics.config_reloads.with_label_values(&[file, result]).get()
     }
 }

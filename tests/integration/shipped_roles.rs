@@ -8,8 +8,9 @@ use std::{
 };
 
 use ccm::{
-    manifests::{ManifestOptions, yaml},
+    manifests::ManifestOptions,
     permissions::{self, Permission},
+    yaml,
 };
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Client, api::PostParams};

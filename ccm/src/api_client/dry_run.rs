@@ -224,6 +224,7 @@ fn respond(status: StatusCode, object: &Value) -> Response<AnswerBody> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{api_client::ClientMetrics, metrics::MetricSet as _};
 
     fn request(method: &str, path: &str) -> Request<Body> {
         Request::builder().method(method).uri(path).body(Body::empty()).expect("a request")
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_same_write_is_said_once() {
-        let dry_run = DryRun::new(crate::metrics::Metrics::new().expect("metrics").dry_run_writes);
+        let dry_run = DryRun::new(ClientMetrics::unregistered().expect("metrics").dry_run_writes);
         let target = Target::of("/api/v1/nodes/n/status").expect("a target");
         let condition = |time: &str, status: &str| json!({"status": {"conditions": [{"type": "X", "status": status, "lastTransitionTime": time}]}});
         for (time, status) in [("1", "True"), ("2", "True"), ("3", "False"), ("4", "True")] {

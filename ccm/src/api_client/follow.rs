@@ -36,7 +36,7 @@ impl ApiServer {
         loop {
             let before = self.connection.current();
             let end = before.validity.and_then(|validity| validity.end);
-            self.metrics.rest_client.set_plugin_end(before.certificate_end());
+            self.metrics.set_plugin_end(before.certificate_end());
             // In a pod there is a new token once an hour.
             let mut by_design = location.kubeconfig.is_none();
             tokio::select! {
@@ -48,7 +48,7 @@ impl ApiServer {
             match read(location, &mut changes, &before).await {
                 Ok([main, election]) => {
                     if before.certificate_end().is_some() {
-                        self.metrics.rest_client.plugin_rotated(before.made.elapsed());
+                        self.metrics.plugin_rotated(before.made.elapsed());
                     }
                     self.connection.replace(main.into());
                     self.election.replace(election.into());

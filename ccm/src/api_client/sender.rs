@@ -15,6 +15,7 @@ use kube::{
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service};
 
+use super::metrics::ClientMetrics;
 use super::{
     account::Account,
     answer::AnswerBody,
@@ -24,7 +25,6 @@ use super::{
     retry::{MOST_RETRIES, wait_before_retry},
     throttle::Throttle,
 };
-use crate::metrics::RestClientMetrics;
 
 /// One name's way to the API server.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub(super) struct Sender {
     /// Whether requests are sent again where the API server asks for that. A watch never is: its caller begins it anew,
     /// after seconds, and pauses in here that grow with an outage would leave it blind long after that.
     pub retries: bool,
-    pub metrics: RestClientMetrics,
+    pub metrics: ClientMetrics,
     pub dry_run: Option<Arc<DryRun>>,
 }
 

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use crate::program::Program;
+use crate::program::{Program, platform};
 
 /// `<binary>/<version> (<os>/<architecture>) kubernetes/<commit>/<suffix>`.
 pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
@@ -15,7 +15,7 @@ pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
     let agent = format!(
         "{binary}/{} ({}) kubernetes/{}/{suffix}",
         program.version(),
-        crate::version::platform(),
+        platform(),
         program.short_commit(),
     );
     // A binary may be called anything.

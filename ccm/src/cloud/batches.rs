@@ -12,7 +12,7 @@ use cloudprovider::{Error, ErrorKind, NodeIdentity};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::time::Instant;
 
-use crate::metrics::Metrics;
+use super::metrics::CloudMetrics;
 
 /// Deadline of one call, should the provider have none of its own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// Makes the calls, and remembers the nodes that they failed for.
 #[derive(Debug)]
 pub(super) struct Batches {
-    metrics: Metrics,
+    metrics: CloudMetrics,
     memory: Mutex<HashMap<&'static str, Memory>>,
 }
 
@@ -100,7 +100,7 @@ struct Run<'a, 'n, T> {
 }
 
 impl Batches {
-    pub(super) fn new(metrics: Metrics) -> Self {
+    pub(super) fn new(metrics: CloudMetrics) -> Self {
         Self { metrics, memory: Mutex::default() }
     }
 

@@ -15,6 +15,7 @@ use super::{
     batches::{CALL_TIMEOUT, HANG_TIMEOUT, MORE_CALLS},
     *,
 };
+use crate::metrics::{MetricSet as _, Metrics};
 
 /// Behaves as badly as the names of the nodes say.
 #[derive(Debug, Default)]
@@ -146,7 +147,7 @@ fn started(stop: CancellationToken) -> Cloud {
 }
 
 fn with(provider: Arc<Unruly>, stop: CancellationToken) -> Cloud {
-    Cloud::new(Started::new(provider, stop), Metrics::new().expect("metrics"))
+    Cloud::new(Started::new(provider, stop), CloudMetrics::unregistered().expect("metrics"))
 }
 
 /// A provider to look into, and the boundary around it.
@@ -458,9 +459,9 @@ fn a_broken_id_of_ours_is_not_foreign() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_never_answered_has_an_age() {
-    let metrics = Metrics::new().expect("metrics");
+    let metrics = Metrics::new("cloud_controller_manager").expect("metrics");
     let started = Started::new(Arc::<Unruly>::default(), CancellationToken::new());
-    let cloud = Cloud::new(started, metrics.clone());
+    let cloud = Cloud::new(started, metrics.get().expect("metrics"));
     let age = || {
         let text = metrics.text();
         let line =

@@ -18,12 +18,15 @@ use super::{
     comparison::{Comparison, compare, needs_restart},
 };
 use crate::{
-    cloud::{Cloud, Started},
+    cloud::{Cloud, CloudMetrics, Started},
     files::{FileChanges, FilesRead},
-    metrics::Metrics,
+    metrics::MetricSet as _,
     nodes::{Node, NodeStore},
     reload::{ReloadReporter, Source},
 };
+
+/// `--cloud-config`, or a file that it names, as reloads are labelled.
+const SOURCE: Source = Source::OfProgram("cloud-config");
 
 /// A version that does not answer as well as the one in force after this time is reported as refused, and tried on.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
@@ -187,8 +190,8 @@ impl Follower {
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
         // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
-        let metrics =
-            Metrics::new().map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
+        let metrics = CloudMetrics::unregistered()
+            .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
         let candidate = Cloud::new(candidate, metrics);
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;
@@ -272,12 +275,12 @@ impl Follower {
         let mut status = self.status.0.lock().unwrap_or_else(PoisonError::into_inner);
         *status = Status { files: names(read), in_force_since: Timestamp::now(), refused: None };
         drop(status);
-        self.reporter.succeeded(Source::CloudConfig);
+        self.reporter.succeeded(SOURCE);
     }
 
     fn refuse(&self, why: &str) {
         self.status.0.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why.to_owned());
-        self.reporter.failed(Source::CloudConfig, why);
+        self.reporter.failed(SOURCE, why);
     }
 }
 
@@ -336,7 +339,7 @@ mod tests {
     use sandbox::{Sandbox, kubelet};
 
     use super::*;
-    use crate::{flags, nodes::watch_nodes};
+    use crate::{flags, nodes::watch_nodes, reload::ReloadMetrics};
 
     /// Has an instance for each Node, or the wrong password.
     #[derive(Debug)]
@@ -394,12 +397,12 @@ mod tests {
         kubelet::register(&client, &kubelet::node("n1", "n1")).await.expect("registered");
         tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
         nodes.synced().await;
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = CloudMetrics::unregistered().expect("metrics");
         let old = Started::new(Arc::new(Everything { may_log_in: false }), stop.child_token());
         let cloud = Cloud::new(old, metrics.clone());
         let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
         let config = CloudConfig::new(&flags, &Registry::new());
-        let reporter = ReloadReporter::new(metrics.clone(), None);
+        let reporter = ReloadReporter::new(ReloadMetrics::unregistered().expect("metrics"), None);
         let follower = Follower::new(config, FilesRead::new(), cloud.clone(), nodes.clone(), "c", reporter);
         let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
         let candidate = Arc::new(Everything { may_log_in: true });

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api_client,
-    cloud::{Cloud, Owner, Started},
+    cloud::{Cloud, CloudMetrics, Owner, Started},
     flags::Flags,
-    metrics::Metrics,
+    metrics::MetricSet as _,
     nodes::{Node, protobuf},
     secrets::ClusterSecrets,
 };
@@ -42,7 +42,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     if let Ok((client, _)) = connect(flags).await {
         context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
     }
-    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    let metrics = CloudMetrics::unregistered().map_err(|error| error.to_string())?;
     let started = Started::start(provider, context, CLOUD_DEADLINE).await.map_err(|error| error.report())?;
     Ok(Cloud::new(started, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
 }

@@ -5,12 +5,14 @@ mod controller;
 mod explain;
 mod initialize;
 mod labels;
+mod metrics;
 mod repair;
 mod state;
 mod sync;
 
 pub use controller::{NodeController, NodeControllerOptions};
 pub use explain::{Difference, NodePlan, plan};
+pub use metrics::NodeMetrics;
 
 /// The taint that a kubelet with `--cloud-provider=external` registers with. Value and effect do not matter.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";

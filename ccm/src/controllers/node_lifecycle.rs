@@ -8,12 +8,14 @@ mod decide;
 mod explain;
 mod lease;
 mod memory;
+mod metrics;
 mod silence;
 mod unseen;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
 pub use explain::plan;
+pub use metrics::NodeLifecycleMetrics;
 pub use unseen::{grace_period, unseen_grace_period};
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.

@@ -5,10 +5,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Base, Misconfigured, Parts, Work};
 use crate::{
-    flags::Flags,
+    flags::{Flags, MIGRATED_CONTROLLERS},
     health::Concerns,
-    leader_election::{ElectionStatus, Elector, Fence, LeaderElectionOptions, Leadership, Lost, identity},
-    leader_migration::{CONTROLLERS, LeaderMigration, Lock},
+    leader_election::{
+        ElectionMetrics, ElectionStatus, Elector, Fence, LeaderElectionOptions, Leadership, Lost, identity,
+    },
+    leader_migration::{LeaderMigration, Lock},
 };
 
 /// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
@@ -22,13 +24,13 @@ use crate::{
 /// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
 /// process has to end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let migration =
-        flags.leader_migration.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
+    let migration = flags.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
     let options = flags.leader_election.options(identity()?);
     let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
 
+    let metrics = base.metrics.get::<ElectionMetrics>()?;
     let elector =
-        |options| Elector::new(parts.clients.election.clone(), options, &base.events, base.metrics.clone());
+        |options| Elector::new(parts.clients.election.clone(), options, &base.events, metrics.clone());
     let migrated = migration.as_ref().and_then(|migration| {
         log(flags, migration);
         // Whoever holds the lock without a use for it keeps the other manager from its work.
@@ -48,7 +50,7 @@ pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -
 
 /// The enabled controllers that run under this lock.
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
-    let enabled = CONTROLLERS.into_iter().filter(|name| flags.enables(name));
+    let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
     enabled.filter(|name| migration.lock_of(name) == lock).collect()
 }
 
@@ -105,7 +107,7 @@ impl Locks<'_> {
             leadership.release().await;
             return met.map(|_| Work::NONE);
         }
-        let main = async { Ok(self.work(Lock::Main, &fence).await) };
+        let main = self.work(Lock::Main, &fence);
         let migrated = async {
             match migrated {
                 Some(elector) => Box::pin(self.lead_migrated(elector)).await,
@@ -125,19 +127,19 @@ impl Locks<'_> {
         })
     }
 
-    async fn lead_migrated(&self, elector: Elector) -> Result<Work, Lost> {
+    async fn lead_migrated(&self, elector: Elector) -> anyhow::Result<Work> {
         let Some(mut leadership) = elector.acquire(self.stop).await else { return Ok(Work::NONE) };
         let fence = leadership.fence().clone();
         let work = tokio::select! {
             biased;
-            () = leadership.renew() => return Err(Lost::Migration),
-            work = self.work(Lock::Migration, &fence) => work,
+            () = leadership.renew() => return Err(Lost::Migration.into()),
+            work = self.work(Lock::Migration, &fence) => work?,
         };
         give_back(leadership, work).await;
         Ok(work)
     }
 
-    async fn work(&self, lock: Lock, fence: &Fence) -> Work {
+    async fn work(&self, lock: Lock, fence: &Fence) -> anyhow::Result<Work> {
         let lock_of = |name: &str| self.migration.map_or(Lock::Main, |migration| migration.lock_of(name));
         let mut clients = self.base.clients.clone();
         clients.node_controller = fence.guard(clients.node_controller);

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{EventObject, EventType, Recorded};
-use crate::conditions::truncated;
+use crate::api_text::truncated;
 
 /// As many events of one reason about one object may differ in their message; from this one on they are combined.
 const MOST_SIMILAR: usize = 10;

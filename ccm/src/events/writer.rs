@@ -16,10 +16,10 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DAEMON, Recorded,
+    EventMetrics, Queued, Recorded,
     correlate::{Correlator, SeriesKey},
 };
-use crate::{api_client::Clients, conditions::api_time, metrics::Metrics};
+use crate::api_text::api_time;
 
 /// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -44,9 +44,8 @@ const CLUSTER_NAMESPACE: &str = "default";
 
 /// Writes the recorded events; [`run`](Self::run) it in a task.
 pub struct EventWriter {
-    queue: mpsc::Receiver<Recorded>,
-    clients: Clients,
-    metrics: Metrics,
+    queue: mpsc::Receiver<Queued>,
+    metrics: EventMetrics,
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
     /// Where events are refused now, by whom and in which namespace: one line in the log for each outage.
@@ -56,6 +55,7 @@ pub struct EventWriter {
 /// An event on its way.
 struct Outgoing {
     event: Recorded,
+    client: Client,
     key: SeriesKey,
     /// The same for all tries, so that one whose answer was lost, or that was cut off, is not written twice.
     name: String,
@@ -68,10 +68,9 @@ struct Series {
 }
 
 impl EventWriter {
-    pub(super) fn new(queue: mpsc::Receiver<Recorded>, clients: Clients, metrics: Metrics) -> Self {
+    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: EventMetrics) -> Self {
         Self {
             queue,
-            clients,
             metrics,
             correlator: Correlator::default(),
             series: HashMap::new(),
@@ -104,27 +103,21 @@ impl EventWriter {
         let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
     }
 
-    fn correlate(&mut self, event: Recorded) -> Option<Outgoing> {
+    fn correlate(&mut self, Queued { event, client }: Queued) -> Option<Outgoing> {
         let Some((event, key)) = self.correlator.correlate(event, Instant::now()) else {
             self.metrics.events_dropped.with_label_values(&["rate_limited"]).inc();
             return None;
         };
         // client-go's form of an event's name: the object and a time that nobody else has.
         let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
-        Some(Outgoing { event, key, name })
+        Some(Outgoing { event, client, key, name })
     }
 
-    fn client(&self, event: &Recorded) -> Client {
-        let client =
-            if event.component == DAEMON { &self.clients.main } else { &self.clients.node_controller };
-        client.clone()
-    }
-
-    async fn write(&mut self, Outgoing { event, key, name }: &Outgoing) {
+    async fn write(&mut self, Outgoing { event, client, key, name }: &Outgoing) {
         self.forget_old();
         let namespace =
             if event.object.namespace.is_empty() { CLUSTER_NAMESPACE } else { &event.object.namespace };
-        let api: Api<Event> = Api::namespaced(self.client(event), namespace);
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace);
         for attempt in 1..=TRIES {
             let write = async {
                 match self.series.get_mut(key) {
@@ -239,7 +232,10 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::events::{EventObject, EventRecorder, EventType, event_recorder};
+    use crate::{
+        events::{EventObject, EventRecorder, EventType, event_recorder},
+        metrics::MetricSet as _,
+    };
 
     fn recorder<F>(
         answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static,
@@ -261,9 +257,9 @@ mod tests {
                 Ok::<_, tower::BoxError>(response.expect("an answer"))
             }
         });
-        let clients = Clients::same(&Client::new(service, "default"));
+        let client = Client::new(service, "default");
         let daemon = EventObject::lease("kube-system", "ccm", "");
-        event_recorder(&clients, daemon, Metrics::new().expect("metrics"))
+        event_recorder("ccm", client, daemon, EventMetrics::unregistered().expect("metrics"))
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! `--controllers`: names, and which of them run.
 
+use crate::leader_migration::KnownControllers;
+
 /// Fills new Nodes in.
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";
 /// Taints and deletes Nodes.
@@ -16,6 +18,25 @@ const CONTROLLERS: [(&str, &str); 4] = [
     (SERVICE_CONTROLLER, "service"),
     (ROUTE_CONTROLLER, "route"),
 ];
+
+/// The controllers as leader migration knows them, with upstream's default.
+pub const MIGRATED_CONTROLLERS: KnownControllers = KnownControllers {
+    component: "cloud-controller-manager",
+    names: &[NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER],
+    aliases: &[
+        ("cloud-node", NODE_CONTROLLER),
+        ("cloud-node-lifecycle", NODE_LIFECYCLE_CONTROLLER),
+        ("service", SERVICE_CONTROLLER),
+        ("route", ROUTE_CONTROLLER),
+        // Of older releases.
+        ("service-controller", SERVICE_CONTROLLER),
+        ("route-controller", ROUTE_CONTROLLER),
+    ],
+    default: (
+        "cloud-provider-extraction-migration",
+        &["route-controller", "service-controller", "cloud-node-lifecycle-controller"],
+    ),
+};
 
 /// The canonical name for a name or its alias.
 pub fn canonical_name(name: &str) -> &str {

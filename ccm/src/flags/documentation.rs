@@ -6,7 +6,7 @@ use clap::{Arg, Args as _, Command};
 
 use super::{
     DEPRECATED, FeatureGates, Flags,
-    feature_gates::WITH_EFFECT,
+    known_gates::{KNOWN_GATES, WITH_EFFECT},
     notes::{Note, NoteKind},
     pflag,
 };
@@ -102,7 +102,7 @@ fn gates() -> String {
     text += "The gates that the Go framework's binary knows are accepted, with `AllAlpha` and `AllBeta`; an unknown one \
              is an error, and so is\nanother value than its default for one that is locked. Those in **bold** switch \
              something here. A bare name is GA, and its gate will go.\n\n| Gate | Stage | Default |\n|---|---|---|\n";
-    for gate in FeatureGates::default().all() {
+    for gate in FeatureGates::new(&KNOWN_GATES).all() {
         let bold = if WITH_EFFECT.contains(&gate.name) { "**" } else { "" };
         let _ = writeln!(
             text,

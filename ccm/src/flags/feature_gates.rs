@@ -1,11 +1,12 @@
-//! `--feature-gates`: the gates that the Go framework knows, so that a command line keeps working.
+//! `--feature-gates`: what the gates that a program knows are set to.
 
-mod known;
+mod metrics;
 
 use std::collections::BTreeMap;
 
+pub use metrics::FeatureMetrics;
+
 use super::values::boolean;
-use known::{GONE, KNOWN};
 
 /// How far a feature has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,25 +33,27 @@ impl Stage {
     }
 }
 
-/// A gate that the Go framework knows.
+/// A gate that a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Gate {
-    name: &'static str,
-    stage: Stage,
-    default: bool,
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// How far the feature has come.
+    pub stage: Stage,
+    /// What it is without a flag.
+    pub default: bool,
     /// Whether it cannot be set to anything else than its default.
-    locked: bool,
+    pub locked: bool,
 }
 
-/// Gates that switch something here.
-#[cfg(test)]
-pub(super) const WITH_EFFECT: [&str; 5] = [
-    "ComponentFlagz",
-    "ComponentStatusz",
-    "LoggingAlphaOptions",
-    "LoggingBetaOptions",
-    "RemoteRequestHeaderUID",
-];
+/// The gates that a program knows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KnownGates {
+    /// Sorted by name.
+    pub gates: &'static [Gate],
+    /// Gates that old manifests still set, each with what became of it.
+    pub gone: &'static [(&'static str, &'static str)],
+}
 
 /// A gate and what it is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +69,26 @@ pub struct FeatureGate {
 }
 
 /// What every gate is set to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
+    known: &'static KnownGates,
     /// As in the flag.
     set: BTreeMap<&'static str, bool>,
 }
 
 impl FeatureGates {
+    /// All gates as they are without the flag.
+    pub fn new(known: &'static KnownGates) -> Self {
+        Self { known, set: BTreeMap::new() }
+    }
+
     /// Reads `A=true,B=false`. Of a gate that is there twice the last counts.
     ///
     /// # Errors
     /// Every fault, in upstream's words.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, known: &'static KnownGates) -> Result<Self, String> {
         let mut faults = Vec::new();
-        let mut gates = Self::default();
+        let mut gates = Self::new(known);
         for item in text.split(',').filter(|item| !item.is_empty()) {
             let Some((name, value)) = item.split_once('=') else {
                 faults.push(format!("missing bool value for {}", item.trim()));
@@ -93,14 +102,14 @@ impl FeatureGates {
                     continue;
                 }
             };
-            match KNOWN.iter().find(|gate| gate.name == name) {
+            match known.gates.iter().find(|gate| gate.name == name) {
                 Some(gate) => {
                     gates.set.insert(gate.name, value);
                 }
-                None => faults.push(format!("unrecognized feature gate: {name}{}", hint(name))),
+                None => faults.push(format!("unrecognized feature gate: {name}{}", hint(name, known))),
             }
         }
-        let locked = KNOWN.iter().filter(|gate| gate.locked);
+        let locked = known.gates.iter().filter(|gate| gate.locked);
         for gate in locked {
             if let Some(value) = gates.set.get(gate.name).filter(|value| **value != gate.default) {
                 faults.push(format!(
@@ -114,7 +123,7 @@ impl FeatureGates {
 
     /// Every gate, sorted by name.
     pub fn all(&self) -> impl Iterator<Item = FeatureGate> + '_ {
-        KNOWN.iter().map(|gate| {
+        self.known.gates.iter().map(|gate| {
             // A gate's own setting counts more than the one of its stage.
             let by_stage = match gate.stage {
                 Stage::Alpha => self.set.get("AllAlpha"),
@@ -135,7 +144,7 @@ impl FeatureGates {
     /// What upstream warns of: gates that will not be there for ever.
     pub(super) fn warnings(&self) -> Vec<String> {
         let going = |(name, value): (&&str, &bool)| {
-            let stage = KNOWN.iter().find(|gate| gate.name == *name)?.stage;
+            let stage = self.known.gates.iter().find(|gate| gate.name == *name)?.stage;
             let stage = match stage {
                 Stage::Ga => "GA",
                 Stage::Deprecated => "deprecated",
@@ -150,73 +159,13 @@ impl FeatureGates {
 }
 
 /// What to do about a gate that nobody knows.
-fn hint(name: &str) -> String {
-    if let Some((_, why)) = GONE.iter().find(|(gone, _)| *gone == name) {
+fn hint(name: &str, known: &KnownGates) -> String {
+    if let Some((_, why)) = known.gone.iter().find(|(gone, _)| *gone == name) {
         return format!(" (the gate is gone and can be dropped from --feature-gates: {why})");
     }
     let likeness = |gate: &&Gate| strsim::jaro_winkler(gate.name, name);
-    match KNOWN.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
+    match known.gates.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
         Some(gate) if likeness(&gate) > 0.9 => format!(" (did you mean {}?)", gate.name),
         _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn enabled(text: &str, name: &str) -> bool {
-        FeatureGates::parse(text).expect("good gates").enabled(name)
-    }
-
-    #[test]
-    fn gates_have_upstreams_defaults_until_they_are_set() {
-        assert!(!enabled("", "CloudControllerManagerWebhook"));
-        assert!(enabled("", "ContextualLogging"));
-        assert!(enabled(" CloudControllerManagerWebhook = T ", "CloudControllerManagerWebhook"));
-        assert!(!enabled("WatchList=true,WatchList=0", "WatchList"));
-        assert!(!enabled("", "NobodyKnowsThis"));
-        assert!(KNOWN.is_sorted_by_key(|gate| gate.name));
-    }
-
-    #[test]
-    fn all_of_a_stage_and_the_exceptions() {
-        assert!(enabled("AllAlpha=true", "LoggingAlphaOptions"));
-        assert!(!enabled("LoggingAlphaOptions=false,AllAlpha=true", "LoggingAlphaOptions"));
-        assert!(!enabled("AllBeta=false", "ContextualLogging"));
-        assert!(enabled("AllBeta=false", "DeclarativeValidation"), "that one is GA");
-    }
-
-    #[test]
-    fn faults_are_upstreams() {
-        for (text, fault) in [
-            ("Foo=true", "unrecognized feature gate: Foo"),
-            ("Foo", "missing bool value for Foo"),
-            (
-                "WatchList=x",
-                "invalid value of WatchList=x, err: strconv.ParseBool: parsing \"x\": invalid syntax (expected true or false)",
-            ),
-            (
-                "DeclarativeValidation=false",
-                "cannot set feature gate DeclarativeValidation to false, feature is locked to true",
-            ),
-        ] {
-            assert_eq!(FeatureGates::parse(text), Err(fault.to_owned()));
-        }
-        let several = FeatureGates::parse("Foo=true,Bar").expect_err("faults");
-        assert!(several.contains("Foo") && several.contains("Bar"), "{several}");
-        let gone = FeatureGates::parse("StableLoadBalancerNodeSet=true").expect_err("gone");
-        assert!(
-            gone.starts_with("unrecognized feature gate: StableLoadBalancerNodeSet (the gate is gone"),
-            "{gone}"
-        );
-        let gone = FeatureGates::parse("BtreeWatchCache=true").expect_err("gone");
-        assert!(gone.ends_with("it is always on since Kubernetes 1.33)"), "{gone}");
-        let alike = FeatureGates::parse("CloudControllerManagerWebhooks=true").expect_err("unknown");
-        assert!(alike.contains("did you mean CloudControllerManagerWebhook?"), "{alike}");
-        assert_eq!(
-            FeatureGates::parse("DeclarativeValidation=true").expect("its default").warnings().len(),
-            1
-        );
     }
 }

@@ -6,6 +6,7 @@ use clap::{ArgAction, Args};
 
 use super::{
     FeatureGates, controllers,
+    known_gates::feature_gates,
     notes::{Note, differs, no_effect, no_effect_either, not_yet},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
@@ -62,7 +63,7 @@ pub struct GenericFlags {
     pub controller_start_interval: Duration,
 
     /// Gates of features: name=true|false, comma-separated. docs/flags.md lists them.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=BOOL,...", value_parser = FeatureGates::parse)]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=BOOL,...", value_parser = feature_gates)]
     pub feature_gates: FeatureGates,
 
     /// Give Nodes ranges of addresses for their pods.

@@ -7,7 +7,7 @@ use std::{any::TypeId, error::Error as _, ffi::OsString};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 
-use super::{FeatureGates, NodeLabels, VModule};
+use super::{FeatureGates, VModule};
 
 /// Why a command line gives nothing to run.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,12 @@ pub enum CommandLineError {
 }
 
 /// Reads `arguments`, whose first one is the program, as `command` says. A subcommand comes first or not at all.
-pub(crate) fn read(command: Command, arguments: Vec<OsString>) -> Result<ArgMatches, CommandLineError> {
+/// `accumulating` are types of the program's own: a flag of such a type that is given again adds to what it has, as lists do.
+pub(crate) fn read(
+    command: Command,
+    arguments: Vec<OsString>,
+    accumulating: &[TypeId],
+) -> Result<ArgMatches, CommandLineError> {
     let mut command = finished(command);
     let mut arguments = arguments.into_iter().peekable();
     let program = arguments.next().and_then(|program| program.into_string().ok());
@@ -33,7 +38,7 @@ pub(crate) fn read(command: Command, arguments: Vec<OsString>) -> Result<ArgMatc
     }
     let beginning = canonical.len();
     let reader = subcommand.as_ref().unwrap_or(&command);
-    let (good, mut faults) = self::canonical(reader, arguments);
+    let (good, mut faults) = self::canonical(reader, arguments, accumulating);
     canonical.extend(good);
     match command.try_get_matches_from_mut(&canonical) {
         Ok(matches) if faults.is_empty() => return Ok(matches),
@@ -77,17 +82,21 @@ fn is_switch(arg: &Arg) -> bool {
 }
 
 /// Whether a flag that is given again adds to what it has.
-fn accumulates(arg: &Arg) -> bool {
+fn accumulates(arg: &Arg, accumulating: &[TypeId]) -> bool {
     let value = arg.get_value_parser().type_id();
     value == TypeId::of::<Vec<String>>()
         || value == TypeId::of::<Vec<i32>>()
         || value == TypeId::of::<Vec<VModule>>()
         || value == TypeId::of::<FeatureGates>()
-        || value == TypeId::of::<NodeLabels>()
+        || accumulating.iter().any(|own| value == *own)
 }
 
 /// Brings arguments into clap's form, and says everything that is wrong with the others.
-fn canonical(command: &Command, arguments: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<String>) {
+fn canonical(
+    command: &Command,
+    arguments: impl Iterator<Item = OsString>,
+    accumulating: &[TypeId],
+) -> (Vec<String>, Vec<String>) {
     let mut faults = Vec::new();
     let mut arguments = arguments.map(|argument| {
         argument.into_string().map_err(|other| format!("the argument {} is not UTF-8", other.display()))
@@ -141,7 +150,7 @@ fn canonical(command: &Command, arguments: impl Iterator<Item = OsString>) -> (V
         positional.clear();
     }
     let mut canonical = Vec::new();
-    for (name, value) in joined(command, flags) {
+    for (name, value) in joined(command, flags, accumulating) {
         let is_switch = command.get_arguments().any(|arg| arg.get_long() == Some(&name) && is_switch(arg));
         match super::values::boolean(&value) {
             Ok(true) if is_switch => canonical.push(format!("--{name}")),
@@ -241,11 +250,12 @@ fn positional_fault(command: &Command, positional: &[String], flags: &[(String, 
 }
 
 /// Flags that accumulate are given to clap once, with all of their values.
-fn joined(command: &Command, flags: Vec<(String, String)>) -> Vec<(String, String)> {
+fn joined(command: &Command, flags: Vec<(String, String)>, accumulating: &[TypeId]) -> Vec<(String, String)> {
     let mut joined: Vec<(String, String)> = Vec::new();
     for (name, value) in flags {
-        let adds =
-            command.get_arguments().any(|arg| arg.get_long() == Some(name.as_str()) && accumulates(arg));
+        let adds = command
+            .get_arguments()
+            .any(|arg| arg.get_long() == Some(name.as_str()) && accumulates(arg, accumulating));
         match joined.iter_mut().find(|(known, _)| adds && *known == name) {
             Some((_, all)) if all.is_empty() => *all = value,
             Some(_) if value.is_empty() => {}

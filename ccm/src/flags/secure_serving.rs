@@ -7,8 +7,9 @@ use clap::{ArgAction, Args};
 use super::{
     notes::{Note, differs},
     tls,
-    values::{NamedCertificate, boolean, int32_list, integer, ip, list, named_certificate, path},
+    values::{boolean, int32_list, integer, ip, list, named_certificate, path},
 };
+use crate::serving::NamedCertificate;
 
 /// Where HTTPS is served, and with which certificates.
 #[derive(Clone, Debug, Args)]

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::{ArgMatches, Command};
 
-/// Stands for what nobody may see; upstream's word.
-const CLASSIFIED: &str = "CLASSIFIED";
+use crate::classified::without_secrets;
 
 /// Every flag that was given or has a default, and its value. The others are empty.
 pub(super) fn shown(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String> {
@@ -42,35 +41,6 @@ fn value(matches: &ArgMatches, id: &str) -> String {
     let raw = matches.try_get_raw(id).ok().flatten();
     let texts: Vec<_> = raw.into_iter().flatten().map(|text| text.to_string_lossy()).collect();
     texts.join(",")
-}
-
-/// An argument of the command line without what nobody may see; `before` is the one before it.
-pub(crate) fn argument_without_secrets(before: &str, argument: &str) -> String {
-    let flag_of = |word: &str| word.trim_start_matches('-').to_owned();
-    match argument.split_once('=') {
-        Some((flag, value)) if flag.starts_with('-') => {
-            format!("{flag}={}", without_secrets(&flag_of(flag), value))
-        }
-        _ => without_secrets(&flag_of(before), argument),
-    }
-}
-
-/// A URL may hold a user with a password, and more behind a question mark.
-fn without_secrets(flag: &str, text: &str) -> String {
-    if flag != "master" && !text.contains("://") {
-        return text.to_owned();
-    }
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let separator = if text.contains("://") { "://" } else { "" };
-    let (user, rest) = match rest.rsplit_once('@') {
-        Some((_, rest)) => (format!("{CLASSIFIED}@"), rest),
-        None => (String::new(), rest),
-    };
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, _)) => (rest, format!("?{CLASSIFIED}")),
-        None => (rest, String::new()),
-    };
-    format!("{scheme}{separator}{user}{rest}{query}")
 }
 
 /// A duration as Go writes it: `1h0m0s`, `1.5s`, `100ms`.
@@ -116,59 +86,5 @@ mod tests {
         ] {
             assert_eq!(go_duration(Duration::from_nanos(nanos)), text);
         }
-    }
-
-    #[test]
-    fn values_as_go_shows_them() {
-        let flags = crate::flags::parse([
-            "ccm",
-            "--cloud-provider=x",
-            "--node-monitor-period=90s",
-            "--controllers=a,b",
-            "--controllers=c",
-            "--secure-port=0x10",
-            "--leader-elect=F",
-            "--kube-api-qps=5.5",
-            "--feature-gates=WatchList=true",
-            "--feature-gates=AllAlpha=false",
-            "--tls-curve-preferences=29,23",
-            "-v4",
-        ])
-        .expect("good flags");
-        let shown = flags.shown();
-        for (flag, value) in [
-            ("cloud-provider", "x"),
-            ("node-monitor-period", "1m30s"),
-            ("controllers", "[a,b,c]"),
-            ("secure-port", "16"),
-            ("leader-elect", "false"),
-            ("profiling", "true"),
-            ("kube-api-qps", "5.5"),
-            ("feature-gates", "WatchList=true,AllAlpha=false"),
-            ("tls-curve-preferences", "[29,23]"),
-            ("v", "4"),
-            ("cloud-config", ""),
-            ("node-deletion-breaker-percent", "20"),
-            ("leader-elect-lease-duration", "15s"),
-            ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
-        ] {
-            assert_eq!(shown.get(flag).map(String::as_str), Some(value), "--{flag}");
-        }
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        for (url, expected) in [
-            ("https://u:hunter@2@host:6443/p", "https://CLASSIFIED@host:6443/p"),
-            ("u:hunter2@host", "CLASSIFIED@host"),
-            ("https://host?token=hunter2", "https://host?CLASSIFIED"),
-            ("https://u:hunter?2@host", "https://CLASSIFIED@host"),
-            ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
-        ] {
-            let flags = crate::flags::parse(["ccm", &format!("--master={url}")]).expect("good flags");
-            assert_eq!(flags.shown()["master"], expected);
-        }
-        let flags = crate::flags::parse(["ccm", "--cloud-config=ftp://u:hunter2@host/x"]).expect("flags");
-        assert!(!format!("{:?}", flags.shown()).contains("hunter2"));
     }
 }

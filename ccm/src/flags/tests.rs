@@ -1,3 +1,8 @@
+mod leader_election;
+mod leader_migration;
+mod shown;
+mod version;
+
 use std::{net::IpAddr, time::Duration};
 
 use clap::Command;

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use cloudprovider::parse_duration;
 
-use crate::program::Program;
+use crate::{program::Program, serving::NamedCertificate};
 
 /// A boolean in one of the spellings that Go's flags accept.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
@@ -174,17 +174,6 @@ pub(super) fn quantity(text: &str) -> Result<u64, String> {
     let bytes = number.parse::<f64>().map_err(|_| invalid())? * factor;
     // Rounded up, as Kubernetes does; no buffer comes near the end of the range.
     Duration::try_from_secs_f64(bytes.ceil()).map(|whole| whole.as_secs()).map_err(|_| invalid())
-}
-
-/// A serving certificate for some names: `--tls-sni-cert-key`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedCertificate {
-    /// Certificate, with its chain.
-    pub cert_file: PathBuf,
-    /// Its private key.
-    pub key_file: PathBuf,
-    /// Host names, possibly with a wildcard, and addresses; empty: those in the certificate.
-    pub names: Vec<String>,
 }
 
 /// `cert,key` or `cert,key:name,name`.

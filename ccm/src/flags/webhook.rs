@@ -7,8 +7,9 @@ use clap::{ArgAction, Args};
 use super::{
     notes::{Note, no_effect},
     tls,
-    values::{NamedCertificate, boolean, int32_list, integer, ip, list, named_certificate, path},
+    values::{boolean, int32_list, integer, ip, list, named_certificate, path},
 };
+use crate::serving::NamedCertificate;
 
 /// Which webhooks run.
 #[derive(Clone, Debug, Args)]

@@ -13,14 +13,12 @@ use super::{
     clock::{Clock, Moment},
     fence::Fence,
     lock::{Lock, LockError},
+    metrics::ElectionMetrics,
     releases::Releases,
     status::ElectionStatus,
     step::{Candidate, Observation, Op, Record, step},
 };
-use crate::{
-    events::{EventObject, EventRecorder, EventType},
-    metrics::Metrics,
-};
+use crate::events::{EventObject, EventRecorder, EventType};
 
 /// client-go's: a standby waits for its retry period and up to this many more of them.
 const JITTER: f64 = 1.2;
@@ -52,7 +50,7 @@ pub struct Elector {
     candidate: Candidate,
     options: LeaderElectionOptions,
     events: EventRecorder,
-    metrics: Metrics,
+    metrics: ElectionMetrics,
     clock: Clock,
     status: ElectionStatus,
     fence: Fence,
@@ -98,7 +96,7 @@ impl Elector {
         client: Client,
         options: LeaderElectionOptions,
         events: &EventRecorder,
-        metrics: Metrics,
+        metrics: ElectionMetrics,
     ) -> Self {
         metrics.leader_election_master_status.with_label_values(&[&options.name]).set(0);
         Self {
@@ -373,7 +371,10 @@ mod tests {
     use sandbox::{Action, Fault, Matcher, Sandbox};
 
     use super::{super::clock::tests::Machine, *};
-    use crate::{api_client::Clients, events::event_recorder};
+    use crate::{
+        events::{EventMetrics, event_recorder},
+        metrics::MetricSet as _,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -386,9 +387,10 @@ mod tests {
             renew_deadline: 10 * SECOND,
             retry_period: 2 * SECOND,
         };
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ElectionMetrics::unregistered().expect("metrics");
+        let event_metrics = EventMetrics::unregistered().expect("metrics");
         let daemon = EventObject::lease("kube-system", "ccm", "");
-        let (events, _) = event_recorder(&Clients::same(&sandbox.client()), daemon, metrics.clone());
+        let (events, _) = event_recorder("ccm", sandbox.client(), daemon, event_metrics);
         Elector::new(sandbox.client(), options, &events, metrics).with_clock(clock)
     }
 

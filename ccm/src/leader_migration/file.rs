@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::LeaderMigration;
+use super::{KnownControllers, LeaderMigration};
 
 const KIND: &str = "LeaderMigrationConfiguration";
 const GROUP: &str = "controllermanager.config.k8s.io";
@@ -20,10 +20,10 @@ impl LeaderMigration {
     ///
     /// # Errors
     /// Everything that is wrong with it, each fault with the flag, the file and the key.
-    pub fn read(path: &Path) -> Result<Self, Vec<String>> {
+    pub fn read(path: &Path, known: &KnownControllers) -> Result<Self, Vec<String>> {
         let shown = path.display();
         let faults = match std::fs::read_to_string(path) {
-            Ok(text) => match Self::parse(&text) {
+            Ok(text) => match Self::parse(&text, known) {
                 Ok(migration) => return Ok(migration),
                 Err(faults) => faults,
             },
@@ -36,7 +36,7 @@ impl LeaderMigration {
     ///
     /// # Errors
     /// Everything that is wrong with it, each fault with its key; in upstream's words where it has some.
-    pub fn parse(text: &str) -> Result<Self, Vec<String>> {
+    pub fn parse(text: &str, known: &KnownControllers) -> Result<Self, Vec<String>> {
         let options = serde_saphyr::options! { with_snippet: false };
         let value = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| vec![format!("is not one document of YAML or JSON: {error}")])?;
@@ -56,7 +56,7 @@ impl LeaderMigration {
         let listed = faults.controller_leaders(fields.remove("controllerLeaders"));
         faults.unknown("", &fields);
         match lease_name {
-            Some(name) if faults.0.is_empty() => Ok(Self::new(name, listed)),
+            Some(name) if faults.0.is_empty() => Ok(Self::new(name, listed, known)),
             _ => Err(faults.0),
         }
     }
@@ -180,7 +180,10 @@ fn is_object_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Lock, *};
+    use super::{
+        super::{Lock, tests::KNOWN},
+        *,
+    };
 
     const V1: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
     const V1ALPHA1: &str =
@@ -196,14 +199,14 @@ mod tests {
             V1ALPHA1.replace("v1alpha1", "v1beta1") + "leaderName: m\nresourceLock: leases\n",
             r#"{"apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration", "leaderName": "m"}"#.to_owned(),
         ] {
-            let read = LeaderMigration::parse(&text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
-            assert_eq!(read, LeaderMigration::new("m".to_owned(), []));
+            let read = LeaderMigration::parse(&text, &KNOWN).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+            assert_eq!(read, LeaderMigration::new("m".to_owned(), [], &KNOWN));
         }
         let text = format!(
             "{V1}leaderName: m\ncontrollerLeaders:\n- name: service\n  component: '*'\n\
              - {{name: route-controller, component: kube-controller-manager}}\n"
         );
-        let read = LeaderMigration::parse(&text).expect("good");
+        let read = LeaderMigration::parse(&text, &KNOWN).expect("good");
         assert_eq!(read.lock_of("service-lb-controller"), Lock::Migration);
         assert_eq!(read.lock_of("node-route-controller"), Lock::Elsewhere);
         assert_eq!(read.lock_of("cloud-node-controller"), Lock::Main);
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_fault_names_its_key() {
-        let parse = |text: &str| LeaderMigration::parse(text).expect_err(text);
+        let parse = |text: &str| LeaderMigration::parse(text, &KNOWN).expect_err(text);
         for (text, expected) in [
             ("", vec!["Object 'Kind' is missing; must be a LeaderMigrationConfiguration"]),
             ("leaderName: m\n", vec!["Object 'Kind' is missing; must be LeaderMigrationConfiguration"]),
@@ -278,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_flag_and_the_file_are_named() {
-        let faults = LeaderMigration::read(Path::new("/nonexistent/m.yaml")).expect_err("not there");
+        let faults = LeaderMigration::read(Path::new("/nonexistent/m.yaml"), &KNOWN).expect_err("not there");
         assert_eq!(faults.len(), 1);
         let start =
             "--leader-migration-config /nonexistent/m.yaml: unable to read leader migration configuration: ";

@@ -1,6 +1,9 @@
 //! Which records are shown: Kubernetes' verbosity, tracing's levels.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{
+    PoisonError, RwLock,
+    atomic::{AtomicI32, Ordering},
+};
 
 use tracing::{Level, level_filters::LevelFilter};
 
@@ -24,18 +27,30 @@ impl LogLevel {
     }
 }
 
-/// The beginnings of our own crates' names.
-const OURS: [&str; 3] = ["ccm", "cloud_controller_manager", "cloudprovider"];
+/// The crates whose records an operator reads; all others are libraries.
+static OURS: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
+
+/// Adds crates whose records an operator reads.
+pub(super) fn add_ours(crates: impl IntoIterator<Item = &'static str>) {
+    OURS.write().unwrap_or_else(PoisonError::into_inner).extend(crates);
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// Whether an operator reads the records of this module.
+pub(super) fn is_ours(module: &str) -> bool {
+    OURS.read().unwrap_or_else(PoisonError::into_inner).contains(&crate_of(module))
+}
+
+fn crate_of(module: &str) -> &str {
+    module.split("::").next().unwrap_or_default()
+}
 
 /// The beginnings of the names of libraries that show too much below a warning.
 const PRINT_ADDRESSES: [&str; 2] = ["hyper", "reqwest"];
 
 /// The least severe level of a module that is shown.
-pub(super) fn least(verbosity: i32, module: &str) -> LevelFilter {
-    let of_crate = module.split("::").next().unwrap_or_default();
-    let is_ours = OURS
-        .iter()
-        .any(|name| of_crate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')));
+pub(super) fn least(verbosity: i32, module: &str, is_ours: bool) -> LevelFilter {
+    let of_crate = crate_of(module);
     match (verbosity, is_ours) {
         // kube logs every failed request as an error or warning; what matters of that is said by us, once.
         (..=7, false) if of_crate.starts_with("kube_") => LevelFilter::OFF,
@@ -108,10 +123,13 @@ mod tests {
 
     #[test]
     fn an_operator_reads_our_words_first() {
+        add_ours(["ccm", "my_cloud"]);
         for (verbosity, module, expected) in [
             (0, "ccm::daemon", LevelFilter::INFO),
-            (3, "cloudprovider_libvirt::connection", LevelFilter::INFO),
+            (3, "my_cloud::connection", LevelFilter::INFO),
+            (4, "my_cloud", LevelFilter::DEBUG),
             (0, "ccmx", LevelFilter::WARN),
+            (0, "my_cloud_client::session", LevelFilter::WARN),
             (0, "kube_client::client", LevelFilter::OFF),
             (0, "kube_runtime::watcher", LevelFilter::OFF),
             (3, "hyper", LevelFilter::WARN),
@@ -120,12 +138,12 @@ mod tests {
             (8, "kube_client", LevelFilter::DEBUG),
             (7, "tower::buffer::worker", LevelFilter::WARN),
             (8, "tower::buffer::worker", LevelFilter::DEBUG),
-            (6, "cloud_controller_manager", LevelFilter::TRACE),
+            (6, "my_cloud::connection", LevelFilter::TRACE),
             (9, "hyper", LevelFilter::WARN),
             (10, "hyper_util::client::legacy::pool", LevelFilter::WARN),
             (10, "reqwest::connect", LevelFilter::WARN),
         ] {
-            assert_eq!(least(verbosity, module), expected, "{verbosity} {module}");
+            assert_eq!(least(verbosity, module, is_ours(module)), expected, "{verbosity} {module}");
         }
     }
 

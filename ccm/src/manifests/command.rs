@@ -10,9 +10,9 @@ use cloudprovider::{Registry, SecretName, decode_config};
 
 use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
-    workload::CONFIG_FOLDER, yaml,
+    workload::CONFIG_FOLDER,
 };
-use crate::serving::is_always_allowed;
+use crate::{serving::is_always_allowed, yaml};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]
@@ -292,7 +292,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::manifests::yaml::without_comments;
+    use crate::yaml::without_comments;
 
     #[derive(Parser)]
     struct Line {

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ManifestOptions, rbac, yaml};
+use super::{ManifestOptions, rbac};
+use crate::yaml;
 use crate::{flags, permissions};
 
 /// The providers that have an overlay.

@@ -6,7 +6,10 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{Described, Metrics};
+use super::Described;
+use crate::{
+    api_client::ClientMetrics, daemon::new_metrics, serving::AccessMetrics, work_queue::WorkQueueMetrics,
+};
 
 /// Taken from the Go framework's own `/metrics`: name, type, labels, bounds of buckets, help. What only a Go program or
 /// an API server can have is left out.
@@ -40,7 +43,7 @@ fn repository(path: &str) -> PathBuf {
 }
 
 fn described() -> Vec<Described> {
-    Metrics::new().expect("metrics").described.to_vec()
+    new_metrics().expect("metrics").described()
 }
 
 fn table(metrics: &[Described]) -> String {
@@ -62,7 +65,7 @@ fn table(metrics: &[Described]) -> String {
 
 #[test]
 fn the_page_is_not_stale() {
-    let (own, upstream): (Vec<_>, Vec<_>) = described().into_iter().partition(Described::is_own);
+    let (own, upstream): (Vec<_>, Vec<_>) = described().into_iter().partition(|metric| metric.is_own);
     let page = format!("{HEAD}\n## As upstream\n\n{}\n## Only here\n\n{}", table(&upstream), table(&own));
     let path = repository("docs/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -77,22 +80,24 @@ fn the_page_is_not_stale() {
 
 #[test]
 fn upstreams_metrics_byte_for_byte() {
-    let metrics = Metrics::new().expect("metrics");
+    let metrics = new_metrics().expect("metrics");
     // Everything with labels is seen once.
-    let client = &metrics.rest_client;
+    let client = metrics.get::<ClientMetrics>().expect("metrics");
     client.answered("GET", "h", Some(StatusCode::OK), true);
     client.took("GET", "h", std::time::Duration::ZERO);
     client.rate_limited("GET", "h", std::time::Duration::ZERO);
     client.request_size("GET", "h", 0);
     client.response_size("GET", "h").observe(0.0);
-    metrics.access.authenticated(Some("u"), std::time::Duration::ZERO);
-    metrics.access.authorized("allowed", std::time::Duration::ZERO);
-    let _queue = metrics.work_queues.named("Nodes");
+    let access = metrics.get::<AccessMetrics>().expect("metrics");
+    access.authenticated(Some("u"), std::time::Duration::ZERO);
+    access.authorized("allowed", std::time::Duration::ZERO);
+    let _queue = metrics.get::<WorkQueueMetrics>().expect("metrics").named("Nodes");
+    let described = metrics.described();
     let text = metrics.text();
     for line in UPSTREAM.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, kind, labels, bounds, help] = fields[..] else { panic!("{line}") };
-        let ours = metrics.described.iter().find(|d| d.name == name);
+        let ours = described.iter().find(|d| d.name == name);
         let ours = ours.unwrap_or_else(|| panic!("there is no {name}"));
         assert_eq!((ours.kind, ours.help.as_str()), (kind, help), "{name}");
         let wanted: BTreeSet<&str> = labels.split(',').filter(|label| !label.is_empty()).collect();

@@ -8,6 +8,8 @@ use prometheus::{
     proto::MetricFamily,
 };
 
+use super::{MetricSet, register::Register};
+
 /// Ticks a second in `/proc`: the kernel shows 100 whatever its own clock does.
 const TICKS: f64 = 100.0;
 
@@ -28,8 +30,16 @@ pub(super) struct Process {
     start: Gauge,
 }
 
+impl MetricSet for Process {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
+        let process = Self::new()?;
+        register.add("gauge", &process)?;
+        Ok(process)
+    }
+}
+
 impl Process {
-    pub(super) fn new() -> prometheus::Result<Self> {
+    fn new() -> prometheus::Result<Self> {
         let counter = |name: &str, help: &str| Counter::with_opts(Opts::new(name, help));
         let gauge = |name: &str, help: &str| Gauge::with_opts(Opts::new(name, help));
         Ok(Self {

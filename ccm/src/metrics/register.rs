@@ -14,39 +14,48 @@ pub struct Described {
     pub kind: &'static str,
     /// Names of its labels.
     pub labels: Vec<String>,
+    /// Whether it is ours and not one that a Go program has too: its name begins with the program's namespace.
+    pub is_own: bool,
     /// What it counts; upstream's begins with its stability.
     pub help: String,
 }
 
-impl Described {
-    /// Whether it is ours and not one that a Go CCM has too.
-    pub fn is_own(&self) -> bool {
-        self.name.starts_with("cloud_controller_manager_")
-    }
-}
-
-pub(super) struct Register<'r> {
+/// Where the parts register what they count.
+#[derive(Debug)]
+pub struct Register<'r> {
     registry: &'r Registry,
-    pub(super) described: Vec<Described>,
+    namespace: &'static str,
+    described: &'r mut Vec<Described>,
 }
 
 impl<'r> Register<'r> {
-    pub(super) fn new(registry: &'r Registry) -> Self {
-        Self { registry, described: Vec::new() }
+    pub(super) fn new(
+        registry: &'r Registry,
+        namespace: &'static str,
+        described: &'r mut Vec<Described>,
+    ) -> Self {
+        Self { registry, namespace, described }
     }
 
-    pub(super) fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        buckets: &[f64],
-    ) -> prometheus::Result<Histogram> {
+    /// The full name of a metric that upstream does not have: it begins with the program's namespace.
+    pub fn own(&self, name: &str) -> String {
+        format!("{}_{name}", self.namespace)
+    }
+    /// A histogram without labels.
+    ///
+    /// # Errors
+    /// Where the name is registered already.
+    pub fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> prometheus::Result<Histogram> {
         let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
         self.add("histogram", &metric)?;
         Ok(metric)
     }
 
-    pub(super) fn histograms(
+    /// A histogram for each value of its labels.
+    ///
+    /// # Errors
+    /// Where the name is registered already.
+    pub fn histograms(
         &mut self,
         name: &str,
         help: &str,
@@ -58,46 +67,59 @@ impl<'r> Register<'r> {
         Ok(metric)
     }
 
-    pub(super) fn counters(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> prometheus::Result<IntCounterVec> {
+    /// A counter for each value of its labels.
+    ///
+    /// # Errors
+    /// Where the name is registered already.
+    pub fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
         let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
         self.add("counter", &metric)?;
         Ok(metric)
     }
 
-    pub(super) fn gauges(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> prometheus::Result<IntGaugeVec> {
+    /// A gauge for each value of its labels.
+    ///
+    /// # Errors
+    /// Where the name is registered already.
+    pub fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
         let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
         self.add("gauge", &metric)?;
         Ok(metric)
     }
 
-    pub(super) fn gauge(&mut self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+    /// A gauge without labels.
+    ///
+    /// # Errors
+    /// Where the name is registered already.
+    pub fn gauge(&mut self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
         let metric = IntGauge::new(name, help)?;
         self.add("gauge", &metric)?;
         Ok(metric)
     }
 
-    /// Adds a collector whose metrics are all of one kind.
-    pub(super) fn add(
+    /// Adds a collector whose metrics are all of one `kind`: `gauge` or `histogram`. One whose name ends with `_total` is
+    /// a counter all the same.
+    ///
+    /// # Errors
+    /// Where one of its names is registered already.
+    pub fn add(
         &mut self,
         kind: &'static str,
         collector: &(impl Collector + Clone + 'static),
     ) -> prometheus::Result<()> {
-        self.described.extend(collector.desc().into_iter().map(|desc| Described {
-            name: desc.fq_name.clone(),
-            kind: if desc.fq_name.ends_with("_total") { "counter" } else { kind },
-            labels: desc.variable_labels.clone(),
-            help: desc.help.clone(),
-        }));
-        self.registry.register(Box::new(collector.clone()))
+        let described: Vec<Described> = collector
+            .desc()
+            .into_iter()
+            .map(|desc| Described {
+                name: desc.fq_name.clone(),
+                kind: if desc.fq_name.ends_with("_total") { "counter" } else { kind },
+                labels: desc.variable_labels.clone(),
+                is_own: desc.fq_name.strip_prefix(self.namespace).is_some_and(|rest| rest.starts_with('_')),
+                help: desc.help.clone(),
+            })
+            .collect();
+        self.registry.register(Box::new(collector.clone()))?;
+        self.described.extend(described);
+        Ok(())
     }
 }

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::conditions;
+use super::condition_types;
+use crate::events::EventObject;
 
 /// A Node in the cache.
 ///
@@ -27,7 +28,7 @@ pub struct Node {
     pub deleting: bool,
     /// `spec.taints`, in order.
     pub taints: Vec<Taint>,
-    /// Of `status.conditions` those in [`conditions::KEPT`].
+    /// Of `status.conditions` those in [`condition_types::KEPT`].
     pub conditions: Vec<Condition>,
 }
 
@@ -83,6 +84,17 @@ impl Node {
         &self.identity.name
     }
 
+    /// The Node as what an event is about.
+    pub fn event_object(&self) -> EventObject {
+        EventObject {
+            api_version: "v1",
+            kind: "Node",
+            namespace: String::new(),
+            name: self.identity.name.clone(),
+            uid: self.identity.uid.clone(),
+        }
+    }
+
     /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell: a
     /// cloud's answer on the one holds for the other.
     pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
@@ -95,7 +107,7 @@ impl Node {
 
     /// The status of the `Ready` condition.
     pub fn ready(&self) -> ReadyStatus {
-        match self.condition(conditions::READY).map(|c| c.status.as_str()) {
+        match self.condition(condition_types::READY).map(|c| c.status.as_str()) {
             Some("True") => ReadyStatus::True,
             Some("False") => ReadyStatus::False,
             _ => ReadyStatus::Unknown,
@@ -233,8 +245,8 @@ impl From<WireNode> for Node {
     fn from(wire: WireNode) -> Self {
         let node_info = wire.status.node_info.unwrap_or_default();
         let mut conditions = wire.status.conditions.unwrap_or_default();
-        conditions.retain(|c| conditions::KEPT.contains(&c.condition_type.as_str()));
-        for condition in conditions.iter_mut().filter(|c| c.condition_type == conditions::READY) {
+        conditions.retain(|c| condition_types::KEPT.contains(&c.condition_type.as_str()));
+        for condition in conditions.iter_mut().filter(|c| c.condition_type == condition_types::READY) {
             condition.reason = String::new();
             condition.message = String::new();
         }

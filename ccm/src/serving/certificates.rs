@@ -191,7 +191,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::{metrics::MetricSet as _, reload::ReloadMetrics};
 
     fn options(folder: &std::path::Path) -> CertificateOptions {
         CertificateOptions { cert_dir: Some(folder.to_owned()), ..CertificateOptions::default() }
@@ -219,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let local = "0.0.0.0".parse().expect("an address");
         let certificates = Certificates::load(&options(folder.path()), local).expect("made");
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = ReloadMetrics::unregistered().expect("metrics");
         let stop = CancellationToken::new();
         let following = tokio::spawn(
             certificates.clone().follow(ReloadReporter::new(metrics.clone(), None), stop.clone()),

@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AuthenticationOptions, AuthorizationOptions};
 use crate::{
-    api_client::{ApiServer, ClientOptions, Location},
-    metrics::Metrics,
+    api_client::{ApiServer, ClientMetrics, ClientOptions, Location},
     reload::ReloadReporter,
 };
 
@@ -37,7 +36,7 @@ const WAITING: usize = 512;
 /// Makes the clients.
 #[derive(Debug)]
 pub(super) struct Delegation<'a> {
-    pub metrics: &'a Metrics,
+    pub metrics: ClientMetrics,
     pub reporter: &'a ReloadReporter,
     pub stop: &'a CancellationToken,
     pub tasks: &'a mut JoinSet<()>,

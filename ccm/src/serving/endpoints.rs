@@ -82,7 +82,7 @@ impl Endpoints {
         let debugging = path.strip_prefix("/debug/");
         match (path, debugging, &self.profiler) {
             ("/metrics", ..) => {
-                let (registry, headers) = (self.shown.metrics.registry.clone(), parts.headers);
+                let (registry, headers) = (self.shown.metrics.registry().clone(), parts.headers);
                 // Of a large cluster it takes a while.
                 let gathered =
                     tokio::task::spawn_blocking(move || metrics::metrics(&registry, &headers)).await;

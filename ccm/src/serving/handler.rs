@@ -16,10 +16,11 @@ use super::{
     authorization::{Authorizer, Decision},
     delegation::Unanswered,
     endpoints::{self, Endpoints},
+    metrics::AccessMetrics,
     peer::Peer,
     responses::{self, Answer},
 };
-use crate::{metrics::AccessMetrics, seldom::Seldom};
+use crate::seldom::Seldom;
 
 /// Answers that are made at the same time, of those that can be large.
 const LARGE_AT_ONCE: usize = 2;

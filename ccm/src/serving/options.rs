@@ -9,8 +9,6 @@ use std::{
 
 use serde_json::Value;
 
-use crate::flags::NamedCertificate;
-
 /// The secure port. The default is upstream's; every field is named like its flag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingOptions {
@@ -55,6 +53,17 @@ pub struct CertificateOptions {
     pub tls_private_key_file: Option<PathBuf>,
     /// `--tls-sni-cert-key`, each time that it is given.
     pub tls_sni_cert_key: Vec<NamedCertificate>,
+}
+
+/// A serving certificate for some names: `--tls-sni-cert-key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCertificate {
+    /// Certificate, with its chain.
+    pub cert_file: PathBuf,
+    /// Its private key.
+    pub key_file: PathBuf,
+    /// Host names, possibly with a wildcard, and addresses; empty: those in the certificate.
+    pub names: Vec<String>,
 }
 
 /// Versions and algorithms.

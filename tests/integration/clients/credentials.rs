@@ -3,7 +3,10 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, ensure};
-use ccm::{api_client::ClientOptions, reload::Source};
+use ccm::{
+    api_client::ClientOptions,
+    reload::{ReloadMetrics, Source},
+};
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
@@ -62,7 +65,7 @@ async fn broken(api: &Api) -> anyhow::Result<()> {
     initialized(api, &cloud, 1).await?;
 
     let label = Source::Kubeconfig.as_str();
-    let metrics = daemon.metrics.clone();
+    let metrics = daemon.counted::<ReloadMetrics>();
     let failures = || metrics.config_reloads.with_label_values(&[label, "failure"]).get();
     let faults: [(&Path, String); 4] = [
         (&token, String::new()),

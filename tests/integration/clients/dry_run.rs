@@ -3,7 +3,12 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use ccm::{api_client::ClientOptions, manifests::ManifestOptions, permissions};
+use ccm::{
+    api_client::{ClientMetrics, ClientOptions},
+    controllers::{node::NodeMetrics, node_lifecycle::NodeLifecycleMetrics},
+    manifests::ManifestOptions,
+    permissions,
+};
 use cloudprovider::PowerState;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
@@ -62,7 +67,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
         "--node-monitor-period=1s",
     ];
     let daemon = InProcess::start_parts(parts, &flags)?;
-    let counter = daemon.metrics.dry_run_writes.clone();
+    let counter = daemon.counted::<ClientMetrics>().dry_run_writes.clone();
     let said = |verb: &str, resource: &str| counter.with_label_values(&[verb, resource]).get();
     eventually(Duration::from_secs(60), "everything is said", || async {
         let all =
@@ -86,11 +91,17 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     sleep(Duration::from_secs(10)).await;
     ensure!(sum() == before, "each is said once: {before:?}, later {:?}", sum());
     for reason in ["WriteFailed", "InstanceNotFound"] {
-        let waiting = daemon.metrics.uninitialized_nodes.with_label_values(&[reason]).get();
+        let waiting = daemon.counted::<NodeMetrics>().uninitialized_nodes.with_label_values(&[reason]).get();
         ensure!(waiting == 0, "{waiting} nodes wait: {reason}");
     }
-    ensure!(daemon.metrics.taint_removal_delay.get_sample_count() == 0, "no taint was removed");
-    ensure!(daemon.metrics.deleted_nodes.with_label_values(&["deleted"]).get() == 0, "none was deleted");
+    ensure!(
+        daemon.counted::<NodeMetrics>().taint_removal_delay.get_sample_count() == 0,
+        "no taint was removed"
+    );
+    ensure!(
+        daemon.counted::<NodeLifecycleMetrics>().deleted_nodes.with_label_values(&["deleted"]).get() == 0,
+        "none was deleted"
+    );
     ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
     let now = nodes(&api.client).get("new").await?;
     ensure!(now.metadata.resource_version == new.metadata.resource_version, "nobody wrote it");

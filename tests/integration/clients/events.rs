@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ccm::{
-    api_client::Clients,
-    events::{EventObject, EventType, event_recorder},
-    metrics::Metrics,
+    events::{EventMetrics, EventObject, EventType, event_recorder},
+    metrics::MetricSet as _,
 };
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
@@ -22,10 +21,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// client-go's numbers: from the tenth different message on they are one event, and 25 are written at once.
 async fn combined(api: &Api) -> anyhow::Result<()> {
-    let metrics = Metrics::new()?;
+    let metrics = EventMetrics::unregistered()?;
     let object = EventObject::lease("kube-system", "combined", "");
-    let (recorder, writer) =
-        event_recorder(&Clients::same(&api.daemon_client), object.clone(), metrics.clone());
+    let (recorder, writer) = event_recorder(
+        "cloud-controller-manager",
+        api.daemon_client.clone(),
+        object.clone(),
+        metrics.clone(),
+    );
     for number in 1..=30 {
         recorder.record(object.clone(), EventType::Warning, "Similar", format!("number {number}"));
     }

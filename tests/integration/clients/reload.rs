@@ -3,7 +3,10 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use ccm::{api_client::ClientOptions, reload::Source};
+use ccm::{
+    api_client::ClientOptions,
+    reload::{ReloadMetrics, Source},
+};
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
@@ -50,7 +53,7 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     let daemon =
         InProcess::start_parts(from_file(&path, ClientOptions::default(), cloud.provider()).await?, &[])?;
-    let metrics = daemon.metrics.clone();
+    let metrics = daemon.counted::<ReloadMetrics>();
     let label = Source::Kubeconfig.as_str();
     let counted = |result: &str| metrics.config_reloads.with_label_values(&[label, result]).get();
     let refused = || metrics.config_reload_failed.with_label_values(&[label]).get() == 1;

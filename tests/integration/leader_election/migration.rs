@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use ccm::leader_election::{LeaderElectionOptions, Lost};
+use ccm::leader_election::{ElectionMetrics, LeaderElectionOptions, Lost};
 use cloudprovider::PowerState;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -78,7 +78,7 @@ async fn second_lock(api: &Api) -> anyhow::Result<()> {
     // Longer than a term.
     ensure!(timeout(Duration::from_secs(6), rival.renew()).await.is_err());
     ensure!(!is_tainted(api).await?, "the lifecycle controller has to wait for the second lock");
-    let status = daemon.metrics.leader_election_master_status.clone();
+    let status = daemon.counted::<ElectionMetrics>().leader_election_master_status.clone();
     let status = |name| status.with_label_values(&[name]).get();
     ensure!(status(NAME) == 1 && status(MIGRATION) == 0);
 
@@ -128,7 +128,7 @@ async fn events_on(api: &Api, lease: &str, message: &str) -> anyhow::Result<bool
 async fn lost(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[]))?;
-    let status = daemon.metrics.leader_election_master_status.clone();
+    let status = daemon.counted::<ElectionMetrics>().leader_election_master_status.clone();
     eventually(LIMIT, "holds the second lock", || async {
         Ok((status.with_label_values(&[MIGRATION]).get() == 1).then_some(()))
     })

@@ -1,6 +1,7 @@
 //! Too many machines vanish at once.
 
 use anyhow::ensure;
+use ccm::controllers::node_lifecycle::NodeLifecycleMetrics;
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use sandbox::kubelet;
@@ -25,7 +26,7 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     // A cloud that forgets everything, as with wrong credentials or an empty project.
     cloud.fail(Some(Failure::Empty));
     node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
-    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     event(&api.client, "kube-system", "cloud-controller-manager", "DeletionBreakerOpened").await?;
     let held_back = |node: &_| {
         condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
@@ -39,7 +40,7 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     // The cloud remembers.
     cloud.fail(None);
     eventually(SOON, "the breaker closes", || async {
-        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
+        Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 0).then_some(()))
     })
     .await?;
     let recovered =
@@ -64,7 +65,7 @@ async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
     }
     cloud.fail(Some(Failure::Empty));
     node_stays(&api.client, "n0", Duration::from_secs(12)).await?;
-    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     daemon.stop().await
 }
 
@@ -73,7 +74,9 @@ async fn one_decision(api: &Api) -> anyhow::Result<()> {
     for number in 0..4 {
         cloud.remove(&uuid(number));
     }
-    let breaker_is_open = || async { Ok((daemon.metrics.deletion_breaker_open.get() == 1).then_some(())) };
+    let breaker_is_open = || async {
+        Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1).then_some(()))
+    };
     eventually(SOON, "the breaker opens", breaker_is_open).await?;
     let keep =
         json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
@@ -117,7 +120,7 @@ async fn new_leader(api: &Api) -> anyhow::Result<()> {
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &QUICK)?;
     node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
     nodes(&api.client).get("n1").await?;
-    ensure!(daemon.metrics.deletion_breaker_open.get() == 1);
+    ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     // While the cloud cannot tell, the Nodes go on saying what is known; the next leader has nothing else.
     cloud.fail(Some(Failure::Unavailable("kvm1 is unreachable")));
     sleep(Duration::from_secs(2)).await;
@@ -133,7 +136,7 @@ async fn new_leader(api: &Api) -> anyhow::Result<()> {
     nodes(&api.client).get("n1").await?;
     cloud.put(&uuid(1), Machine::running(1));
     eventually(SOON, "the breaker closes", || async {
-        Ok((daemon.metrics.deletion_breaker_open.get() == 0).then_some(()))
+        Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 0).then_some(()))
     })
     .await?;
     let recovered =

@@ -1,6 +1,7 @@
 //! The cloud says that a machine is gone, and its kubelet lives or not.
 
 use anyhow::ensure;
+use ccm::controllers::node_lifecycle::NodeLifecycleMetrics;
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -78,7 +79,14 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
     };
     node_becomes(&api.client, "n0", SOON, "says that its kubelet lives", held_back).await?;
     event(&api.client, "default", "n0", "DeletionHeldBack").await?;
-    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 1);
+    ensure!(
+        daemon
+            .counted::<NodeLifecycleMetrics>()
+            .deletions_held_back
+            .with_label_values(&["KubeletAlive"])
+            .get()
+            == 1
+    );
     // The kubelet stops; nobody has marked the Node NotReady yet.
     let stopped = Instant::now();
     kubelet::renew_lease(&api.client, "n0").await?;
@@ -86,7 +94,13 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
     node_vanishes(&api.client, "n0", SOON).await?;
     ensure!(stopped.elapsed() < Duration::from_secs(20), "took {:?}", stopped.elapsed());
     eventually(SOON, "the metric follows", || async {
-        Ok((daemon.metrics.deletions_held_back.with_label_values(&["KubeletAlive"]).get() == 0).then_some(()))
+        Ok((daemon
+            .counted::<NodeLifecycleMetrics>()
+            .deletions_held_back
+            .with_label_values(&["KubeletAlive"])
+            .get()
+            == 0)
+            .then_some(()))
     })
     .await?;
     daemon.stop().await
@@ -158,7 +172,14 @@ async fn endless(api: &Api) -> anyhow::Result<()> {
     let limit = Duration::from_secs(40);
     node_becomes(&api.client, "n0", limit, "says why it is kept", is_held_back("LeaseRecent")).await?;
     event(&api.client, "default", "n0", "DeletionHeldBack").await?;
-    ensure!(daemon.metrics.deletions_held_back.with_label_values(&["LeaseRecent"]).get() == 1);
+    ensure!(
+        daemon
+            .counted::<NodeLifecycleMetrics>()
+            .deletions_held_back
+            .with_label_values(&["LeaseRecent"])
+            .get()
+            == 1
+    );
     node_vanishes(&api.client, "n0", Duration::from_secs(300)).await?;
     ensure!(start.elapsed() > Duration::from_secs(187), "deleted after {:?}", start.elapsed());
     ensure!(start.elapsed() < Duration::from_secs(195), "deleted after {:?}", start.elapsed());

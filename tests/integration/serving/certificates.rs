@@ -3,7 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::ensure;
-use ccm::{flags::NamedCertificate, serving::ServingOptions};
+use ccm::serving::{NamedCertificate, ServingOptions};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 

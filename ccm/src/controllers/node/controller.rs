@@ -19,8 +19,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMPONENT, PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
+    PROVIDED_NODE_IP, UNINITIALIZED_TAINT,
     initialize::WRITE_FAILED,
+    metrics::NodeMetrics,
     repair::repair,
     state::NodeState,
     sync::{Gone, Outcome, Shared},
@@ -31,9 +32,8 @@ use crate::{
     debug_state::seconds_from_now,
     events::EventRecorder,
     inspection::Inspection,
-    metrics::Metrics,
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
-    work_queue::{Lengths, WorkQueue},
+    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
 };
 
 /// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in
@@ -122,17 +122,16 @@ impl NodeController {
         nodes: NodeStore,
         cloud: Cloud,
         writer: NodeWriter,
-        events: &EventRecorder,
-        metrics: Metrics,
+        events: EventRecorder,
+        metrics: NodeMetrics,
+        queue: WorkQueueMeter,
         options: NodeControllerOptions,
     ) -> Self {
-        // Upstream's name of this queue.
-        let queue = WorkQueue::measured(metrics.work_queues.named("Nodes"));
         Self {
             shared: Arc::new(Shared { nodes, cloud, writer, metrics, dry_run: options.dry_run }),
-            events: events.for_component(COMPONENT),
+            events,
             options,
-            queue,
+            queue: WorkQueue::measured(queue),
             states: HashMap::new(),
             after_work: HashMap::new(),
             writes: VecDeque::new(),

@@ -9,13 +9,13 @@ use tokio::time::timeout;
 use super::{
     UNINITIALIZED_TAINT,
     initialize::{Initialization, NotInitialized, initialize},
+    metrics::NodeMetrics,
     repair::{Repair, no_longer_waiting, repair},
     state::age_seconds,
 };
 use crate::{
     cloud::Cloud,
     conditions::WantedCondition,
-    metrics::Metrics,
     nodes::{Node, NodePatch, NodeStore, NodeWriter, WriteError, WrittenVersion},
 };
 
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub nodes: NodeStore,
     pub cloud: Cloud,
     pub writer: NodeWriter,
-    pub metrics: Metrics,
+    pub metrics: NodeMetrics,
     /// `--dry-run`: writes have no effect, and are told where they are answered.
     pub dry_run: bool,
 }

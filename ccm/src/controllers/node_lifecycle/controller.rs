@@ -19,13 +19,14 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    COMPONENT, SHUTDOWN_TAINT,
+    SHUTDOWN_TAINT,
     breaker::{Breaker, BreakerLimits},
     decide::{
         DeletionRules, HeldBack, Verdict, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict,
     },
     lease::LeaseReader,
     memory::Memory,
+    metrics::NodeLifecycleMetrics,
     silence::Kubelet,
     unseen::{grace_period, unseen_grace_period},
 };
@@ -33,9 +34,8 @@ use crate::{
     cloud::Cloud,
     conditions::INSTANCE_EXISTS,
     debug_state::seconds_from_now,
-    events::{EventObject, EventRecorder, EventType},
+    events::{EventRecorder, EventType},
     inspection::Inspection,
-    metrics::Metrics,
     nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
 use writes::Write;
@@ -72,7 +72,7 @@ pub struct NodeLifecycleController {
     writer: NodeWriter,
     leases: Arc<LeaseReader>,
     events: EventRecorder,
-    metrics: Metrics,
+    metrics: NodeLifecycleMetrics,
     options: NodeLifecycleOptions,
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
@@ -91,8 +91,8 @@ impl NodeLifecycleController {
         cloud: Cloud,
         client: Client,
         leases: Client,
-        events: &EventRecorder,
-        metrics: Metrics,
+        events: EventRecorder,
+        metrics: NodeLifecycleMetrics,
         options: NodeLifecycleOptions,
     ) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl NodeLifecycleController {
             cloud,
             writer: NodeWriter::new(client),
             leases: LeaseReader::new(leases, options.concurrent_syncs),
-            events: events.for_component(COMPONENT),
+            events,
             metrics,
             options,
             memories: HashMap::new(),
@@ -131,7 +131,7 @@ impl NodeLifecycleController {
         let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
-        self.metrics.node_lifecycle.monitored(began.elapsed());
+        self.metrics.monitored(began.elapsed());
         let mut next_period = all_asked + self.options.monitor_period;
         let mut passes = 0u32;
         loop {
@@ -175,7 +175,7 @@ impl NodeLifecycleController {
                 all_asked = Instant::now();
             }
             if is_pass {
-                self.metrics.node_lifecycle.monitored(began.elapsed());
+                self.metrics.monitored(began.elapsed());
                 // As upstream: the period counts from the end of a pass.
                 next_period = Instant::now() + self.options.monitor_period;
             }
@@ -313,10 +313,10 @@ impl NodeLifecycleController {
             return;
         }
         let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else {
-            self.metrics.node_lifecycle.canceled(nodes.len());
+            self.metrics.canceled(nodes.len());
             return;
         };
-        self.metrics.node_lifecycle.answered(&answers);
+        self.metrics.answered(&answers);
         let now = Instant::now();
         for (node, answer) in nodes.iter().zip(&answers) {
             self.note(node, answer, now);
@@ -474,12 +474,7 @@ impl NodeLifecycleController {
             self.metrics.deletions_held_back.with_label_values(&[reason.as_str()]).inc();
             self.metrics.deletions_held_back_total.with_label_values(&[reason.as_str()]).inc();
             tracing::warn!(node = node.name(), reason = reason.as_str(), "node deletion held back");
-            self.events.record(
-                EventObject::node(node),
-                EventType::Warning,
-                "DeletionHeldBack",
-                reason.message(),
-            );
+            self.events.record(node.event_object(), EventType::Warning, "DeletionHeldBack", reason.message());
         }
     }
 }

@@ -43,14 +43,14 @@ async fn start_with(folder: &Path, limits: Limits, client_ca_file: Option<PathBu
     };
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.set_nonblocking(true).expect("a port");
-    let metrics = Metrics::new().expect("metrics");
+    let metrics = Metrics::new("test").expect("metrics");
     let shown = Shown {
         metrics: metrics.clone(),
         health: HealthChecks::new(),
         debug_state: DebugState::new(),
         set_verbosity: None,
     };
-    let reporter = ReloadReporter::new(metrics, None);
+    let reporter = ReloadReporter::new(metrics.get().expect("metrics"), None);
     Serving::on(listener, limits, &options, shown, &reporter).await.expect("it serves")
 }
 

@@ -10,7 +10,7 @@ use super::{
     super::responses::{self, Answer},
     metrics::gzip,
 };
-use crate::flags::argument_without_secrets;
+use crate::classified::argument_without_secrets;
 
 /// Go's default.
 const DEFAULT_SECONDS: u64 = 30;

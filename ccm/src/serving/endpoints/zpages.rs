@@ -17,7 +17,7 @@ use super::super::{
     ServingOptions, SetVerbosity,
     responses::{self, Answer},
 };
-use crate::{manifests::yaml, metrics::start_time};
+use crate::{metrics::start_time, yaml};
 use negotiation::{Encoding, Format, Version};
 
 /// What the component is called.

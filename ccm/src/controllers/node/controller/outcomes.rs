@@ -6,10 +6,7 @@ use tokio::time::Instant;
 
 use super::{GONE_FOR, NodeController, Write};
 use crate::{
-    backoff::Backoff,
-    conditions::WantedCondition,
-    controllers::node::sync::Outcome,
-    events::{EventObject, EventType},
+    backoff::Backoff, conditions::WantedCondition, controllers::node::sync::Outcome, events::EventType,
     nodes::Node,
 };
 
@@ -65,7 +62,7 @@ impl NodeController {
                 warn(name, state.new_warnings(warnings));
                 if let Some(node) = self.shared.nodes.get(name) {
                     let message = "Node synced successfully";
-                    self.events.record(EventObject::node(&node), EventType::Normal, "Synced", message);
+                    self.events.record(node.event_object(), EventType::Normal, "Synced", message);
                 }
             }
             Outcome::NotInitialized { node, fault, status_was_written } => {
@@ -128,7 +125,7 @@ impl NodeController {
             why = condition.message,
             "node not initialized"
         );
-        self.events.record(EventObject::node(&node), EventType::Warning, "InitializationFailed", message);
+        self.events.record(node.event_object(), EventType::Warning, "InitializationFailed", message);
         // Before what waits: the next try of this Node comes after it.
         self.writes.push_front(Write::Report(node, condition, retry_in));
     }

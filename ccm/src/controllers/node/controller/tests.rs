@@ -11,14 +11,15 @@ use kube::{
 };
 use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
 
-use super::*;
+use super::{super::COMPONENT, *};
 use crate::{
-    api_client::Clients,
-    cloud::Started,
+    cloud::{CloudMetrics, Started},
     debug_state::DebugState,
-    events::{EventObject, event_recorder},
+    events::{EventMetrics, EventObject, event_recorder},
     health::HealthChecks,
+    metrics::MetricSet as _,
     nodes::watch_nodes,
+    work_queue::WorkQueueMetrics,
 };
 
 /// The period of full looks here.
@@ -91,14 +92,18 @@ struct Working {
 fn start() -> Working {
     let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
     let client = sandbox.client();
-    let metrics = Metrics::new().expect("metrics");
-    let cloud = Cloud::new(Started::new(Arc::new(Everything), stop.child_token()), metrics.clone());
+    let cloud_metrics = CloudMetrics::unregistered().expect("metrics");
+    let cloud = Cloud::new(Started::new(Arc::new(Everything), stop.child_token()), cloud_metrics);
     let daemon = EventObject::lease("kube-system", "ccm", "");
-    let (events, _) = event_recorder(&Clients::same(&client), daemon, metrics.clone());
+    let (events, _) =
+        event_recorder(COMPONENT, client.clone(), daemon, EventMetrics::unregistered().expect("metrics"));
     let options =
         NodeControllerOptions { concurrent_syncs: 1, status_update_frequency: PERIOD, dry_run: false };
     let writer = NodeWriter::new(client.clone());
-    let controller = NodeController::new(nodes.clone(), cloud.clone(), writer, &events, metrics, options);
+    let metrics = NodeMetrics::unregistered().expect("metrics");
+    let queue = WorkQueueMetrics::unregistered().expect("metrics").named("Nodes");
+    let controller =
+        NodeController::new(nodes.clone(), cloud.clone(), writer, events, metrics, queue, options);
     let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
     tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
     tokio::spawn(controller.run(stop.clone(), inspection));

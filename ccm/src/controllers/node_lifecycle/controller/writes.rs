@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{super::silence::SilentKubelet, NodeLifecycleController};
 use crate::{
-    events::{EventObject, EventType},
+    events::EventType,
     inspection::Inspection,
     nodes::{Node, NodePatch, WriteError, WrittenVersion},
 };
@@ -79,7 +79,7 @@ impl NodeLifecycleController {
             if !self.options.dry_run {
                 tracing::info!(node = node.name(), "{message}");
             }
-            self.events.record(EventObject::node(node), EventType::Normal, "DeletingNode", message);
+            self.events.record(node.event_object(), EventType::Normal, "DeletingNode", message);
         }
     }
 
@@ -121,6 +121,6 @@ impl NodeLifecycleController {
         }
         let message = format!("Failed deleting node {}: {error}", node.name());
         tracing::error!(node = node.name(), %error, "node not deleted, trying again");
-        self.events.record(EventObject::node(node), EventType::Warning, "DeletingNodeFailed", message);
+        self.events.record(node.event_object(), EventType::Warning, "DeletingNodeFailed", message);
     }
 }

@@ -1,16 +1,34 @@
 //! The gates that the Go framework's binary knows, as its `--feature-gates` has them.
 
-use super::{
-    Gate,
+use super::feature_gates::{
+    FeatureGates, Gate, KnownGates,
     Stage::{self, Alpha, Beta, Deprecated, Ga},
 };
+
+/// The gates, so that a command line of the Go framework keeps working.
+pub const KNOWN_GATES: KnownGates = KnownGates { gates: KNOWN, gone: GONE };
+
+/// Reads `A=true,B=false`.
+pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
+    FeatureGates::parse(text, &KNOWN_GATES)
+}
+
+/// Gates that switch something here.
+#[cfg(test)]
+pub(super) const WITH_EFFECT: [&str; 5] = [
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "RemoteRequestHeaderUID",
+];
 
 const fn known(name: &'static str, stage: Stage, default: bool, locked: bool) -> Gate {
     Gate { name, stage, default, locked }
 }
 
 /// Of k8s.io/cloud-provider 0.37, with the generic API server's that are linked into it. Sorted.
-pub(super) const KNOWN: &[Gate] = &[
+const KNOWN: &[Gate] = &[
     known("APIResponseCompression", Beta, true, false),
     known("APIServerIdentity", Beta, true, false),
     known("APIServerWebhookAuthenticationToken", Alpha, false, false),
@@ -63,7 +81,7 @@ pub(super) const KNOWN: &[Gate] = &[
 ];
 
 /// Gates that old manifests still set, each with what became of it.
-pub(super) const GONE: &[(&str, &str)] = &[
+const GONE: &[(&str, &str)] = &[
     ("CloudDualStackNodeIPs", "dual-stack node IPs are always on since Kubernetes 1.30"),
     ("StableLoadBalancerNodeSet", "the stable set of load balancer nodes is always on since Kubernetes 1.30"),
     ("LegacyNodeRoleBehavior", "it is always off since Kubernetes 1.21"),
@@ -90,3 +108,60 @@ pub(super) const GONE: &[(&str, &str)] = &[
     ("StreamingCollectionEncodingToProtobuf", "it is always on since Kubernetes 1.34"),
     ("StructuredAuthenticationConfiguration", "it is always on since Kubernetes 1.34"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enabled(text: &str, name: &str) -> bool {
+        feature_gates(text).expect("good gates").enabled(name)
+    }
+
+    #[test]
+    fn gates_have_upstreams_defaults_until_they_are_set() {
+        assert!(!enabled("", "CloudControllerManagerWebhook"));
+        assert!(enabled("", "ContextualLogging"));
+        assert!(enabled(" CloudControllerManagerWebhook = T ", "CloudControllerManagerWebhook"));
+        assert!(!enabled("WatchList=true,WatchList=0", "WatchList"));
+        assert!(!enabled("", "NobodyKnowsThis"));
+        assert!(KNOWN.is_sorted_by_key(|gate| gate.name));
+    }
+
+    #[test]
+    fn all_of_a_stage_and_the_exceptions() {
+        assert!(enabled("AllAlpha=true", "LoggingAlphaOptions"));
+        assert!(!enabled("LoggingAlphaOptions=false,AllAlpha=true", "LoggingAlphaOptions"));
+        assert!(!enabled("AllBeta=false", "ContextualLogging"));
+        assert!(enabled("AllBeta=false", "DeclarativeValidation"), "that one is GA");
+    }
+
+    #[test]
+    fn faults_are_upstreams() {
+        for (text, fault) in [
+            ("Foo=true", "unrecognized feature gate: Foo"),
+            ("Foo", "missing bool value for Foo"),
+            (
+                "WatchList=x",
+                "invalid value of WatchList=x, err: strconv.ParseBool: parsing \"x\": invalid syntax (expected true or false)",
+            ),
+            (
+                "DeclarativeValidation=false",
+                "cannot set feature gate DeclarativeValidation to false, feature is locked to true",
+            ),
+        ] {
+            assert_eq!(feature_gates(text), Err(fault.to_owned()));
+        }
+        let several = feature_gates("Foo=true,Bar").expect_err("faults");
+        assert!(several.contains("Foo") && several.contains("Bar"), "{several}");
+        let gone = feature_gates("StableLoadBalancerNodeSet=true").expect_err("gone");
+        assert!(
+            gone.starts_with("unrecognized feature gate: StableLoadBalancerNodeSet (the gate is gone"),
+            "{gone}"
+        );
+        let gone = feature_gates("BtreeWatchCache=true").expect_err("gone");
+        assert!(gone.ends_with("it is always on since Kubernetes 1.33)"), "{gone}");
+        let alike = feature_gates("CloudControllerManagerWebhooks=true").expect_err("unknown");
+        assert!(alike.contains("did you mean CloudControllerManagerWebhook?"), "{alike}");
+        assert_eq!(feature_gates("DeclarativeValidation=true").expect("its default").warnings().len(), 1);
+    }
+}

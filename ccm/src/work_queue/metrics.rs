@@ -12,7 +12,7 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-use super::register::Register;
+use crate::metrics::{MetricSet, Register};
 
 /// client-go's `ExponentialBuckets(10e-9, 10, 10)`, with the rounding faults that stand in the labels of everyone's
 /// dashboards.
@@ -31,8 +31,8 @@ pub struct WorkQueueMetrics {
     at_work: AtWork,
 }
 
-impl WorkQueueMetrics {
-    pub(super) fn new(register: &mut Register<'_>) -> prometheus::Result<Self> {
+impl MetricSet for WorkQueueMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
         let by_name = ["name"];
         let at_work = AtWork::new()?;
         register.add("gauge", &at_work)?;
@@ -63,7 +63,9 @@ impl WorkQueueMetrics {
             at_work,
         })
     }
+}
 
+impl WorkQueueMetrics {
     /// The queue called `name`: `Nodes` is that of the node controller.
     pub fn named(&self, name: &str) -> WorkQueueMeter {
         let since = Since::default();

@@ -1,4 +1,4 @@
-//! Upstream's `rest_client_*`.
+//! What is counted of requests to the API server: upstream's `rest_client_*`, and the writes of a dry run.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-use super::register::Register;
+use crate::metrics::{MetricSet, Register};
 
 const LATENCY: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
@@ -38,7 +38,7 @@ const ROTATION_AGES: [f64; 11] = [
 
 /// Requests to the API server.
 #[derive(Clone, Debug)]
-pub struct RestClientMetrics {
+pub struct ClientMetrics {
     requests: IntCounterVec,
     retries: IntCounterVec,
     duration: HistogramVec,
@@ -47,11 +47,14 @@ pub struct RestClientMetrics {
     rate_limiter: HistogramVec,
     plugin_ttl: PluginTtl,
     plugin_rotation_age: Histogram,
+    /// What would have been written without `--dry-run`, by `verb` and `resource`.
+    pub dry_run_writes: IntCounterVec,
 }
 
-impl RestClientMetrics {
-    pub(super) fn new(register: &mut Register<'_>) -> prometheus::Result<Self> {
+impl MetricSet for ClientMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
         let by_host = ["verb", "host"];
+        let dry_run_writes = register.own("dry_run_writes_total");
         let plugin_ttl = PluginTtl::new()?;
         register.add("gauge", &plugin_ttl)?;
         Ok(Self {
@@ -94,10 +97,17 @@ impl RestClientMetrics {
                 "[ALPHA] Histogram of the number of seconds the last auth exec plugin client certificate lived before being rotated. If auth exec plugin client certificates are unused, histogram will contain no data.",
                 &ROTATION_AGES,
             )?,
+            dry_run_writes: register.counters(
+                &dry_run_writes,
+                "Different writes that would have been sent without --dry-run.",
+                &["verb", "resource"],
+            )?,
             plugin_ttl,
         })
     }
+}
 
+impl ClientMetrics {
     /// A request was answered, with this status, or failed.
     pub(crate) fn answered(&self, verb: &str, host: &str, status: Option<StatusCode>, is_retry: bool) {
         let code = status.as_ref().map_or("<error>", StatusCode::as_str);

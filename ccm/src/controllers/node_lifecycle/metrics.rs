@@ -1,16 +1,16 @@
-//! Upstream's metrics of the node-lifecycle controller.
+//! What the node-lifecycle controller counts.
 
 use std::time::Duration;
 
 use cloudprovider::{ErrorKind, InstanceLookup};
-use prometheus::{Histogram, IntCounterVec, exponential_buckets};
+use prometheus::{Histogram, IntCounterVec, IntGauge, IntGaugeVec, exponential_buckets};
 
-use super::register::Register;
+use crate::metrics::{MetricSet, Register};
 
 const EXISTS: &str = "instance_exists";
 const SHUTDOWN: &str = "instance_shutdown";
 
-/// How long its passes take, and what the cloud answers.
+/// How long its passes take, what the cloud answers, and what becomes of Nodes without an instance.
 ///
 /// One look-up here answers for many Nodes, and for each what upstream asks in two calls: whether the instance exists,
 /// and whether it is shut down. So each Node that is asked about counts as upstream's calls for it would.
@@ -18,10 +18,22 @@ const SHUTDOWN: &str = "instance_shutdown";
 pub struct NodeLifecycleMetrics {
     monitor_duration: Histogram,
     calls: IntCounterVec,
+    /// Deletions of Nodes that are held back now, by `reason`.
+    pub deletions_held_back: IntGaugeVec,
+    /// How often a deletion was held back, by `reason`; one Node counts once for each reason.
+    pub deletions_held_back_total: IntCounterVec,
+    /// 1 while the breaker stops deletions.
+    pub deletion_breaker_open: IntGauge,
+    /// Nodes deleted because their instance is gone.
+    pub deleted_nodes: IntCounterVec,
 }
 
-impl NodeLifecycleMetrics {
-    pub(super) fn new(register: &mut Register<'_>) -> prometheus::Result<Self> {
+impl MetricSet for NodeLifecycleMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
+        let held_back = register.own("node_deletions_held_back");
+        let held_back_total = register.own("node_deletions_held_back_total");
+        let breaker_open = register.own("node_deletion_breaker_open");
+        let deleted_nodes = register.own("deleted_nodes_total");
         Ok(Self {
             monitor_duration: register.histogram(
                 "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
@@ -33,9 +45,30 @@ impl NodeLifecycleMetrics {
                 "[ALPHA] The total number of cloud provider API calls, labeled by operation and result.",
                 &["operation", "result"],
             )?,
+            deletions_held_back: register.gauges(
+                &held_back,
+                "Nodes whose instance is gone and that are not deleted, by what stands in the way.",
+                &["reason"],
+            )?,
+            deletions_held_back_total: register.counters(
+                &held_back_total,
+                "How often the deletion of a node was held back.",
+                &["reason"],
+            )?,
+            deletion_breaker_open: register.gauge(
+                &breaker_open,
+                "1 while deletions are stopped because too many nodes would vanish at once.",
+            )?,
+            deleted_nodes: register.counters(
+                &deleted_nodes,
+                "Nodes deleted because their instance is gone.",
+                &["result"],
+            )?,
         })
     }
+}
 
+impl NodeLifecycleMetrics {
     /// A pass of the period took so long, its writes included.
     pub fn monitored(&self, took: Duration) {
         self.monitor_duration.observe(took.as_secs_f64());
@@ -76,14 +109,15 @@ fn results(answer: &InstanceLookup) -> (&'static str, Option<&'static str>) {
 mod tests {
     use cloudprovider::{Error, Instance, PowerState, ProviderId};
 
-    use super::super::Metrics;
     use super::*;
+    use crate::metrics::Metrics;
 
     #[test]
     fn each_node_counts_as_upstreams_calls_for_it() {
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = Metrics::new("test").expect("metrics");
+        let lifecycle = metrics.get::<NodeLifecycleMetrics>().expect("metrics");
         let instance = || Instance::new(ProviderId::new("x", "/1"), PowerState::Off);
-        metrics.node_lifecycle.answered(&[
+        lifecycle.answered(&[
             instance().into(),
             instance().into(),
             InstanceLookup::Absent,
@@ -91,8 +125,8 @@ mod tests {
             Error::new(ErrorKind::NotFound, "no folder").into(),
             Error::unsupported("never").into(),
         ]);
-        metrics.node_lifecycle.canceled(3);
-        metrics.node_lifecycle.monitored(Duration::from_millis(3));
+        lifecycle.canceled(3);
+        lifecycle.monitored(Duration::from_millis(3));
         let text = metrics.text();
         let name = "cloud_node_lifecycle_controller_cloud_provider_calls_total";
         for (operation, result, count) in [

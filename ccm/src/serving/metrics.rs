@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramVec, IntCounterVec, exponential_buckets};
 
-use super::register::Register;
+use crate::metrics::{MetricSet, Register};
 
 /// Who asked for what, by outcome.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct AccessMetrics {
     authorization_duration: HistogramVec,
 }
 
-impl AccessMetrics {
-    pub(super) fn new(register: &mut Register<'_>) -> prometheus::Result<Self> {
+impl MetricSet for AccessMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
         // Upstream's.
         let buckets = exponential_buckets(0.001, 2.0, 15)?;
         Ok(Self {
@@ -50,7 +50,9 @@ impl AccessMetrics {
             )?,
         })
     }
+}
 
+impl AccessMetrics {
     /// Somebody was asked who they are, which took so long. `None`: not who they say.
     pub fn authenticated(&self, user: Option<&str>, took: Duration) {
         let result = if user.is_some() { "success" } else { "error" };

@@ -1,10 +1,12 @@
-//! The options from the command line.
+//! The options of the secure port from the command line.
 
-use crate::flags::{AuthenticationFlags, AuthorizationFlags, Flags, SecureServingFlags};
-
-use super::{
-    AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions, ServingOptions,
-    TlsOptions, configz,
+use super::configz::configz;
+use crate::{
+    flags::{AuthenticationFlags, AuthorizationFlags, Flags, SecureServingFlags},
+    serving::{
+        AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions,
+        ServingOptions, TlsOptions,
+    },
 };
 
 impl From<&Flags> for ServingOptions {
@@ -47,7 +49,7 @@ impl From<&Flags> for ServingOptions {
             authentication: authentication(flags.authentication.clone()),
             authorization: authorization(flags.authorization.clone()),
             profiling: flags.debugging.profiling,
-            configz: configz::configz(flags),
+            configz: configz(flags),
             statusz: gates.enabled("ComponentStatusz").then(|| flags.version().to_owned()),
             flagz: gates.enabled("ComponentFlagz").then(|| flags.shown().clone()),
         }

@@ -1,0 +1,106 @@
+//! What is counted of calls of the provider.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use prometheus::{
+    GaugeVec, HistogramVec, IntCounterVec, Opts,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+use tokio::time::Instant;
+
+use crate::metrics::{MetricSet, Register};
+
+/// A look-up in an inventory takes microseconds, one over the network up to the deadline. Seconds.
+const CALL_BUCKETS: [f64; 8] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0];
+
+/// Nodes.
+const BATCH_BUCKETS: [f64; 7] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0];
+
+/// Calls of the provider.
+#[derive(Clone, Debug)]
+pub struct CloudMetrics {
+    /// Calls by `operation` and `result`.
+    pub provider_calls: IntCounterVec,
+    /// Seconds that a call takes, by `operation`.
+    pub provider_call_duration: HistogramVec,
+    /// Nodes in one call, by `operation`.
+    pub provider_batch: HistogramVec,
+    /// How old the provider's last good answer is.
+    pub inventory_age: InventoryAge,
+}
+
+impl MetricSet for CloudMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
+        let inventory_age = InventoryAge::new(&register.own("inventory_age_seconds"))?;
+        register.add("gauge", &inventory_age)?;
+        let calls = register.own("provider_calls_total");
+        let duration = register.own("provider_call_duration_seconds");
+        let batch = register.own("provider_batch_nodes");
+        Ok(Self {
+            provider_calls: register.counters(
+                &calls,
+                "Calls of the cloud provider.",
+                &["operation", "result"],
+            )?,
+            provider_call_duration: register.histograms(
+                &duration,
+                "Duration of calls of the cloud provider.",
+                &["operation"],
+                &CALL_BUCKETS,
+            )?,
+            provider_batch: register.histograms(
+                &batch,
+                "Nodes that one call of the cloud provider asks about.",
+                &["operation"],
+                &BATCH_BUCKETS,
+            )?,
+            inventory_age,
+        })
+    }
+}
+
+/// How old the last good answer is, as of the moment of asking.
+#[derive(Clone, Debug)]
+pub struct InventoryAge {
+    /// The last good answer; before the first one, when that was asked for.
+    good_answers: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
+    age: GaugeVec,
+}
+
+impl InventoryAge {
+    fn new(name: &str) -> prometheus::Result<Self> {
+        let age = Opts::new(
+            name,
+            "Seconds since the cloud provider last knew about every node that it was asked about, or was first asked.",
+        );
+        Ok(Self { good_answers: Arc::default(), age: GaugeVec::new(age, &["operation"])? })
+    }
+
+    /// The provider is asked: where it has never answered, its age is counted from the first question.
+    pub(super) fn asked(&self, operation: &'static str) {
+        let mut good_answers = self.good_answers.lock().unwrap_or_else(PoisonError::into_inner);
+        good_answers.entry(operation).or_insert_with(Instant::now);
+    }
+
+    /// The provider answered without a fault.
+    pub(super) fn answered(&self, operation: &'static str) {
+        self.good_answers.lock().unwrap_or_else(PoisonError::into_inner).insert(operation, Instant::now());
+    }
+}
+
+impl Collector for InventoryAge {
+    fn desc(&self) -> Vec<&Desc> {
+        self.age.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        for (operation, at) in self.good_answers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.age.with_label_values(&[operation]).set(at.elapsed().as_secs_f64());
+        }
+        self.age.collect()
+    }
+}

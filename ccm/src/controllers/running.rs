@@ -1,0 +1,43 @@
+//! Which controllers run.
+
+use prometheus::{IntGauge, IntGaugeVec};
+
+use crate::metrics::{MetricSet, Register};
+
+/// Upstream's metric of the controllers that run.
+#[derive(Clone, Debug)]
+pub struct ControllerMetrics {
+    /// 1 while the controller runs, by upstream's old name of it.
+    running: IntGaugeVec,
+}
+
+impl MetricSet for ControllerMetrics {
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            running: register.gauges(
+                "running_managed_controllers",
+                "[BETA] Indicates where instances of a controller are currently running",
+                &["name", "manager"],
+            )?,
+        })
+    }
+}
+
+impl ControllerMetrics {
+    /// Says that a controller runs until the answer is dropped. `name` is upstream's of before 1.28: `cloud-node`.
+    pub fn runs(&self, name: &str) -> ControllerRuns {
+        let gauge = self.running.with_label_values(&[name, "cloud-controller-manager"]);
+        gauge.set(1);
+        ControllerRuns(gauge)
+    }
+}
+
+/// A controller runs.
+#[derive(Debug)]
+pub struct ControllerRuns(IntGauge);
+
+impl Drop for ControllerRuns {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}

@@ -1,0 +1,15 @@
+//! The types of the Node conditions that are read and written.
+
+/// Written by the kubelet, and by the node controller of kube-controller-manager when the kubelet is silent.
+pub const READY: &str = "Ready";
+
+/// Whether the cloud provider has filled the Node in: `False` says why not, in the provider's words.
+pub const INITIALIZED: &str = "CloudProviderInitialized";
+
+/// Whether the cloud has the Node's instance. `False`: it has not, and the reason says why the Node is still there;
+/// `Unknown`: the cloud cannot tell, in the provider's words. Written when the answer matters, so most Nodes never
+/// have it.
+pub const INSTANCE_EXISTS: &str = "CloudProviderInstanceExists";
+
+/// The conditions that are kept in memory.
+pub const KEPT: [&str; 3] = [READY, INITIALIZED, INSTANCE_EXISTS];
