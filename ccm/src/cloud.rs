@@ -121,6 +121,11 @@ pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
+/// Whether the provider [needs](CloudProvider::needs_secret) this Secret; it does where it panics over the question.
+pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {
+    caught(|| provider.needs_secret(secret)).unwrap_or(true)
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
         self.stop.cancel();
