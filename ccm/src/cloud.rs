@@ -172,6 +172,11 @@ impl Cloud {
         Self { labels: Arc::new(labels), ..self }
     }
 
+    /// A boundary around another provider that may take over: its instances have the same additional labels.
+    pub fn candidate(&self, provider: Started, metrics: Metrics) -> Self {
+        Self { labels: Arc::clone(&self.labels), ..Self::new(provider, metrics) }
+    }
+
     /// The provider behind the boundary, as of now.
     pub fn provider(&self) -> Arc<dyn CloudProvider> {
         self.current.load().provider.clone()
