@@ -174,8 +174,7 @@ pub(super) fn judge(
         Shown::Forbidden if history.renewed => Kubelet::Undecided(Undecided::Unread, poll_at),
         Shown::Forbidden if is_silent => without_lease(),
         Shown::RenewTime(_) if is_silent => {
-            let due = since + renewal_interval(history.duration);
-            if must_hear && !api.kubelets_are_heard(due, history.duration, read.sent()) {
+            if must_hear && !api.kubelets_are_heard(since, history.duration, read.sent()) {
                 return Kubelet::Undecided(Undecided::NobodyHeard, poll_at);
             }
             proof()

@@ -208,7 +208,7 @@ fn a_lease_that_may_not_be_read_is_waited_for() {
 #[test]
 fn silence_of_all_kubelets_is_not_that_of_one() {
     let mut seen = Observed::new();
-    seen.api.listen_to(&["peer".into()]);
+    seen.api.listen_to(&["peer".into(), "x".into(), "y".into()]);
     let start = seen.start;
     let hear = |api: &mut Availability, second: f64, renew_time: &str| {
         api.hear("peer", &LeaseRead::fake("", start + seconds(second), QUICK, lease(renew_time, 40)));
@@ -244,4 +244,7 @@ fn a_proof_is_for_one_node_and_for_a_moment() {
     assert!(proof.proves(&node("u"), seen.start + seconds(13.1)));
     assert!(!proof.proves(&node("another"), seen.start + seconds(13.1)));
     assert!(!proof.proves(&node("u"), seen.start + seconds(17.0)));
+    for name in ["x", "y"] {
+        seen.api.hear(name, &LeaseRead::fake("", start + seconds(24.0), QUICK, lease("1", 40)));
+    }
 }
