@@ -477,6 +477,7 @@ impl NodeLifecycleController {
             self.events.record(
                 EventObject::node(node),
                 EventType::Warning,
+        memory.held_back_since = held_back.map(|_| Instant::now());
                 "DeletionHeldBack",
                 reason.message(),
             );
