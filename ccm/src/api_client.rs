@@ -189,3 +189,33 @@ impl ApiServer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_of_leases_wait_for_nobody() {
+        let answer = |_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) };
+        let over = Client::new(tower::service_fn(answer), "default");
+        // A request in 1,000 s.
+        let options = ClientOptions { limit: Some((0.001, 1)), ..ClientOptions::default() };
+        let clients = ApiServer::over(over, options, Metrics::new().expect("metrics")).clients();
+        let within_a_minute = async |client: &Client| {
+            let mut answered = 0;
+            for _ in 0..3 {
+                let request = Request::get("/x").body(Body::empty()).expect("a request");
+                let sent =
+                    tokio::time::timeout(std::time::Duration::from_secs(60), client.send(request)).boxed();
+                answered += usize::from(sent.await.is_ok());
+            }
+            answered
+        };
+        assert_eq!(within_a_minute(&clients.node_controller).await, 1, "--kube-api-qps");
+        assert_eq!(within_a_minute(&clients.leases).await, 3);
+    }
+}

@@ -124,6 +124,11 @@ pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
+/// Whether the provider [needs](CloudProvider::needs_secret) this Secret; it does where it panics over the question.
+pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {
+    caught(|| provider.needs_secret(secret)).unwrap_or(true)
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -168,6 +173,11 @@ impl Cloud {
     #[must_use]
     pub fn with_labels(self, labels: BTreeMap<String, String>) -> Self {
         Self { labels: Arc::new(labels), ..self }
+    }
+
+    /// A boundary around another provider that may take over: its instances have the same additional labels.
+    pub fn candidate(&self, provider: Started, metrics: CloudMetrics) -> Self {
+        Self { labels: Arc::clone(&self.labels), ..Self::new(provider, metrics) }
     }
 
     /// The provider behind the boundary, as of now.

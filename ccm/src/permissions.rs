@@ -65,7 +65,8 @@ impl Permission {
         self
     }
 
-    fn optional(mut self) -> Self {
+    /// The same where it is a pity and no fault that it is missing.
+    pub(crate) fn optional(mut self) -> Self {
         self.required = false;
         self
     }

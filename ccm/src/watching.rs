@@ -6,6 +6,7 @@
 //! here begins anew with a list.
 
 mod cuts;
+mod pauses;
 
 use std::{io, time::Duration};
 
@@ -115,7 +116,13 @@ fn may_have_missed_something(error: &watcher::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
 
     use futures::pin_mut;
     use k8s_openapi::api::core::v1::Node;
@@ -233,6 +240,40 @@ mod tests {
             .await;
         // Others may watch as well.
         back_after(&["watch"], too_many, |sandbox| api_server(sandbox).client("main")).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_end_at_once_come_with_pauses() {
+        let (sandbox, client) = sandbox().await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (through, count) = (client.clone(), Arc::clone(&asked));
+        let ends = move |request: http::Request<kube::client::Body>| {
+            let (through, count) = (through.clone(), Arc::clone(&count));
+            async move {
+                let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+                if !is_watch {
+                    return through.send(request).await;
+                }
+                if count.fetch_add(1, Ordering::Relaxed) > 1_000 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(http::Response::new(kube::client::Body::empty()))
+            }
+        };
+        let cut = super::client(Client::new(tower::service_fn(ends), "default"));
+        let events = watch(Api::<Node>::all(cut), watcher::Config::default()).boxed();
+        pin_mut!(events);
+        follow(&mut events, ["0", "0"]).await;
+        let rest = async {
+            loop {
+                drop(events.next().await);
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), rest).await.is_err());
+        let watches = asked.load(Ordering::Relaxed);
+        assert!((10..25).contains(&watches), "{watches} watches in a minute");
+        let lists = sandbox.requests_matching(&Matcher::any().verb("list").resource("nodes")).len();
+        assert_eq!(lists, 1, "a watch that ends as it should is no reason to list everything");
     }
 
     /// After ten minutes in which these verbs were refused, the watch of this client sees all that happened in seconds.

@@ -37,6 +37,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether one of these [`secrets`](Self::secrets) is needed. Where there are other credentials, which come first, it is
+    /// no fault that it may not be read.
+    fn needs_secret(&self, _secret: &SecretName) -> bool {
+        true
+    }
+
     /// Instances, without which no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 

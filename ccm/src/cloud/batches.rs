@@ -17,7 +17,9 @@ use super::metrics::CloudMetrics;
 /// Deadline of one call, should the provider have none of its own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What all calls after the first one of a batch may take together.
+/// What all calls after the first one of a batch may take together, beside twice the time of one about all nodes, up to
+/// [`CALL_TIMEOUT`]: to halve the nodes and ask again takes that, and a batch that has not got so far would begin the next
+/// time where it began before.
 const MORE_TIME: Duration = Duration::from_secs(30);
 
 /// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
@@ -296,11 +298,13 @@ impl<'n, T> Run<'_, 'n, T> {
             || memory.is_some_and(|memory| {
                 batch.iter().any(|node| memory.suspects.get(&node.name).is_some_and(|one| one.hangs))
             });
-        let pace = memory.and_then(|memory| memory.pace).map_or(Duration::ZERO, |pace| pace.of(batch.len()));
-        let limit = pace.saturating_add(HANG_TIMEOUT).min(CALL_TIMEOUT);
+        let pace = memory.and_then(|memory| memory.pace);
+        let at_pace = |count: usize| pace.map_or(Duration::ZERO, |pace| pace.of(count)).min(CALL_TIMEOUT);
+        let limit = at_pace(batch.len()).saturating_add(HANG_TIMEOUT).min(CALL_TIMEOUT);
         let limit = if hangs { limit } else { CALL_TIMEOUT };
         let Some(since) = self.more_since else { return Some(limit) };
-        let left = MORE_TIME.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
+        let more_time = MORE_TIME + (2 * at_pace(self.nodes.len())).min(CALL_TIMEOUT);
+        let left = more_time.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
         (self.calls <= MORE_CALLS).then(|| limit.min(left))
     }
 

@@ -315,6 +315,23 @@ async fn one_node_that_hangs_is_found_where_the_others_take_their_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_node_of_thousands_that_hangs_is_found_however_long_the_others_take() {
+    for (milliseconds, place) in [(7, 77), (7, 4900), (11, 77), (11, 4900)] {
+        let (provider, cloud) = watched();
+        provider.milliseconds.store(milliseconds, Ordering::Relaxed);
+        let nodes = many(5000, &[(place, "hang")]);
+        cloud.lookup(&nodes[..1]).await;
+        let mut left = Vec::new();
+        for _ in 0..6 {
+            let began = Instant::now();
+            left.push(without_answer(&nodes, &cloud.lookup(&nodes).await).len());
+            assert!(began.elapsed() <= 4 * CALL_TIMEOUT, "{:?}", began.elapsed());
+        }
+        assert_eq!(left[5], 1, "{milliseconds} ms, {place}: {left:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_is_asked_about_with_the_others_again_after_a_while() {
     let (provider, cloud) = watched();
     cloud.lookup(&many(2, &[(0, "panic")])).await;

@@ -192,7 +192,7 @@ impl Follower {
         // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
         let metrics = CloudMetrics::unregistered()
             .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
-        let candidate = Cloud::new(candidate, metrics);
+        let candidate = self.cloud.candidate(candidate, metrics);
         self.nodes.synced().await;
         let mut pause = FIRST_PAUSE;
         let mut different_since = None;
@@ -390,25 +390,42 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_a_candidate_answers_does_not_count_as_the_one_in_forces() {
-        let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
+    /// Follows for a cluster of one Node; `may_log_in` is that of the provider at work.
+    async fn follower(may_log_in: bool, metrics: &CloudMetrics, stop: &CancellationToken) -> Follower {
+        let (sandbox, nodes) = (Sandbox::new(), NodeStore::new());
         let client = sandbox.client();
         kubelet::register(&client, &kubelet::node("n1", "n1")).await.expect("registered");
         tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
         nodes.synced().await;
-        let metrics = CloudMetrics::unregistered().expect("metrics");
-        let old = Started::new(Arc::new(Everything { may_log_in: false }), stop.child_token());
-        let cloud = Cloud::new(old, metrics.clone());
+        let old = Started::new(Arc::new(Everything { may_log_in }), stop.child_token());
+        let labels = [("example.com/rack".to_owned(), "a1".to_owned())].into();
+        let cloud = Cloud::new(old, metrics.clone()).with_labels(labels);
         let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
         let config = CloudConfig::new(&flags, &Registry::new());
         let reporter = ReloadReporter::new(ReloadMetrics::unregistered().expect("metrics"), None);
-        let follower = Follower::new(config, FilesRead::new(), cloud.clone(), nodes.clone(), "c", reporter);
+        Follower::new(config, FilesRead::new(), cloud, nodes, "c", reporter)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_candidate_that_answers_the_same_takes_over_at_once() {
+        let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
+        let follower = follower(true, &metrics, &stop).await;
+        let began = Instant::now();
+        let candidate = Arc::new(Everything { may_log_in: true });
+        follower.take_over(Ok(candidate), &stop).await.expect("it knows as much");
+        assert_eq!(began.elapsed(), Duration::ZERO, "the labels of --node-labels are no difference");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_candidate_answers_does_not_count_as_the_one_in_forces() {
+        let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
+        let follower = follower(false, &metrics, &stop).await;
         let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
         let candidate = Arc::new(Everything { may_log_in: true });
         follower.take_over(Ok(candidate), &stop).await.expect("it knows more");
         assert_eq!(calls(), 0, "what it answered while it was tried");
-        cloud.lookup(&nodes.all()).await;
+        follower.cloud.lookup(&follower.nodes.all()).await;
         assert_eq!(calls(), 1, "what it answers in force");
         stop.cancel();
     }

@@ -6,18 +6,19 @@ mod report;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
-use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry, SecretName};
+use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry};
 use futures::FutureExt as _;
 use kube::Client;
 
 use super::tools::{self, Output};
 use crate::{
     api_client::describe,
-    cloud::{self, Cloud},
+    cloud::Cloud,
     cloud_config::{CloudConfig, Reading},
     files::FilesRead,
     flags::Flags,
     nodes::{self, Node},
+    permissions::Permission,
 };
 pub use report::{Finding, Report, Verdict};
 
@@ -57,8 +58,8 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         report.works("flags", "every value can be used");
     }
     let provider = provider(flags, registry, &mut report);
-    let secrets = provider.as_deref().map(cloud::secrets_of).unwrap_or_default();
-    let nodes = check_api_server(flags, &secrets, &mut report).await;
+    let for_cloud = provider.as_deref().map(permissions::for_secrets).unwrap_or_default();
+    let nodes = check_api_server(flags, for_cloud, &mut report).await;
     match provider {
         Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,
         None => report.skipped("cloud", "there is no provider to ask"),
@@ -104,7 +105,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
 /// Also gives the Nodes, if they can be listed.
 async fn check_api_server(
     flags: &Flags,
-    secrets: &[SecretName],
+    for_cloud: Vec<Permission>,
     report: &mut Report,
 ) -> Option<Vec<Arc<Node>>> {
     let (client, url) = match tools::connect(flags).await {
@@ -128,7 +129,7 @@ async fn check_api_server(
             return None;
         }
     }
-    permissions::check(flags, secrets, &client, report).await;
+    permissions::check(flags, for_cloud, &client, report).await;
     list_nodes(client).await
 }
 

@@ -218,10 +218,15 @@ impl Pending {
 }
 
 impl Changes {
+    /// Takes the names of the Nodes that changed, those of removed Nodes too.
+    pub fn take(&mut self) -> HashSet<String> {
+        std::mem::take(&mut *lock(&self.pending.names))
+    }
+
     /// Waits until some Nodes changed and takes all their names, those of removed Nodes too. Cancel-safe.
     pub async fn next(&mut self) -> HashSet<String> {
         loop {
-            let names = std::mem::take(&mut *lock(&self.pending.names));
+            let names = self.take();
             if !names.is_empty() {
                 return names;
             }

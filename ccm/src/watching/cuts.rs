@@ -1,27 +1,41 @@
 //! Events that are cut off. kube passes over a line of JSON that ends too early, since the last one of a stream may; one
 //! that others follow was there, and what it said would be lost.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use tower::BoxError;
 
+use super::pauses::Pauses;
+
 /// Inside and outside of texts this is an error, and one of another kind than an end.
 const NO_JSON: u8 = 0x01;
 
-/// The same client, whose watches have an unreadable event where one was cut off and others follow. For answers in JSON.
+/// The same client, whose watches have an unreadable event where one was cut off and others follow, and [`Pauses`] in
+/// between. For answers in JSON.
 pub(super) fn with_cuts_marked(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
+    let pauses = Arc::<Pauses>::default();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
+        let (client, pauses) = (client.clone(), Arc::clone(&pauses));
         async move {
             let query = request.uri().query().unwrap_or_default();
             let is_watch = request.method() == Method::GET
                 && form_urlencoded::parse(query.as_bytes())
                     .any(|(key, value)| key == "watch" && value != "false");
+            let watched = is_watch.then(|| request.uri().clone());
+            if let Some(uri) = &watched {
+                pauses.wait(uri).await;
+            }
             let answer = client.send(request).await.map_err(BoxError::from)?;
-            let mut cuts = (is_watch && answer.status().is_success()).then(Cuts::default);
+            let watched = watched.filter(|_| answer.status().is_success());
+            if let Some(uri) = &watched {
+                pauses.opened(uri);
+            }
+            let mut cuts = watched.map(|_| Cuts::default());
             Ok::<_, BoxError>(answer.map(|body| {
                 body.map_frame(move |frame| match &mut cuts {
                     Some(cuts) => frame.map_data(|data| cuts.mark(data)),

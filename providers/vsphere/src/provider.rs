@@ -233,6 +233,10 @@ impl CloudProvider for VSphereProvider {
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    fn needs_secret(&self, secret: &SecretName) -> bool {
+        self.vcenters.iter().any(|followed| followed.credentials.needs(secret))
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }

@@ -55,6 +55,11 @@ impl CredentialStore {
         }
     }
 
+    /// Whether this Secret comes before what the configuration says itself.
+    pub(crate) fn needs(&self, secret: &SecretName) -> bool {
+        self.secret() == Some(secret) && !self.places.is_inline_first
+    }
+
     /// Its versions.
     pub(crate) fn versions(&self, secrets: &dyn SecretSource) -> Option<SecretStream> {
         self.secret().map(|name| secrets.follow(name))
@@ -255,6 +260,8 @@ mod tests {
                 is_inline_first,
                 "who is not asked is not waited for"
             );
+            let SecretPlace::Object(name) = object() else { panic!("it is a Secret") };
+            assert_eq!(store.needs(&name), !is_inline_first);
             let version = match in_secret {
                 None => SecretVersion::Absent,
                 Some(user) => {

@@ -36,6 +36,9 @@ pub(super) fn trials() -> Vec<Trial> {
     trials.extend([
         on(Target::Sandbox, "a_lease_of_endless_duration_pins_no_node", |api| endless(api).boxed_local()),
         on(Target::Sandbox, "a_lease_read_that_hangs_is_no_silence", |api| hanging_read(api).boxed_local()),
+        on(Target::Sandbox, "a_node_that_is_held_back_for_ever_costs_little", |api| {
+            held_for_ever(api).boxed_local()
+        }),
         on(Target::Sandbox, "silence_of_all_kubelets_deletes_none", |api| all_silent(api).boxed_local()),
         trial("apiserver::a_frozen_api_server_is_no_silence_of_kubelets", frozen),
     ]);
@@ -90,9 +93,9 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
     // The kubelet stops; nobody has marked the Node NotReady yet.
     let stopped = Instant::now();
     kubelet::renew_lease(&api.client, "n0").await?;
-    node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
+    node_stays(&api.client, "n0", Duration::from_secs(20)).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
-    ensure!(stopped.elapsed() < Duration::from_secs(20), "took {:?}", stopped.elapsed());
+    ensure!(stopped.elapsed() < Duration::from_secs(28), "took {:?}", stopped.elapsed());
     eventually(SOON, "the metric follows", || async {
         Ok((daemon
             .counted::<NodeLifecycleMetrics>()
@@ -103,6 +106,47 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
             .then_some(()))
     })
     .await?;
+    daemon.stop().await
+}
+
+/// The cloud is wrong about two machines, and nobody mends that.
+async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
+    let flags = ["--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
+    let (cloud, daemon) = silent_nodes(api, 6, &flags).await?;
+    let names = ["n0", "n2", "n3", "n4", "n5"];
+    for name in ["n0", "n1", "n2", "n3", "n4", "n5"] {
+        kubelet::heartbeat(&api.client, name, true).await?;
+    }
+    let kubelets = renewing(&api.client, &names[1..], Duration::from_secs(10));
+    let kubelet = renewing(&api.client, &names[..1], Duration::from_secs(10));
+    cloud.remove(&uuid(0));
+    // This one has no lease.
+    cloud.remove(&uuid(1));
+    node_becomes(&api.client, "n0", SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
+    node_becomes(&api.client, "n1", SOON, "it is Ready", is_held_back("NodeReady")).await?;
+    sleep(Duration::from_secs(60)).await;
+    let reads = async |time| {
+        api.requests.reset();
+        sleep(time).await;
+        api.requests.of("GET leases")
+    };
+    let minutes = 10;
+    let read = reads(Duration::from_secs(60 * minutes)).await;
+    // Two leases in each period of 5 s, and those of kubelets whose renewal is due.
+    ensure!(read <= 30 * usize::try_from(minutes)?, "{read} reads in {minutes} minutes");
+    let reasons = ["KubeletAlive", "NodeReady"];
+    for (name, reason) in ["n0", "n1"].into_iter().zip(reasons) {
+        let node = nodes(&api.client).get(name).await?;
+        ensure!(is_held_back(reason)(&node), "{name}: {:?}", node.status);
+        let told = daemon.metrics.deletions_held_back_total.with_label_values(&[reason]).get();
+        ensure!(told == 1, "{reason} was told {told} times");
+    }
+    // The kubelet ends, and is found dead: it is listened to from its first missing renewal on.
+    drop(kubelet);
+    let stopped = Instant::now();
+    node_vanishes(&api.client, "n0", Duration::from_secs(70)).await?;
+    ensure!(stopped.elapsed() > Duration::from_secs(20), "deleted after {:?}", stopped.elapsed());
+    drop(kubelets);
     daemon.stop().await
 }
 

@@ -160,6 +160,14 @@ fn with_secret(control_plane: &Borrowed, vcsim: &Vcsim) -> anyhow::Result<()> {
             let why = "Secret kube-system/vc cannot be read: secrets \"vc\" is forbidden";
             ensure!(out.contains(why) && !out.contains("Status {"), "{out}");
             ensure!(out.matches("cannot be read").count() == 1, "{out}");
+            // Who stands in the configuration comes before the Secret.
+            let both = fs::read_to_string(&path)?
+                + &format!("    user: {:?}\n    password: {:?}\n", vcsim.user(), vcsim.password());
+            fs::write(&path, both)?;
+            let (code, out, err) = run(&["check"], kubeconfig)?;
+            for part in ["may not list secrets \"vc\" in kube-system", "vsphere answers"] {
+                ensure!(code == 0 && out.contains(part) && !out.contains("failed"), "{code}: {out}{err}");
+            }
             Ok(())
         },
     )

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloudprovider::SecretName;
+use cloudprovider::CloudProvider;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -13,6 +13,7 @@ use kube::{Api, Client, api::PostParams};
 use super::Report;
 use crate::{
     api_client::describe,
+    cloud,
     flags::Flags,
     permissions::{self, Permission},
 };
@@ -22,12 +23,20 @@ const CONCURRENT: usize = 8;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Reports every permission that is missing, and what it is for.
-pub(super) async fn check(flags: &Flags, secrets: &[SecretName], client: &Client, report: &mut Report) {
+/// Reading the Secrets of this provider's configuration; optional for those that it has other credentials before.
+pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
+    let (needed, optional): (Vec<_>, Vec<_>) =
+        cloud::secrets_of(provider).into_iter().partition(|secret| cloud::needs_secret(provider, secret));
+    let optional = permissions::needed_for_secrets(&optional).into_iter().map(Permission::optional);
+    permissions::needed_for_secrets(&needed).into_iter().chain(optional).collect()
+}
+
+/// Reports every permission that is missing, and what it is for; `for_cloud` are those of the cloud's configuration.
+pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {
     let user = who_are_we(client).await.unwrap_or_else(|| "the user of the kubeconfig".to_owned());
     // Others' permissions are not ours to ask for.
     let mut needed = permissions::needed(flags);
-    needed.extend(permissions::needed_for_secrets(secrets));
+    needed.extend(for_cloud);
     needed.retain(|permission| permission.account.is_none());
     let answers: Vec<(Permission, Result<bool, String>)> = stream::iter(needed)
         .map(|permission| async move {

@@ -27,6 +27,10 @@ const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);
 /// What a renewal takes beside the pause before it, and until it is noticed.
 const SETTLE_SLACK: Duration = Duration::from_millis(500);
 
+/// With fewer kubelets that are heard, chance may let all of them renew between two short faults that each hit the one in
+/// question.
+const ENOUGH_HEARD: usize = 3;
+
 /// After so many Nodes without a lease no other Node is tried instead of them.
 const MAX_MUTE: usize = 100;
 
@@ -84,6 +88,12 @@ enum Peer {
 /// waits for a whole renewal interval. Only where it cannot read either does it try again earlier.
 fn settle_time(duration: Duration) -> Duration {
     renewal_interval(duration).max(MAX_KUBELET_BACKOFF) + SETTLE_SLACK
+}
+
+/// How long a kubelet must be silent where hardly anybody else is heard: until its lease has expired and one more renewal
+/// is missing, four in a row. For the usual lease that is the 50 s after which kube-controller-manager takes it for dead.
+fn expiry_of(duration: Duration) -> Duration {
+    silence_of(duration).max(duration) + renewal_interval(duration)
 }
 
 /// A renewal of a peer.
@@ -216,26 +226,26 @@ impl Availability {
         }
     }
 
-    /// Whether other kubelets were heard to renew their leases after `due`, so that one with leases of this `duration`
-    /// which was not, in a read that was sent then, is silent by itself. Where no other kubelet has a lease there is
-    /// nobody to be heard, and nothing to be learned from that.
-    pub(super) fn kubelets_are_heard(&self, due: Instant, duration: Duration, sent: Instant) -> bool {
+    /// Whether other kubelets were heard to renew their leases when one with leases of this `duration` should have, which was
+    /// silent from `since` until a read that was sent then: so it is silent by itself. Where no other kubelet has a lease
+    /// there is nobody to be heard, and nothing to be learned from that.
+    pub(super) fn kubelets_are_heard(&self, since: Instant, duration: Duration, sent: Instant) -> bool {
         if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
             return true;
         }
         // Another one that is late as well may have met with the same fault, and so may all that seem to be dead.
-        let mut is_someone_in_time = false;
+        let mut in_time = 0;
         for peer in self.peers.values() {
             match peer.renews() {
-                Some(Renews::InTime) => is_someone_in_time = true,
+                Some(Renews::InTime) => in_time += 1,
                 Some(Renews::Late) => return false,
                 Some(Renews::NoMore) | None => {}
             }
         }
-        if !is_someone_in_time {
+        if in_time == 0 || (in_time < ENOUGH_HEARD && sent < since + expiry_of(duration)) {
             return false;
         }
-        let settle = settle_time(duration);
+        let (due, settle) = (since + renewal_interval(duration), settle_time(duration));
         let Some(first) = self.heard.iter().find(|heard| heard.after >= due) else { return false };
         let mut settled_at = first.by + settle;
         for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > heard.usual) {
@@ -357,11 +367,18 @@ mod tests {
 
     #[test]
     fn kubelets_are_heard_when_somebody_renews_in_time() {
-        let start = Instant::now();
+        let start = Instant::now() + seconds(100.0);
         let at = |second: f64| start + seconds(second);
         let mut api = watched();
         let heard = |api: &Availability, due: f64, sent: f64| {
-            api.kubelets_are_heard(at(due), seconds(40.0), at(sent))
+            let since = at(due) - renewal_interval(seconds(40.0));
+            api.kubelets_are_heard(since, seconds(40.0), at(sent))
+        };
+        // Two more kubelets, so that there are enough of them.
+        let others = |api: &mut Availability, second: f64, renew_time: &str| {
+            for name in ["x", "y"] {
+                api.hear(name, &LeaseRead::fake("", at(second), QUICK, found(renew_time)));
+            }
         };
         assert!(heard(&api, 0.0, 100.0), "there is nobody to be heard");
         api.listen_to(&["a".into(), "b".into()]);
@@ -371,13 +388,17 @@ mod tests {
         api.hear("a", &LeaseRead::fake("", at(5.0), QUICK, found("1")));
         assert!(!heard(&api, 0.0, 100.0), "nobody renewed");
         api.hear("a", &LeaseRead::fake("", at(6.0), QUICK, found("2")));
+        api.listen_to(&["a".into(), "b".into(), "x".into(), "y".into()]);
+        others(&mut api, 6.0, "1");
         assert!(!heard(&api, 5.0, 16.8), "who was refused tries again after a whole interval");
         assert!(heard(&api, 5.0, 16.905), "10.4 s and half a second after it was heard");
         api.hear("a", &LeaseRead::fake("", at(17.0), QUICK, found("2")));
         assert!(!heard(&api, 5.0, 17.0), "another one is late itself");
         api.hear("a", &LeaseRead::fake("", at(60.0), QUICK, found("2")));
+        others(&mut api, 60.0, "1");
         assert!(!heard(&api, 5.0, 60.0), "nobody is in time");
         api.hear("a", &LeaseRead::fake("", at(60.5), QUICK, found("3")));
+        others(&mut api, 60.5, "3");
         assert!(!heard(&api, 6.1, 26.8), "it may have been before that");
         api.listen_to(&["b".into()]);
         assert!(heard(&api, 50.0, 100.0), "who has no lease cannot be heard");
@@ -388,7 +409,7 @@ mod tests {
         let start = Instant::now();
         let at = |second: f64| start + seconds(second);
         let mut api = watched();
-        api.listen_to(&["a".into(), "b".into()]);
+        api.listen_to(&["a".into(), "b".into(), "c".into()]);
         let mut hear = |name: &str, second: f64, renew_time: &str| {
             api.hear(name, &LeaseRead::fake("", at(second) - QUICK, QUICK, found(renew_time)));
         };
@@ -402,27 +423,55 @@ mod tests {
         hear("b", 20.5, "2");
         hear("a", 30.0, "30");
         hear("b", 30.5, "3");
-        assert!(!api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.3)), "b was refused until 20.5 s");
-        assert!(api.kubelets_are_heard(at(5.0), seconds(40.0), at(31.4)));
+        hear("c", 30.5, "1");
+        assert!(!api.kubelets_are_heard(at(0.0), seconds(40.0), at(31.3)), "b was refused until 20.5 s");
+        assert!(api.kubelets_are_heard(at(0.0), seconds(40.0), at(31.4)));
+    }
+
+    #[test]
+    fn few_that_are_heard_prove_less() {
+        let start = Instant::now();
+        let at = |second: f64| start + seconds(second);
+        let names = ["a", "b", "c"].map(str::to_owned);
+        for (count, needed) in [(1, 50.5), (2, 50.5), (3, 41.0)] {
+            let mut api = watched();
+            api.listen_to(&names[..count]);
+            for tenth in 0..7 {
+                for name in &names[..count] {
+                    let read =
+                        LeaseRead::fake("", at(f64::from(tenth * 10)), QUICK, found(&tenth.to_string()));
+                    api.hear(name, &read);
+                }
+            }
+            assert!(!api.kubelets_are_heard(at(0.0), seconds(40.0), at(needed - 0.2)), "{count}");
+            assert!(api.kubelets_are_heard(at(0.0), seconds(40.0), at(needed)), "{count}");
+        }
     }
 
     #[test]
     fn who_has_no_lease_makes_room_for_others() {
         let start = Instant::now();
-        let mut api = watched();
         let all: Vec<String> = (0..30).map(|n| n.to_string()).collect();
         let names: HashSet<&str> = all.iter().map(String::as_str).collect();
         // Only one of them has a lease, and is found wherever it is.
-        let mut peers = Vec::new();
-        for _ in 0..3 {
-            peers = choose_peers(&peers, &names, api.mute(), 10);
-            assert_eq!(peers.len(), 10);
-            api.listen_to(&peers);
-            for name in &peers {
-                let answer = if name == "17" { found("1") } else { LeaseAnswer::Missing };
-                api.hear(name, &LeaseRead::fake("", start, QUICK, answer));
+        let look_for = |living: &str| {
+            let (mut api, mut peers) = (watched(), Vec::new());
+            for _ in 0..3 {
+                peers = choose_peers(&peers, &names, api.mute(), 10);
+                assert_eq!(peers.len(), 10);
+                api.listen_to(&peers);
+                for name in &peers {
+                    let answer = if name == living { found("1") } else { LeaseAnswer::Missing };
+                    api.hear(name, &LeaseRead::fake("", start, QUICK, answer));
+                }
             }
+            (api, peers)
+        };
+        for name in &all {
+            let (api, peers) = look_for(name);
+            assert!(choose_peers(&peers, &names, api.mute(), 10).contains(name));
         }
+        let (api, peers) = look_for("17");
         let last = choose_peers(&peers, &names, api.mute(), 10);
         assert!(last.contains(&"17".to_owned()), "{last:?}");
         assert_eq!(

@@ -24,18 +24,65 @@ pub(super) enum Seen {
     AbsentByDecision,
 }
 
-/// Open or closed, and why.
+/// Open or closed, and why. What it goes by is counted Node by Node, as each of them changes.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     is_open: bool,
-    /// UIDs of the Nodes whose instances were gone since it opened. An answer that an instance exists takes its Node
-    /// out; that the Node was deleted, kept or let go does not: what an operator decides on one Node says nothing
-    /// about the others.
-    evidence: HashSet<String>,
+    /// All Nodes, by UID, and those that are gone and count on.
+    nodes: HashMap<String, Counted>,
+    counts: Counts,
     /// UIDs of the Nodes that an earlier leader's breaker held back, and of which nothing better is known. How many others
     /// there were nobody knows any more, so each of them keeps the breaker open until its instance is back or an operator
     /// decides on it.
     inherited: HashSet<String>,
+    /// How often a Node was counted.
+    #[cfg(test)]
+    pub work: usize,
+}
+
+/// How one Node counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// `None`: the Node is gone.
+    seen: Option<Seen>,
+    /// Whether its instance was gone since the breaker opened. An answer that the instance exists ends that; that the
+    /// Node was deleted, kept or let go does not: what an operator decides on one Node says nothing about the others.
+    is_evidence: bool,
+}
+
+/// Of all Nodes that are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    total: usize,
+    /// Those whose instance is gone and that only the breaker may hold back.
+    waiting: usize,
+    /// These, and those of which the cloud cannot tell for a while: that is no recovery.
+    pending: usize,
+    evidence: usize,
+}
+
+impl Counts {
+    fn add(&mut self, node: Counted) {
+        for (count, more) in self.each(node) {
+            *count += usize::from(more);
+        }
+    }
+
+    fn remove(&mut self, node: Counted) {
+        for (count, less) in self.each(node) {
+            *count -= usize::from(less);
+        }
+    }
+
+    fn each(&mut self, Counted { seen, is_evidence }: Counted) -> [(&mut usize, bool); 4] {
+        let is_waiting = seen == Some(Seen::Absent);
+        [
+            (&mut self.total, seen.is_some() || is_evidence),
+            (&mut self.waiting, is_waiting),
+            (&mut self.pending, is_waiting || (seen == Some(Seen::Unknown) && is_evidence)),
+            (&mut self.evidence, is_evidence),
+        ]
+    }
 }
 
 /// A change of the breaker.
@@ -72,26 +119,33 @@ impl Breaker {
         self.inherited.insert(uid.to_owned());
     }
 
-    /// Takes note of all Nodes, each by its UID.
-    pub(super) fn update(&mut self, nodes: &[(String, Seen)], limits: BreakerLimits) -> Option<Turn> {
-        let known: HashMap<&String, Seen> = nodes.iter().map(|(uid, seen)| (uid, *seen)).collect();
-        self.inherited.retain(|uid| matches!(known.get(uid), Some(Seen::Absent | Seen::Unknown)));
-        if self.is_open {
-            for (uid, seen) in nodes {
-                match seen {
-                    Seen::Present => drop(self.evidence.remove(uid)),
-                    Seen::Absent => drop(self.evidence.insert(uid.clone())),
-                    Seen::Unknown | Seen::AbsentByDecision => {}
-                }
-            }
+    /// Takes note of one Node. `None`: it is gone.
+    pub(super) fn note(&mut self, uid: &str, seen: Option<Seen>) {
+        #[cfg(test)]
+        {
+            self.work += 1;
         }
-        let waiting = nodes.iter().filter(|(_, seen)| *seen == Seen::Absent).count();
-        // That the cloud cannot tell for a while is no recovery.
-        let is_pending = |(uid, seen): &(String, Seen)| *seen == Seen::Unknown && self.evidence.contains(uid);
-        let pending = waiting + nodes.iter().filter(|node| is_pending(node)).count();
-        let gone = self.evidence.iter().filter(|uid| !known.contains_key(uid)).count();
-        let total = nodes.len() + gone;
-        let absent = if self.is_open { self.evidence.len() } else { waiting };
+        let before = self.nodes.remove(uid).unwrap_or_default();
+        let is_evidence = match seen {
+            Some(Seen::Present) => false,
+            Some(Seen::Absent) => self.is_open,
+            Some(Seen::Unknown | Seen::AbsentByDecision) | None => before.is_evidence,
+        };
+        let now = Counted { seen, is_evidence };
+        self.counts.remove(before);
+        self.counts.add(now);
+        if seen.is_some() || is_evidence {
+            self.nodes.insert(uid.to_owned(), now);
+        }
+        if !matches!(seen, Some(Seen::Absent | Seen::Unknown)) {
+            self.inherited.remove(uid);
+        }
+    }
+
+    /// Opens or closes by what it took note of.
+    pub(super) fn turn(&mut self, limits: BreakerLimits) -> Option<Turn> {
+        let Counts { total, waiting, pending, evidence } = self.counts;
+        let absent = if self.is_open { evidence } else { waiting };
         // Without a Node that waits for it there is nothing to decide.
         let is_passed = pending > 0 && limits.are_passed(absent, total);
         let opens = is_passed || !self.inherited.is_empty();
@@ -99,15 +153,16 @@ impl Breaker {
             return None;
         }
         self.is_open = opens;
-        self.evidence = if opens {
-            nodes.iter().filter(|(_, seen)| *seen == Seen::Absent).map(|(uid, _)| uid.clone()).collect()
-        } else {
-            HashSet::new()
-        };
+        self.counts = Counts::default();
+        self.nodes.retain(|_, node| {
+            node.is_evidence = opens && node.seen == Some(Seen::Absent);
+            self.counts.add(*node);
+            node.seen.is_some()
+        });
         Some(match (opens, is_passed) {
             (true, true) => Turn::Opened { absent, total },
             (true, false) => Turn::Inherited { held: self.inherited.len(), total },
-            (false, _) => Turn::Closed { absent: waiting, total: nodes.len() },
+            (false, _) => Turn::Closed { absent: waiting, total: self.counts.total },
         })
     }
 }
@@ -120,7 +175,91 @@ impl BreakerLimits {
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
+
     use super::*;
+
+    impl Breaker {
+        /// Takes note of all Nodes, each by its UID, and turns.
+        fn update(&mut self, nodes: &[(String, Seen)], limits: BreakerLimits) -> Option<Turn> {
+            let gone: Vec<String> = self
+                .nodes
+                .keys()
+                .chain(&self.inherited)
+                .filter(|uid| !nodes.iter().any(|node| node.0 == **uid))
+                .cloned()
+                .collect();
+            gone.iter().for_each(|uid| self.note(uid, None));
+            nodes.iter().for_each(|(uid, seen)| self.note(uid, Some(*seen)));
+            self.turn(limits)
+        }
+    }
+
+    /// The same rules, all Nodes counted anew each time.
+    #[derive(Default)]
+    struct Model {
+        is_open: bool,
+        evidence: HashSet<String>,
+        inherited: HashSet<String>,
+    }
+
+    impl Model {
+        fn update(&mut self, nodes: &HashMap<String, Seen>) -> Option<bool> {
+            let seen = |uid: &String| nodes.get(uid).copied();
+            self.inherited.retain(|uid| matches!(seen(uid), Some(Seen::Absent | Seen::Unknown)));
+            let absent: HashSet<String> =
+                nodes.iter().filter(|node| *node.1 == Seen::Absent).map(|node| node.0.clone()).collect();
+            if self.is_open {
+                self.evidence.retain(|uid| seen(uid) != Some(Seen::Present));
+                self.evidence.extend(absent.iter().cloned());
+            }
+            let is_pending = |uid: &String| self.evidence.contains(uid) && seen(uid) == Some(Seen::Unknown);
+            let pending = absent.len() + nodes.keys().filter(|uid| is_pending(uid)).count();
+            let total = nodes.len() + self.evidence.iter().filter(|uid| seen(uid).is_none()).count();
+            let count = if self.is_open { self.evidence.len() } else { absent.len() };
+            let opens = (pending > 0 && LIMITS.are_passed(count, total)) || !self.inherited.is_empty();
+            let has_turned = opens != self.is_open;
+            self.is_open = opens;
+            if has_turned {
+                self.evidence = if opens { absent } else { HashSet::new() };
+            }
+            has_turned.then_some(opens)
+        }
+    }
+
+    #[test]
+    fn it_is_the_same_as_if_all_were_counted_anew() {
+        for seed in 0..200 {
+            let mut rng = Rng::with_seed(seed);
+            let (mut breaker, mut model, mut nodes) = (Breaker::default(), Model::default(), HashMap::new());
+            let most = rng.usize(5..40);
+            for step in 0..300 {
+                let uids: HashSet<String> =
+                    (0..rng.usize(0..4)).map(|_| rng.usize(0..most).to_string()).collect();
+                for uid in uids {
+                    let seen = match rng.u8(0..8) {
+                        0 => None,
+                        1..4 => Some(Seen::Present),
+                        4 => Some(Seen::Unknown),
+                        5 => Some(Seen::AbsentByDecision),
+                        _ => Some(Seen::Absent),
+                    };
+                    if rng.u8(0..100) == 0 {
+                        breaker.inherit(&uid);
+                        model.inherited.insert(uid.clone());
+                    }
+                    breaker.note(&uid, seen);
+                    match seen {
+                        Some(seen) => drop(nodes.insert(uid, seen)),
+                        None => drop(nodes.remove(&uid)),
+                    }
+                }
+                let turn = breaker.turn(LIMITS).map(|turn| !matches!(turn, Turn::Closed { .. }));
+                assert_eq!(turn, model.update(&nodes), "seed {seed}, step {step}");
+                assert_eq!(breaker.counts.evidence, model.evidence.len(), "seed {seed}, step {step}");
+            }
+        }
+    }
 
     const LIMITS: BreakerLimits = BreakerLimits { count: 3, percent: 20 };
 

@@ -36,7 +36,7 @@ use crate::{
     debug_state::seconds_from_now,
     events::{EventRecorder, EventType},
     inspection::Inspection,
-    nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
+    nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
 };
 use writes::Write;
 
@@ -82,6 +82,10 @@ pub struct NodeLifecycleController {
     /// Names of the Nodes whose instance is gone.
     absent: HashSet<String>,
     breaker: Breaker,
+    /// Names of the Nodes of which something else is remembered than what the breaker counted.
+    uncounted: HashSet<String>,
+    /// Nodes that changed since the breaker counted them.
+    node_changes: Changes,
 }
 
 impl NodeLifecycleController {
@@ -96,6 +100,7 @@ impl NodeLifecycleController {
         options: NodeLifecycleOptions,
     ) -> Self {
         Self {
+            node_changes: nodes.subscribe(),
             nodes,
             cloud,
             writer: NodeWriter::new(client),
@@ -108,6 +113,7 @@ impl NodeLifecycleController {
             in_question: HashSet::new(),
             absent: HashSet::new(),
             breaker: Breaker::default(),
+            uncounted: HashSet::new(),
         }
     }
 
@@ -289,7 +295,9 @@ impl NodeLifecycleController {
         self.due.remove(name);
         self.in_question.remove(name);
         self.absent.remove(name);
-        if let Some(held_back) = self.memories.remove(name).and_then(|memory| memory.held_back) {
+        let Some(memory) = self.memories.remove(name) else { return };
+        self.breaker.note(&memory.uid, None);
+        if let Some(held_back) = memory.held_back {
             self.metrics.deletions_held_back.with_label_values(&[held_back.as_str()]).dec();
         }
     }
@@ -379,6 +387,7 @@ impl NodeLifecycleController {
             return;
         };
         memory.note_not_asked();
+        self.uncounted.insert(name.to_owned());
         self.absent.remove(name);
         self.due.remove(name);
         self.set_held_back(node, None);
@@ -389,6 +398,7 @@ impl NodeLifecycleController {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());
         }
+        self.uncounted.insert(node.name().to_owned());
         let breaker = &mut self.breaker;
         self.memories.entry(node.name().to_owned()).or_insert_with(|| {
             if is_held_by_breaker(node) {
@@ -467,6 +477,7 @@ impl NodeLifecycleController {
         if before == held_back {
             return;
         }
+        memory.held_back_since = held_back.map(|_| Instant::now());
         if let Some(before) = before {
             self.metrics.deletions_held_back.with_label_values(&[before.as_str()]).dec();
         }
@@ -478,3 +489,6 @@ impl NodeLifecycleController {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT,
     memory::Memory,
-    silence::{Kubelet, LEASE_POLL, SilentKubelet, Undecided},
+    silence::{Kubelet, LEASE_POLL, LeaseHistory, SilentKubelet, Undecided},
     unseen,
 };
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// After so long people are told that nobody knows yet whether the kubelet lives.
 const TELL_AFTER: Duration = Duration::from_secs(30);
+
+/// Kubelets are listened to so long before a grace period ends: in most clusters long enough to find one dead.
+const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 
 /// The least time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
@@ -202,6 +205,28 @@ pub(super) fn verdict(
         Some(Kubelet::Undecided(why, again)) => listen(why, again, memory, now),
         // It had not to go yet when the leases were read.
         None => listen(Undecided::Unread, now + LEASE_POLL, memory, now),
+    }
+}
+
+/// Whether listening to kubelets can decide nothing on this Node now: it is held back by what one read of its lease in each
+/// period tells, or for some time yet. A machine about which the cloud is wrong may stay so for ever.
+pub(super) fn needs_no_listening(node: &Node, memory: &Memory, now: Instant) -> bool {
+    let unseen_until = memory.absence.and_then(|absence| unseen::waits_until(memory, absence));
+    if unseen_until.is_some_and(|until| now + LISTEN_AHEAD < until) && !is_allowed(node) {
+        return true;
+    }
+    // Until then it is decided as quickly as can be.
+    if memory.held_back_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
+        return false;
+    }
+    let lease = memory.lease.as_ref();
+    match memory.held_back {
+        Some(HeldBack::KubeletAlive) => lease.is_some_and(LeaseHistory::is_in_time),
+        Some(HeldBack::NodeReady) => {
+            node.ready() == ReadyStatus::True && lease.is_some_and(LeaseHistory::is_mute)
+        }
+        Some(HeldBack::LeaseUnread) => lease.is_some_and(|lease| lease.is_forbidden() && lease.renewed),
+        _ => false,
     }
 }
 

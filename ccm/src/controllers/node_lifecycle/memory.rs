@@ -43,8 +43,9 @@ pub(super) struct Memory {
     pub listening_since: Option<Instant>,
     /// What was decided last, in words.
     pub verdict: &'static str,
-    /// What is in the way of the deletion now.
+    /// What is in the way of the deletion now, and since when.
     pub held_back: Option<HeldBack>,
+    pub held_back_since: Option<Instant>,
     /// Whether `DeletingNode` was announced.
     pub announced: bool,
     /// Writes that failed, in a row, and when the next one is allowed.
@@ -77,6 +78,7 @@ impl Memory {
             listening_since: None,
             verdict: Verdict::Ignore.words(),
             held_back: None,
+            held_back_since: None,
             announced: false,
             failures: 0,
             retry_at: None,

@@ -38,6 +38,10 @@ pub(super) struct LeaseHistory {
     duration: Duration,
     /// When it was first seen as it is: the time of the answer, so it may have been so for a while.
     since: Instant,
+    /// When the last read was sent that was answered.
+    last_sent: Instant,
+    /// Whether the last read of all was answered.
+    is_answered: bool,
     /// Whether the lease was ever there.
     was_found: bool,
     /// Whether a renewal was seen happening.
@@ -52,10 +56,15 @@ enum Shown {
 }
 
 impl LeaseHistory {
-    /// Adds a read to what was seen before. One without an answer changes nothing.
+    /// Adds a read to what was seen before. One without an answer says nothing of the kubelet.
     pub(super) fn update(history: &mut Option<Self>, read: &LeaseRead) {
         let (shown, duration) = match read.answer() {
-            LeaseAnswer::NoAnswer => return,
+            LeaseAnswer::NoAnswer => {
+                if let Some(history) = history {
+                    history.is_answered = false;
+                }
+                return;
+            }
             LeaseAnswer::Found(LeaseView { renew_time, duration }) => {
                 (Shown::RenewTime(renew_time.clone()), Some(*duration))
             }
@@ -66,9 +75,13 @@ impl LeaseHistory {
             shown: shown.clone(),
             duration: DEFAULT_DURATION,
             since: read.answered(),
+            last_sent: read.sent(),
+            is_answered: true,
             was_found: false,
             renewed: false,
         });
+        history.last_sent = read.sent();
+        history.is_answered = true;
         history.duration = duration.unwrap_or(history.duration);
         history.was_found |= duration.is_some();
         if history.shown != shown {
@@ -77,6 +90,23 @@ impl LeaseHistory {
             history.shown = shown;
             history.since = read.answered();
         }
+    }
+
+    /// Whether the kubelet was seen renewing its lease, and need not have done so again by the last read. Where that was
+    /// not answered nobody can tell.
+    pub(super) fn is_in_time(&self) -> bool {
+        let is_due = self.last_sent >= self.since + renewal_interval(self.duration);
+        matches!(self.shown, Shown::RenewTime(_)) && self.renewed && self.is_answered && !is_due
+    }
+
+    /// Whether by the last read there is no lease to tell anything of the kubelet: none at all, or none that we may read.
+    pub(super) fn is_mute(&self) -> bool {
+        !matches!(self.shown, Shown::RenewTime(_))
+    }
+
+    /// Whether we may not read the lease.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.shown == Shown::Forbidden
     }
 }
 
@@ -149,14 +179,17 @@ pub(super) fn judge(
     must_hear: bool,
 ) -> Kubelet {
     let poll_at = read.answered() + LEASE_POLL;
-    let (Some(history), Some(stretch), false) =
-        (history, api.stretch(), *read.answer() == LeaseAnswer::NoAnswer)
-    else {
-        return Kubelet::Undecided(Undecided::Unread, poll_at);
-    };
+    let unread = Kubelet::Undecided(Undecided::Unread, poll_at);
+    let Some(history) = history.filter(|_| *read.answer() != LeaseAnswer::NoAnswer) else { return unread };
+    // What keeps the Node for now whatever else is known of the API server.
+    if history.is_in_time() {
+        return Kubelet::Renews { silent_at: history.since + silence_of(history.duration) };
+    }
+    if history.is_mute() && ready == ReadyStatus::True {
+        return Kubelet::ReadyWithoutLease;
+    }
+    let Some(stretch) = api.stretch() else { return unread };
     let proof = || Kubelet::Silent(SilentKubelet { uid: read.uid().to_owned(), read_sent: read.sent() });
-    let without_lease = || if ready == ReadyStatus::True { Kubelet::ReadyWithoutLease } else { proof() };
-
     let usual = silence_of(history.duration);
     let (since, silence) = if stretch.since > history.since {
         (stretch.since, stretch.outage.min(history.duration).max(usual))
@@ -168,14 +201,12 @@ pub(super) fn judge(
     let recent = || Kubelet::Undecided(Undecided::Recent, silent_at.min(poll_at));
     match &history.shown {
         // Upstream's rule: a kubelet that never had a lease is judged by the Node's Ready condition.
-        Shown::Missing if is_silent || !history.was_found => without_lease(),
-        Shown::Forbidden if ready == ReadyStatus::True => without_lease(),
+        Shown::Missing if is_silent || !history.was_found => proof(),
         // Who lost the permission to read the lease cannot see the kubelet that was alive.
         Shown::Forbidden if history.renewed => Kubelet::Undecided(Undecided::Unread, poll_at),
-        Shown::Forbidden if is_silent => without_lease(),
+        Shown::Forbidden if is_silent => proof(),
         Shown::RenewTime(_) if is_silent => {
-            let due = since + renewal_interval(history.duration);
-            if must_hear && !api.kubelets_are_heard(due, history.duration, read.sent()) {
+            if must_hear && !api.kubelets_are_heard(since, history.duration, read.sent()) {
                 return Kubelet::Undecided(Undecided::NobodyHeard, poll_at);
             }
             proof()

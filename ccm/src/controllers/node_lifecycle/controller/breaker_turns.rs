@@ -10,33 +10,31 @@ use super::{
 use crate::events::EventType;
 
 impl NodeLifecycleController {
-    /// Counts over everything known, not over this batch: pushes come one by one. Where nobody is absent a closed breaker
-    /// stays closed, and a thousand Nodes that come one by one are not counted a thousand times.
+    /// Counts over everything known, not over this batch: pushes come one by one. Only what changed since the last time is
+    /// counted anew, so this may be asked before each few Nodes. Where nobody is absent a closed breaker stays closed.
     pub(super) fn update_breaker(&mut self) {
-        if !self.breaker.is_open() && self.absent.is_empty() {
-            return;
-        }
-        let mut seen = Vec::new();
-        for (name, memory) in &self.memories {
-            let Some(node) = self.nodes.get(name).filter(|node| node.identity.uid == memory.uid) else {
-                continue;
-            };
-            // Its taint may have been ours to remove; its instance is nobody's yet, and is not counted.
-            if node.identity.provider_id.is_none() {
-                continue;
-            }
-            let is_decided = is_excluded(&node) || is_allowed(&node);
-            let now = match (memory.absence, memory.is_present) {
-                (Some(_), _) if is_decided => Seen::AbsentByDecision,
+        let mut changed = std::mem::take(&mut self.uncounted);
+        changed.extend(self.node_changes.take());
+        for name in changed {
+            // A Node that nobody has looked at yet is none.
+            let Some(memory) = self.memories.get(&name) else { continue };
+            let node = self.nodes.get(&name).filter(|node| node.identity.uid == memory.uid);
+            // Without a provider ID: its taint may have been ours to remove; its instance is nobody's yet.
+            let node = node.filter(|node| node.identity.provider_id.is_some());
+            let seen = node.map(|node| match (memory.absence, memory.is_present) {
+                (Some(_), _) if is_excluded(&node) || is_allowed(&node) => Seen::AbsentByDecision,
                 (Some(_), _) => Seen::Absent,
                 (None, true) => Seen::Present,
                 (None, false) => Seen::Unknown,
-            };
-            seen.push((memory.uid.clone(), now));
+            });
+            self.breaker.note(&memory.uid, seen);
+        }
+        if !self.breaker.is_open() && self.absent.is_empty() {
+            return;
         }
         let limits = self.options.breaker;
         let BreakerLimits { count, percent } = limits;
-        match self.breaker.update(&seen, limits) {
+        match self.breaker.turn(limits) {
             None => {}
             Some(Turn::Opened { absent, total }) => {
                 tracing::error!(

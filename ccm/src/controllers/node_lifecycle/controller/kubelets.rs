@@ -13,7 +13,7 @@ use super::{
     super::{
         SHUTDOWN_TAINT,
         availability::choose_peers,
-        decide::{MAX_ANSWER_AGE, is_allowed, is_excluded},
+        decide::{MAX_ANSWER_AGE, is_allowed, is_excluded, needs_no_listening},
         lease::LeaseRead,
         silence::{Kubelet, LeaseHistory, judge},
     },
@@ -29,8 +29,8 @@ use crate::{
 const MAX_PEERS: usize = 10;
 
 impl NodeLifecycleController {
-    /// Names of the Nodes that may have to go, as they are now, as far as their kubelets matter. While there are any, the
-    /// API server and some other kubelets are observed.
+    /// Names of the Nodes that may have to go, as they are now, as far as their kubelets matter. While that can decide on
+    /// one of them, the API server and some other kubelets are observed.
     pub(super) fn observe_kubelets(&self) -> HashSet<String> {
         let may_have_to_go = |name: &&String| {
             self.nodes.get(name).is_some_and(|node| {
@@ -42,8 +42,17 @@ impl NodeLifecycleController {
             })
         };
         let candidates: HashSet<String> = self.absent.iter().filter(may_have_to_go).cloned().collect();
-        let peers = if candidates.is_empty() { Vec::new() } else { self.peers() };
-        self.leases.set_observed(peers, candidates.iter().take(MAX_PEERS).cloned().collect());
+        let now = Instant::now();
+        let needs_listening = |name: &&String| {
+            let (Some(node), Some(memory)) = (self.nodes.get(name), self.memories.get(*name)) else {
+                return true;
+            };
+            !needs_no_listening(&node, memory, now)
+        };
+        let listened_for: Vec<String> =
+            candidates.iter().filter(needs_listening).take(MAX_PEERS).cloned().collect();
+        let peers = if listened_for.is_empty() { Vec::new() } else { self.peers() };
+        self.leases.set_observed(peers, listened_for);
         candidates
     }
 

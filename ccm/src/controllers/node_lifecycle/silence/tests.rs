@@ -192,6 +192,27 @@ fn a_lease_that_vanishes_may_come_back() {
 }
 
 #[test]
+fn who_renews_in_time_lives_whatever_is_known_of_the_api_server() {
+    let mut seen = Observed::new();
+    seen.until(5.0, &lease("a", 40)).until(6.0, &lease("b", 40));
+    // Nobody listens any more.
+    seen.api = Availability::default();
+    for second in [11.0, 15.0] {
+        seen.until(second, &lease("b", 40));
+        assert!(matches!(seen.judge(ReadyStatus::True), Kubelet::Renews { .. }), "{second}");
+        assert!(seen.history.as_ref().is_some_and(LeaseHistory::is_in_time));
+    }
+    seen.read(QUICK, LeaseAnswer::NoAnswer);
+    assert!(!seen.history.as_ref().is_some_and(LeaseHistory::is_in_time), "nobody knows");
+    seen.until(15.5, &lease("b", 40));
+    assert!(seen.history.as_ref().is_some_and(LeaseHistory::is_in_time));
+    // It should have renewed its lease: that is to be listened for.
+    seen.until(17.0, &lease("b", 40));
+    assert!(!seen.history.as_ref().is_some_and(LeaseHistory::is_in_time));
+    assert!(matches!(seen.judge(ReadyStatus::True), Kubelet::Undecided(Undecided::Unread, _)));
+}
+
+#[test]
 fn a_lease_that_may_not_be_read_is_waited_for() {
     let mut seen = Observed::new();
     seen.until(12.0, &LeaseAnswer::Forbidden);
@@ -208,7 +229,7 @@ fn a_lease_that_may_not_be_read_is_waited_for() {
 #[test]
 fn silence_of_all_kubelets_is_not_that_of_one() {
     let mut seen = Observed::new();
-    seen.api.listen_to(&["peer".into()]);
+    seen.api.listen_to(&["peer".into(), "x".into(), "y".into()]);
     let start = seen.start;
     let hear = |api: &mut Availability, second: f64, renew_time: &str| {
         api.hear("peer", &LeaseRead::fake("", start + seconds(second), QUICK, lease(renew_time, 40)));
@@ -223,6 +244,9 @@ fn silence_of_all_kubelets_is_not_that_of_one() {
     hear(&mut seen.api, 14.25, "3");
     seen.until(23.0, &lease("a", 40));
     hear(&mut seen.api, 24.0, "4");
+    for name in ["x", "y"] {
+        seen.api.hear(name, &LeaseRead::fake("", start + seconds(24.0), QUICK, lease("1", 40)));
+    }
     // One that was refused when the other was served tries again after a whole interval.
     seen.until(25.1, &lease("a", 40)).is_silent(false);
     seen.until(25.2, &lease("a", 40)).is_silent(true);

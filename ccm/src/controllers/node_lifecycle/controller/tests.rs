@@ -1,0 +1,248 @@
+//! Single looks of the controller at a sandbox, on tokio's paused clock.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use cloudprovider::{
+    CloudProvider, Clusters, Instance, InstanceStream, Instances, LoadBalancer, NodeIdentity, PowerState,
+    ProviderId, Routes, StartContext, Zones, async_trait,
+};
+use http::{Method, Request};
+use kube::client::Body;
+use sandbox::{Sandbox, kubelet};
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    api_client::Clients, cloud::Started, debug_state::DebugState, events::event_recorder,
+    health::HealthChecks, nodes::watch_nodes,
+};
+
+/// Has no instance, or all.
+#[derive(Debug, Default)]
+struct Gone {
+    is_back: AtomicBool,
+    /// Whether the configuration in force is that of another cloud.
+    owns_nothing: AtomicBool,
+}
+
+#[async_trait]
+impl Instances for Gone {
+    fn owns(&self, _: &str) -> bool {
+        !self.owns_nothing.load(Ordering::Relaxed)
+    }
+    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let is_back = self.is_back.load(Ordering::Relaxed);
+        let answer = || match is_back {
+            true => Instance::new(ProviderId::new("gone", "/1"), PowerState::Running).into(),
+            false => InstanceLookup::Absent,
+        };
+        nodes.iter().map(|_| answer()).collect()
+    }
+    fn changes(&self) -> Option<InstanceStream> {
+        None
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Gone {
+    fn name(&self) -> &'static str {
+        "gone"
+    }
+    async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
+        Ok(())
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+/// What requests take, by method and path, and how many came.
+#[derive(Debug, Default)]
+struct Delays {
+    by: Mutex<Vec<(Method, &'static str, Duration)>>,
+    leases_read: AtomicUsize,
+}
+
+struct World {
+    client: Client,
+    delays: Arc<Delays>,
+    provider: Arc<Gone>,
+    controller: NodeLifecycleController,
+    inspection: Inspection,
+    stop: CancellationToken,
+    _sandbox: Sandbox,
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+impl World {
+    /// Nodes `n0`, `n1`, ... that are not Ready and have no lease. Nothing but the cloud and the kubelet keeps them.
+    async fn new(count: usize, change: impl Fn(&mut k8s_openapi::api::core::v1::Node)) -> Self {
+        let sandbox = Sandbox::new();
+        let client = sandbox.client();
+        for number in 0..count {
+            let name = format!("n{number}");
+            let mut node = kubelet::node(&name, &name);
+            node.spec.get_or_insert_default().provider_id = Some(format!("gone:///{number}"));
+            change(&mut node);
+            kubelet::register(&client, &node).await.expect("registered");
+            kubelet::heartbeat(&client, &name, false).await.expect("a heartbeat");
+        }
+        let delays = Arc::<Delays>::default();
+        let slow = slow(client.clone(), &delays);
+        let (nodes, stop) = (NodeStore::new(), CancellationToken::new());
+        tokio::spawn(watch_nodes(client.clone(), nodes.clone(), stop.clone()));
+        nodes.synced().await;
+        let metrics = Metrics::new().expect("metrics");
+        let daemon = EventObject::lease("kube-system", "l", "");
+        let (events, _) = event_recorder(&Clients::same(&client), daemon, metrics.clone());
+        let options = NodeLifecycleOptions {
+            monitor_period: seconds(5),
+            concurrent_syncs: 1,
+            deletion_grace_period: Some(seconds(5)),
+            deletion_unseen_grace_period: Some(Duration::ZERO),
+            deletion_minimum_age: Duration::ZERO,
+            breaker: BreakerLimits { count: 0, percent: 100 },
+            dry_run: false,
+        };
+        let provider = Arc::<Gone>::default();
+        let cloud = Cloud::new(Started::new(provider.clone(), stop.clone()), metrics.clone());
+        let controller =
+            NodeLifecycleController::new(nodes, cloud, slow.clone(), slow, &events, metrics, options);
+        let inspection = Inspection::register("test", &HealthChecks::new(), &DebugState::new());
+        Self { client, delays, provider, controller, inspection, stop, _sandbox: sandbox }
+    }
+
+    /// One look at all Nodes.
+    async fn look(&mut self) {
+        let nodes = self.controller.nodes.all();
+        self.controller.look_at(nodes, &self.stop, &self.inspection).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+
+    fn delay(&self, method: Method, path: &'static str, time: Duration) {
+        self.delays.by.lock().expect("no panic").push((method, path, time));
+    }
+
+    async fn reason(&self, name: &str) -> Option<String> {
+        let node = kube::Api::<k8s_openapi::api::core::v1::Node>::all(self.client.clone());
+        let conditions = node.get(name).await.ok()?.status?.conditions?;
+        conditions.into_iter().find(|c| c.type_ == INSTANCE_EXISTS)?.reason
+    }
+}
+
+fn slow(client: Client, delays: &Arc<Delays>) -> Client {
+    let delays = Arc::clone(delays);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, delays) = (client.clone(), Arc::clone(&delays));
+        async move {
+            let path = request.uri().path();
+            if path.contains("/leases/") {
+                delays.leases_read.fetch_add(1, Ordering::Relaxed);
+            }
+            let is_meant = |(method, part, _): &&(Method, &str, Duration)| {
+                request.method() == *method && path.contains(part)
+            };
+            let delay = delays.by.lock().expect("no panic").iter().find(is_meant).map(|delay| delay.2);
+            sleep(delay.unwrap_or_default()).await;
+            client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_counts_each_node_a_few_times_however_many_there_are() {
+    for count in [10, 40] {
+        let mut world = World::new(count, |_| {}).await;
+        world.look().await;
+        sleep(seconds(6)).await;
+        world.look().await;
+        assert!(world.controller.nodes.is_empty(), "all are deleted, one after the other");
+        let work = world.controller.breaker.work;
+        assert!(work <= 4 * count, "{work} for {count} nodes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_too_old_by_their_turn_delete_nothing() {
+    let mut world = World::new(20, |_| {}).await;
+    world.look().await;
+    sleep(seconds(6)).await;
+    world.delays.leases_read.store(0, Ordering::Relaxed);
+    world.delay(Method::GET, "/leases/", Duration::from_millis(1_500));
+    world.controller.due.clear();
+    world.look().await;
+    // 10 s are over during the seventh read.
+    assert_eq!(world.controller.nodes.len(), 14);
+    assert_eq!(world.controller.due.len(), 14, "the others are asked about again at once");
+    let reads = world.delays.leases_read.load(Ordering::Relaxed);
+    assert_eq!(reads, 7, "what is not used is not asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_of_answers_ends_where_the_node_is_another_clouds() {
+    let mut world = World::new(1, |_| {}).await;
+    world.look().await;
+    world.provider.owns_nothing.store(true, Ordering::Relaxed);
+    sleep(seconds(3600)).await;
+    world.look().await;
+    world.provider.owns_nothing.store(false, Ordering::Relaxed);
+    world.look().await;
+    assert_eq!(world.controller.nodes.len(), 1, "it is the first answer again");
+    sleep(seconds(6)).await;
+    world.look().await;
+    assert_eq!(world.controller.nodes.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_hangs_is_given_up_with_its_proof() {
+    let mut world = World::new(1, |_| {}).await;
+    world.look().await;
+    sleep(seconds(6)).await;
+    world.delay(Method::DELETE, "/nodes/", seconds(20));
+    let began = Instant::now();
+    world.look().await;
+    assert!(began.elapsed() < seconds(4), "{:?}", began.elapsed());
+    sleep(seconds(60)).await;
+    assert_eq!(world.controller.nodes.len(), 1, "nothing is sent after that");
+}
+
+/// Else the next leader takes what the breaker held back once for what it holds back.
+#[tokio::test(start_paused = true)]
+async fn what_the_breaker_held_back_once_is_written_over_while_its_kubelet_is_listened_to() {
+    let allow = super::super::ALLOW_DELETION.to_owned();
+    let mut world = World::new(1, |node| {
+        node.metadata.annotations.get_or_insert_default().insert(allow.clone(), "true".to_owned());
+    })
+    .await;
+    kubelet::renew_lease(&world.client, "n0").await.expect("renewed");
+    let held = json!({"status": {"conditions": [{"type": INSTANCE_EXISTS, "status": "False", "reason": "BreakerOpen"}]}});
+    kube::Api::<k8s_openapi::api::core::v1::Node>::all(world.client.clone())
+        .patch_status("n0", &kube::api::PatchParams::default(), &kube::api::Patch::Strategic(held))
+        .await
+        .expect("patched");
+    sleep(seconds(1)).await;
+    world.look().await;
+    assert_eq!(world.reason("n0").await.as_deref(), Some("BreakerOpen"), "it is not clear yet");
+    sleep(seconds(6)).await;
+    world.look().await;
+    assert_eq!(world.reason("n0").await.as_deref(), Some("LeaseRecent"), "the breaker holds nothing back");
+}
