@@ -24,6 +24,7 @@ mod listener;
 mod options;
 mod peer;
 mod responses;
+mod source;
 mod threads;
 mod tls;
 mod trust;

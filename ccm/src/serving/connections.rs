@@ -25,12 +25,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{certificates::Certificates, handler::Handler, responses, tls::TlsSettings, trust::Trust};
+use super::{
+    certificates::Certificates, handler::Handler, responses, source::Source, tls::TlsSettings, trust::Trust,
+};
 use crate::seldom::Seldom;
 use handshake::{Encrypted, encrypt};
 use idle::Idle;
 use requests::{OfConnection, Requests};
-use slots::{Slot, Slots, Source};
+use slots::{Slot, Slots};
 
 pub(super) use limits::Limits;
 
@@ -107,8 +109,9 @@ pub(super) async fn serve(
         };
         failing = false;
         let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-        let source = Source::of(peer.ip().to_canonical(), local);
-        let slot = Arc::new(slots.take(source));
+        let address = peer.ip().to_canonical();
+        let source = Source::of(address, local);
+        let slot = Arc::new(slots.take(source, address));
         let requests = requests.of_connection(source);
         let watcher = graceful.watcher();
         let server = server.clone();
@@ -159,12 +162,11 @@ impl Server {
                 return;
             }
         };
-        slot.used();
+        slot.encrypted();
         let Encrypted { stream, client, is_http2 } = encrypted;
         let client = Arc::new(client);
         let service = service_fn(|request: Request<Incoming>| {
-            slot.used();
-            let (handler, client, slot) = (self.handler.clone(), client.clone(), slot.clone());
+            let (handler, client, under_way) = (self.handler.clone(), client.clone(), slot.request());
             // Here, not when somebody has the time for it: the head of a request is many times larger than what counts
             // of it.
             let asked = requests.begin().map(|place| (place, handler.take(request, &client)));
@@ -176,9 +178,8 @@ impl Server {
                     return Ok::<_, Infallible>(responses::too_many_requests());
                 };
                 let answer = handler.handle(asked, &client).await;
-                slot.answered();
                 place.answered();
-                Ok(answer.map(|body| body.keeping(place)))
+                Ok(answer.map(|body| body.keeping((place, under_way))))
             }
         });
         let builder = http_builder(self.limits.http2_streams(is_known));

@@ -2,13 +2,15 @@
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Those that are new, said something and were not answered yet go last,
-//! so that who comes and asks at once is gone before its turn comes.
+//! happened for longest, of whoever has most of them. Those that wait for us go last: a new one, until it had the time
+//! to ask, and one whose request is not answered yet. So who asks at once is gone before its turn comes, and who asks
+//! again on a connection that it kept is not thrown out meanwhile.
 
 use std::{
     cmp::Reverse,
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    hash::Hash,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,29 +18,17 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a new connection may take until its first answer before it counts as one of many.
+use crate::serving::source::Source;
+
+/// How long a connection may take until its first bytes before it counts as one of many. They follow at once, but for the
+/// way.
+const SILENT_GRACE: Duration = Duration::from_secs(1);
+
+/// The same for a handshake with a request after it, and for each request.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Where connections come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Source {
-    /// This machine, as the kubelet of a daemon in the host's network. Its places are its own.
-    Here,
-    Address(IpAddr),
-}
-
-impl Source {
-    pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
-        if peer.is_loopback() || local == Some(peer) {
-            return Self::Here;
-        }
-        Self::Address(match peer {
-            IpAddr::V4(_) => peer,
-            // Whoever has one address of IPv6 has all of its network.
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        })
-    }
-}
+/// Who has up to this part of one source's places has no more than others.
+const FEW: usize = 16;
 
 /// Keeps count of connections. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -58,20 +48,15 @@ struct Open {
 #[derive(Debug)]
 struct Connection {
     source: Source,
+    address: IpAddr,
     /// When something happened on it.
     last: u64,
-    began: Instant,
-    /// Whether anything came.
     heard: bool,
-    /// Whether a request was answered.
-    answered: bool,
+    /// How long it counts as one that waits for us.
+    waits_until: Instant,
+    /// Requests whose answers were not taken yet.
+    requests: usize,
     evicted: CancellationToken,
-}
-
-impl Connection {
-    fn waits_for_us(&self) -> bool {
-        self.heard && !self.answered && self.began.elapsed() < GRACE
-    }
 }
 
 /// The place of one connection, free again when dropped.
@@ -82,6 +67,10 @@ pub(super) struct Slot {
     evicted: CancellationToken,
 }
 
+/// A request on a connection, until it is answered. Dropped when the client has taken the answer, or wants none.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Slot>);
+
 impl Slots {
     /// So many at the same time from other machines, and so many from one of them or from here.
     pub(super) fn new(connections: usize, from_one_source: usize) -> Self {
@@ -89,31 +78,32 @@ impl Slots {
     }
 
     /// A place for a connection from there.
-    pub(super) fn take(&self, source: Source) -> Slot {
+    pub(super) fn take(&self, source: Source, address: IpAddr) -> Slot {
         let mut open = self.lock();
-        let counts = open.counts();
-        let count = |source: Source| counts.get(&source).copied().unwrap_or_default();
-        let others = open.connections.len() - count(Source::Here);
-        let has_its_share = count(source) >= self.from_one_source;
-        if has_its_share || (source != Source::Here && others >= self.connections) {
-            let may_go = |one: &Connection| {
-                if has_its_share { one.source == source } else { one.source != Source::Here }
-            };
-            let those = open.connections.iter().filter(|(_, one)| may_go(one));
-            let victim =
-                those.min_by_key(|(_, one)| (Reverse(count(one.source)), one.waits_for_us(), one.last));
-            if let Some(one) = victim.map(|(&id, _)| id).and_then(|id| open.connections.remove(&id)) {
-                one.evicted.cancel();
-            }
+        let from = |source: Source| open.connections.values().filter(|one| one.source == source).count();
+        let others = open.connections.len() - from(Source::Here);
+        if from(source) >= self.from_one_source {
+            open.evict_one_of(|one| one.source == source, self.few());
+        } else if source != Source::Here && others >= self.connections {
+            open.evict_one_of(|one| one.source != Source::Here, self.few());
         }
         let (id, evicted) = (open.tick(), CancellationToken::new());
-        let (began, token) = (Instant::now(), evicted.clone());
-        open.connections.insert(
-            id,
-            Connection { source, last: id, began, heard: false, answered: false, evicted: token },
-        );
+        let connection = Connection {
+            source,
+            address,
+            last: id,
+            heard: false,
+            waits_until: Instant::now() + SILENT_GRACE,
+            requests: 0,
+            evicted: evicted.clone(),
+        };
+        open.connections.insert(id, connection);
         drop(open);
         Slot { slots: self.clone(), id, evicted }
+    }
+
+    fn few(&self) -> usize {
+        self.from_one_source / FEW
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -127,12 +117,32 @@ impl Open {
         self.time
     }
 
-    fn counts(&self) -> HashMap<Source, usize> {
+    /// How many there are of each kind; those of `None` are not counted.
+    fn count<K: Eq + Hash>(&self, kind: impl Fn(&Connection) -> Option<K>) -> HashMap<K, usize> {
         let mut counts = HashMap::new();
-        for one in self.connections.values() {
-            *counts.entry(one.source).or_default() += 1;
+        for kind in self.connections.values().filter_map(kind) {
+            *counts.entry(kind).or_default() += 1;
         }
         counts
+    }
+
+    /// Ends one of those that may go.
+    fn evict_one_of(&mut self, may_go: impl Fn(&Connection) -> bool, few: usize) {
+        let sources = self.count(|one| may_go(one).then_some(one.source));
+        // An IPv6 network, and this machine, have many addresses: of those, too, whoever has most goes first.
+        let addresses = self.count(|one| may_go(one).then_some((one.source, one.address)));
+        let now = Instant::now();
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let of_address = addresses.get(&(one.source, one.address)).copied().unwrap_or_default();
+            let waits = one.waits_until > now;
+            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), waits, one.last)
+        };
+        let those = self.connections.iter().filter(|(_, one)| may_go(one));
+        let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        if let Some(one) = victim.and_then(|id| self.connections.remove(&id)) {
+            one.evicted.cancel();
+        }
     }
 }
 
@@ -142,19 +152,27 @@ impl Slot {
         self.evicted.cancelled().await;
     }
 
-    /// Says that something happens: the client is encrypted, or a request begins.
-    pub(super) fn used(&self) {
+    /// Says that the client sent something.
+    pub(super) fn heard(&self) {
+        self.note(|one| {
+            if !std::mem::replace(&mut one.heard, true) {
+                one.waits_until = Instant::now() + GRACE;
+            }
+        });
+    }
+
+    /// Says that the client is encrypted.
+    pub(super) fn encrypted(&self) {
         self.note(|_| {});
     }
 
-    /// Says that the client sent something.
-    pub(super) fn heard(&self) {
-        self.note(|one| one.heard = true);
-    }
-
-    /// Says that a request was answered.
-    pub(super) fn answered(&self) {
-        self.note(|one| one.answered = true);
+    /// Says that a request begins, which ends when what this returns is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> UnderWay {
+        self.note(|one| {
+            one.requests += 1;
+            one.waits_until = Instant::now() + GRACE;
+        });
+        UnderWay(self.clone())
     }
 
     fn note(&self, what: impl FnOnce(&mut Connection)) {
@@ -167,6 +185,17 @@ impl Slot {
     }
 }
 
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.note(|one| {
+            one.requests -= 1;
+            if one.requests == 0 {
+                one.waits_until = Instant::now();
+            }
+        });
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         self.slots.lock().connections.remove(&self.id);
@@ -174,92 +203,4 @@ impl Drop for Slot {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    fn there(last: u8) -> Source {
-        Source::of(IpAddr::from([192, 0, 2, last]), Some(IpAddr::from([192, 0, 2, 200])))
-    }
-
-    fn are_open<const N: usize>(slots: [&Slot; N]) -> [bool; N] {
-        slots.map(|slot| !slot.evicted.is_cancelled())
-    }
-
-    #[test]
-    fn the_node_itself_is_here() {
-        let own = IpAddr::from([10, 0, 0, 1]);
-        let six: IpAddr = "::1".parse().expect("an address");
-        let here = [own, Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 9]), six];
-        assert!(here.iter().all(|peer| Source::of(*peer, Some(own)) == Source::Here));
-        assert_eq!(Source::of(own, None), Source::Address(own));
-        let of = |address: &str| Source::of(address.parse().expect("an address"), Some(own));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::2:0:0:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_was_not_answered_yet_stays() {
-        let slots = Slots::new(100, 2);
-        let (busy, new) = (slots.take(there(1)), slots.take(there(1)));
-        busy.answered();
-        new.heard();
-        busy.answered();
-        // Though it is the one on which something happened last.
-        let third = slots.take(there(1));
-        assert_eq!(are_open([&busy, &new, &third]), [false, true, true]);
-        tokio::time::advance(GRACE).await;
-        third.answered();
-        let fourth = slots.take(there(1));
-        assert_eq!(are_open([&new, &third, &fourth]), [false, true, true], "it had its time");
-        fourth.heard();
-        third.used();
-        let _fifth = slots.take(there(1));
-        let _sixth = slots.take(there(1));
-        assert_eq!(are_open([&third, &fourth]), [false, true], "who says nothing goes first");
-    }
-
-    #[test]
-    fn one_address_does_not_take_all() {
-        let slots = Slots::new(100, 2);
-        let (first, second, other) = (slots.take(there(1)), slots.take(there(1)), slots.take(there(2)));
-        first.used();
-        let third = slots.take(there(1));
-        assert_eq!(are_open([&first, &second, &third, &other]), [true, false, true, true]);
-        let fourth = slots.take(there(1));
-        assert_eq!(are_open([&first, &third, &fourth, &other]), [false, true, true, true]);
-    }
-
-    #[test]
-    fn who_has_most_makes_room() {
-        let slots = Slots::new(4, 3);
-        let single = slots.take(there(2));
-        let crowd = [0; 3].map(|_| slots.take(there(1)));
-        let newcomer = slots.take(there(3));
-        assert_eq!(are_open([&crowd[0], &crowd[1], &single, &newcomer]), [false, true, true, true]);
-    }
-
-    #[test]
-    fn nobody_else_takes_the_places_of_here() {
-        let slots = Slots::new(2, 2);
-        let others = [slots.take(there(1)), slots.take(there(2))];
-        let here = [slots.take(Source::Here), slots.take(Source::Here)];
-        assert_eq!(are_open([&others[0], &others[1], &here[0], &here[1]]), [true; 4]);
-        let probe = slots.take(Source::Here);
-        assert_eq!(are_open([&here[0], &here[1], &probe]), [false, true, true]);
-        let crowd = [0; 5].map(|_| slots.take(there(3)));
-        assert_eq!(
-            are_open([&others[0], &others[1], &here[1], &probe, &crowd[4]]),
-            [false, false, true, true, true]
-        );
-    }
-
-    #[test]
-    fn a_place_is_free_again() {
-        let slots = Slots::new(2, 2);
-        let taken = [slots.take(there(1)), slots.take(Source::Here)];
-        drop(taken);
-        assert!(slots.lock().connections.is_empty());
-    }
-}
+mod tests;
