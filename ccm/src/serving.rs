@@ -28,6 +28,7 @@ mod source;
 mod threads;
 mod tls;
 mod trust;
+mod turns;
 mod user;
 
 use std::{

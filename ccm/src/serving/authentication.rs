@@ -85,8 +85,8 @@ impl Authenticator {
                 Err(fault) => faults.push(fault),
             }
         }
-        if let (Some(tokens), Some(token)) = (&self.tokens, &token) {
-            match tokens.review(token).await {
+        if let (Some(tokens), Some(token)) = (&self.tokens, token) {
+            match tokens.review(peer.source, token).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => faults.push("invalid bearer token".to_owned()),
                 Err(Unanswered::Busy) => return Err(Unanswered::Busy),
@@ -119,6 +119,7 @@ mod tests {
     use super::{
         super::{
             RequestHeaderOptions,
+            source::Source,
             trust::{Authorities, FrontProxy},
         },
         *,
@@ -166,7 +167,7 @@ mod tests {
         headers: &HeaderMap,
         certificates: &[CertificateDer<'static>],
     ) -> Result<User, Unanswered> {
-        let peer = Peer::new(certificates.to_vec());
+        let peer = Peer::new(Source::Here, certificates.to_vec());
         authenticator.authenticate(authenticator.credentials(headers, &peer), &peer).await
     }
 
@@ -180,7 +181,7 @@ mod tests {
             Trusted { proxy: None, clients: now.load_full() }
         };
         let jane = clients.client("jane", "dev", ExtendedKeyUsagePurpose::ClientAuth);
-        let peer = Peer::new(vec![jane]);
+        let peer = Peer::new(Source::Here, vec![jane]);
         let trusted = store(&clients);
         let verdict = peer.verdict(trusted.clone()).await;
         assert!(verdict.is_somebody());

@@ -148,7 +148,7 @@ impl Server {
         let encrypting = async {
             stream.readable().await.ok()?;
             slot.heard();
-            let encrypted = encrypt(stream, peer, &self.tls).await?;
+            let encrypted = encrypt(stream, peer, slot.source, &self.tls).await?;
             // Before there are requests that wait for it.
             let is_known = self.handler.authenticator.knows(&encrypted.client).await;
             Some((encrypted, is_known))

@@ -134,7 +134,7 @@ impl Handler {
             }
         };
         let start = Instant::now();
-        let decision = self.authorizer.authorize(&user, &verb, &path).await;
+        let decision = self.authorizer.authorize(client.source, &user, &verb, &path).await;
         self.metrics.authorized(decision.as_ref().map_or("error", Decision::as_str), start.elapsed());
         match decision {
             Ok(Decision::Allowed) => Ok(path),

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::{
     authentication::{Opinion, client_certificate},
+    source::Source,
     trust::{Authorities, FrontProxy},
 };
 
@@ -22,6 +23,7 @@ static VERIFYING: Semaphore = Semaphore::const_new(2);
 
 /// The other end of one connection.
 pub(super) struct Peer {
+    pub source: Source,
     /// Its own first. They were few and small enough to be looked at.
     certificates: Arc<[CertificateDer<'static>]>,
     /// Held while they are verified: whoever asks for the same meanwhile waits for that.
@@ -79,8 +81,8 @@ impl Verdict {
 }
 
 impl Peer {
-    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
-        Self { certificates: certificates.into(), remembered: Mutex::default() }
+    pub(super) fn new(source: Source, certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self { source, certificates: certificates.into(), remembered: Mutex::default() }
     }
 
     pub(super) fn has_certificates(&self) -> bool {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{super::peer::Peer, Tls, paced::Paced};
-use crate::serving::tls::H2;
+use crate::serving::{source::Source, tls::H2};
 
 /// Bytes that are encrypted and not taken yet.
 const TLS_BUFFER: usize = 16 << 10;
@@ -23,7 +23,12 @@ pub(super) struct Encrypted {
 }
 
 /// `None`: the client does not, or not in the way that is asked for.
-pub(super) async fn encrypt(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> Option<Encrypted> {
+pub(super) async fn encrypt(
+    stream: TcpStream,
+    peer: SocketAddr,
+    source: Source,
+    tls: &Tls,
+) -> Option<Encrypted> {
     let local: IpAddr = stream.local_addr().ok()?.ip().to_canonical();
     // An answer is one write; without this it would wait for the client's acknowledgement of the head.
     let _ = stream.set_nodelay(true);
@@ -47,5 +52,5 @@ pub(super) async fn encrypt(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> O
     let is_http2 = connection.alpn_protocol() == Some(H2);
     let certificates = connection.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
-    Some(Encrypted { stream, client: Peer::new(certificates), is_http2 })
+    Some(Encrypted { stream, client: Peer::new(source, certificates), is_http2 })
 }

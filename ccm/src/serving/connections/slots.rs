@@ -62,6 +62,7 @@ struct Connection {
 /// The place of one connection, free again when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
+    pub source: Source,
     slots: Slots,
     id: u64,
     evicted: CancellationToken,
@@ -99,7 +100,7 @@ impl Slots {
         };
         open.connections.insert(id, connection);
         drop(open);
-        Slot { slots: self.clone(), id, evicted }
+        Slot { source, slots: self.clone(), id, evicted }
     }
 
     fn few(&self) -> usize {
