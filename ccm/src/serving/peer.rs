@@ -89,6 +89,11 @@ impl Peer {
         !self.certificates.is_empty()
     }
 
+    /// Bytes of its certificates.
+    pub(super) fn size(&self) -> usize {
+        self.certificates.iter().map(|certificate| certificate.len()).sum()
+    }
+
     /// What the certificates are. They are verified once for each connection and version of whom the server believes, on
     /// a thread that nobody waits for.
     pub(super) async fn verdict(&self, by: Trusted) -> Arc<Verdict> {
@@ -121,7 +126,7 @@ impl Peer {
 
 /// The verdict, and when it ends.
 fn judge(certificates: &[CertificateDer<'static>], by: &Trusted) -> (Verdict, SystemTime) {
-    let soon = SystemTime::now() + REFUSED_FOR;
+    let now = SystemTime::now();
     let verdict = Verdict {
         proxy: by.proxy.as_ref().and_then(|proxy| is_proxy(certificates, proxy)),
         client: by.clients.as_ref().map_or(Ok(None), |authorities| {
@@ -129,8 +134,8 @@ fn judge(certificates: &[CertificateDer<'static>], by: &Trusted) -> (Verdict, Sy
             certificates.first().map_or(Ok(None), client_certificate::user)
         }),
     };
-    let end = if verdict.is_somebody() { client_certificate::end(certificates) } else { None };
-    (verdict, end.unwrap_or(soon))
+    let end = if verdict.is_somebody() { client_certificate::end(certificates, now) } else { None };
+    (verdict, end.unwrap_or(now + REFUSED_FOR))
 }
 
 fn is_proxy(certificates: &[CertificateDer<'static>], proxy: &FrontProxy) -> Option<Result<(), String>> {
