@@ -1,10 +1,14 @@
-//! How many connections there may be, and which one makes room for another.
+//! How many connections there may be, how much memory they may take, and which one makes room for another.
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
 //! happened for longest, of whoever has most of them. Those that wait for us go last: a new one, until it had the time
 //! to ask, and one whose request is not answered yet. So who asks at once is gone before its turn comes, and who asks
 //! again on a connection that it kept is not thrown out meanwhile.
+//!
+//! Memory is shared alike. Each connection holds what it can hold at most, and what its certificates, requests and
+//! answers take beyond that. Where all of them together would hold more than there is, somebody makes room: of whoever
+//! holds most.
 
 use std::{
     cmp::Reverse,
@@ -18,6 +22,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::limits::{CONNECTION_MEMORY, HANDSHAKE_MEMORY, MAX_ANSWER, REQUEST_MEMORY};
 use crate::serving::source::Source;
 
 /// How long a connection may take until its first bytes before it counts as one of many. They follow at once, but for the
@@ -30,18 +35,25 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Who has up to this part of one source's places has no more than others.
 const FEW: usize = 16;
 
+/// The same of all memory: more than an answer takes.
+const LITTLE: u64 = 8;
+
 /// Keeps count of connections. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     open: Arc<Mutex<Open>>,
     connections: usize,
     from_one_source: usize,
+    /// Bytes.
+    memory: u64,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     /// Rises with each thing that happens.
     time: u64,
+    /// Bytes that all of them hold.
+    held: u64,
     connections: HashMap<u64, Connection>,
 }
 
@@ -56,6 +68,8 @@ struct Connection {
     waits_until: Instant,
     /// Requests whose answers were not taken yet.
     requests: usize,
+    /// Bytes that it holds.
+    held: u64,
     evicted: CancellationToken,
 }
 
@@ -70,12 +84,23 @@ pub(super) struct Slot {
 
 /// A request on a connection, until it is answered. Dropped when the client has taken the answer, or wants none.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Slot>);
+pub(super) struct UnderWay {
+    slot: Arc<Slot>,
+    _held: Held,
+}
+
+/// Memory that a connection takes, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    slot: Arc<Slot>,
+    bytes: u64,
+}
 
 impl Slots {
-    /// So many at the same time from other machines, and so many from one of them or from here.
-    pub(super) fn new(connections: usize, from_one_source: usize) -> Self {
-        Self { open: Arc::default(), connections, from_one_source }
+    /// So many at the same time from other machines, and so many from one of them or from here. All together hold so many
+    /// bytes.
+    pub(super) fn new(connections: usize, from_one_source: usize, memory: u64) -> Self {
+        Self { open: Arc::default(), connections, from_one_source, memory }
     }
 
     /// A place for a connection from there.
@@ -96,15 +121,25 @@ impl Slots {
             heard: false,
             waits_until: Instant::now() + SILENT_GRACE,
             requests: 0,
+            held: 0,
             evicted: evicted.clone(),
         };
         open.connections.insert(id, connection);
+        self.hold(&mut open, id, CONNECTION_MEMORY);
         drop(open);
         Slot { source, slots: self.clone(), id, evicted }
     }
 
     fn few(&self) -> usize {
         self.from_one_source / FEW
+    }
+
+    /// So many bytes more for this connection, if it still has its place. Others make room, or it does itself.
+    fn hold(&self, open: &mut Open, id: u64, bytes: u64) {
+        let Some(one) = open.connections.get_mut(&id) else { return };
+        one.held += bytes;
+        open.held += bytes;
+        while open.held > self.memory && open.evict_for_memory(self.memory / LITTLE) {}
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -141,9 +176,36 @@ impl Open {
         };
         let those = self.connections.iter().filter(|(_, one)| may_go(one));
         let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
-        if let Some(one) = victim.and_then(|id| self.connections.remove(&id)) {
-            one.evicted.cancel();
+        self.evict(victim);
+    }
+
+    /// Ends one of whoever holds most, unless that is little. Those that hold no more than each connection does go last:
+    /// that would help least.
+    fn evict_for_memory(&mut self, little: u64) -> bool {
+        let mut sources = HashMap::<Source, u64>::new();
+        for one in self.connections.values() {
+            *sources.entry(one.source).or_default() += one.held;
         }
+        let now = Instant::now();
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let is_light = one.held <= CONNECTION_MEMORY + HANDSHAKE_MEMORY;
+            (Reverse(of_source.max(little)), is_light, one.waits_until > now, one.last)
+        };
+        let victim = self.connections.iter().min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        self.evict(victim)
+    }
+
+    fn evict(&mut self, victim: Option<u64>) -> bool {
+        let Some(one) = victim.and_then(|id| self.remove(id)) else { return false };
+        one.evicted.cancel();
+        true
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Connection> {
+        let one = self.connections.remove(&id)?;
+        self.held -= one.held;
+        Some(one)
     }
 }
 
@@ -167,13 +229,26 @@ impl Slot {
         self.note(|_| {});
     }
 
-    /// Says that a request begins, which ends when what this returns is dropped.
-    pub(super) fn request(self: &Arc<Self>) -> UnderWay {
+    /// Says that a request begins, which ends when what this returns is dropped. Its head has so many bytes.
+    pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
         self.note(|one| {
             one.requests += 1;
             one.waits_until = Instant::now() + GRACE;
         });
-        UnderWay(self.clone())
+        // What is kept of a head is kept in parts, and one of them as it came and decoded.
+        let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
+        UnderWay { slot: self.clone(), _held: held }
+    }
+
+    /// Memory for the answer to a request.
+    pub(super) fn answer(self: &Arc<Self>, size: usize) -> Held {
+        self.hold(u64::try_from(size).unwrap_or(u64::MAX).min(MAX_ANSWER))
+    }
+
+    /// So many bytes more. Another connection makes room for them where there is not enough, or this one.
+    pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        self.slots.hold(&mut self.slots.lock(), self.id, bytes);
+        Held { slot: self.clone(), bytes }
     }
 
     fn note(&self, what: impl FnOnce(&mut Connection)) {
@@ -188,7 +263,7 @@ impl Slot {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.note(|one| {
+        self.slot.note(|one| {
             one.requests -= 1;
             if one.requests == 0 {
                 one.waits_until = Instant::now();
@@ -197,9 +272,19 @@ impl Drop for UnderWay {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut open = self.slot.slots.lock();
+        if let Some(one) = open.connections.get_mut(&self.slot.id) {
+            one.held -= self.bytes;
+            open.held -= self.bytes;
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.lock().connections.remove(&self.id);
+        self.slots.lock().remove(self.id);
     }
 }
 
