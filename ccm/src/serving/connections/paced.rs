@@ -22,8 +22,8 @@ pub(super) const HANDSHAKE_SIZE: u32 = 40 << 10;
 /// Bytes that may come at any speed once a connection is encrypted: the head of a request, as most are.
 const REQUEST_SUPPLY: u32 = 8 << 10;
 
-/// Bytes a second after that. A hundred small requests.
-const RATE: u32 = 16 << 10;
+/// Bytes a second after that. Some requests with a token, or many small ones.
+const RATE: u32 = 4 << 10;
 
 /// Bytes of one turn.
 const TURN: usize = 8 << 10;

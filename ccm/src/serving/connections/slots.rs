@@ -29,8 +29,12 @@ use crate::serving::source::Source;
 /// way.
 const SILENT_GRACE: Duration = Duration::from_secs(1);
 
-/// The same for a handshake with a request after it, and for each request.
-const GRACE: Duration = Duration::from_secs(5);
+/// The same for a handshake with a request after it, and for each request: a review may take as long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How many requests in that time are few. Of connections that wait for us, those with more go first: they had their answers,
+/// and who asks once may wait long where they ask without end.
+const FEW_REQUESTS: u32 = 8;
 
 /// Who has up to this part of one source's places has no more than others.
 const FEW: usize = 16;
@@ -68,6 +72,8 @@ struct Connection {
     waits_until: Instant,
     /// Requests whose answers were not taken yet.
     requests: usize,
+    /// Requests that began lately, and since when they are counted.
+    recent: (u32, Instant),
     /// Bytes that it holds.
     held: u64,
     evicted: CancellationToken,
@@ -96,6 +102,23 @@ pub(super) struct Held {
     bytes: u64,
 }
 
+impl Connection {
+    /// Who goes first where all are from one address: the least of these.
+    fn order(&self, now: Instant) -> impl Ord + use<> {
+        (self.waits_until > now, Reverse(self.recent.0.max(FEW_REQUESTS)), self.last)
+    }
+
+    fn request(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.recent.1) >= GRACE {
+            self.recent = (0, now);
+        }
+        self.recent.0 = self.recent.0.saturating_add(1);
+        self.requests += 1;
+        self.waits_until = now + GRACE;
+    }
+}
+
 impl Slots {
     /// So many at the same time from other machines, and so many from one of them or from here. All together hold so many
     /// bytes.
@@ -121,6 +144,7 @@ impl Slots {
             heard: false,
             waits_until: Instant::now() + SILENT_GRACE,
             requests: 0,
+            recent: (0, Instant::now()),
             held: 0,
             evicted: evicted.clone(),
         };
@@ -171,8 +195,7 @@ impl Open {
         let order = |one: &Connection| {
             let of_source = sources.get(&one.source).copied().unwrap_or_default();
             let of_address = addresses.get(&(one.source, one.address)).copied().unwrap_or_default();
-            let waits = one.waits_until > now;
-            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), waits, one.last)
+            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), one.order(now))
         };
         let those = self.connections.iter().filter(|(_, one)| may_go(one));
         let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
@@ -190,7 +213,7 @@ impl Open {
         let order = |one: &Connection| {
             let of_source = sources.get(&one.source).copied().unwrap_or_default();
             let is_light = one.held <= CONNECTION_MEMORY + HANDSHAKE_MEMORY;
-            (Reverse(of_source.max(little)), is_light, one.waits_until > now, one.last)
+            (Reverse(of_source.max(little)), is_light, one.order(now))
         };
         let victim = self.connections.iter().min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
         self.evict(victim)
@@ -231,10 +254,7 @@ impl Slot {
 
     /// Says that a request begins, which ends when what this returns is dropped. Its head has so many bytes.
     pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
-        self.note(|one| {
-            one.requests += 1;
-            one.waits_until = Instant::now() + GRACE;
-        });
+        self.note(Connection::request);
         // What is kept of a head is kept in parts, and one of them as it came and decoded.
         let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
         UnderWay { slot: self.clone(), _held: held }

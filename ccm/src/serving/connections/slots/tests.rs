@@ -63,6 +63,23 @@ async fn who_asks_again_is_waited_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_asks_once_stays_where_others_ask_without_end() {
+    let slots = Slots::new(100, 3, u64::MAX);
+    let prometheus = kept(&slots, there(1));
+    tokio::time::advance(GRACE * 10).await;
+    let _scrape = prometheus.request(0);
+    let attackers = [0; 2].map(|_| take(&slots, there(1)));
+    for _ in 0..20 {
+        // They have more than one under way, so that they never wait for nothing.
+        let _requests = attackers.each_ref().map(|attacker| (attacker.request(0), attacker.request(0)));
+        tokio::time::advance(GRACE / 50).await;
+    }
+    let _requests = attackers.each_ref().map(|attacker| attacker.request(0));
+    let newcomer = take(&slots, there(1));
+    assert_eq!(are_open([&prometheus, &attackers[0], &attackers[1], &newcomer]), [true, false, true, true]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_just_come_stays() {
     let slots = Slots::new(100, 2, u64::MAX);
     let (new, busy) = (take(&slots, there(1)), kept(&slots, there(1)));
