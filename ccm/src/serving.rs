@@ -23,9 +23,11 @@ mod metrics;
 mod options;
 mod peer;
 mod responses;
+mod source;
 mod threads;
 mod tls;
 mod trust;
+mod turns;
 mod user;
 
 use std::{

@@ -85,8 +85,8 @@ impl Authenticator {
                 Err(fault) => faults.push(fault),
             }
         }
-        if let (Some(tokens), Some(token)) = (&self.tokens, &token) {
-            match tokens.review(token).await {
+        if let (Some(tokens), Some(token)) = (&self.tokens, token) {
+            match tokens.review(peer.source, token).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => faults.push("invalid bearer token".to_owned()),
                 Err(Unanswered::Busy) => return Err(Unanswered::Busy),
@@ -109,7 +109,7 @@ impl Authenticator {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::SystemTime};
 
     use rcgen::{
         BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -119,6 +119,7 @@ mod tests {
     use super::{
         super::{
             RequestHeaderOptions,
+            source::Source,
             trust::{Authorities, FrontProxy},
         },
         *,
@@ -166,7 +167,7 @@ mod tests {
         headers: &HeaderMap,
         certificates: &[CertificateDer<'static>],
     ) -> Result<User, Unanswered> {
-        let peer = Peer::new(certificates.to_vec());
+        let peer = Peer::new(Source::Here, certificates.to_vec());
         authenticator.authenticate(authenticator.credentials(headers, &peer), &peer).await
     }
 
@@ -180,7 +181,7 @@ mod tests {
             Trusted { proxy: None, clients: now.load_full() }
         };
         let jane = clients.client("jane", "dev", ExtendedKeyUsagePurpose::ClientAuth);
-        let peer = Peer::new(vec![jane]);
+        let peer = Peer::new(Source::Here, vec![jane]);
         let trusted = store(&clients);
         let verdict = peer.verdict(trusted.clone()).await;
         assert!(verdict.is_somebody());
@@ -192,18 +193,43 @@ mod tests {
         assert!(peer.verdict(store(&clients)).await.is_somebody());
     }
 
-    #[tokio::test]
-    async fn a_certificate_that_ends_is_not_remembered_beyond_that() {
+    #[test]
+    fn a_certificate_that_ends_is_not_remembered_beyond_that() {
         let clients = ca("clients");
+        let until = |year: i32| {
+            let mut parameters = CertificateParams::default();
+            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let key = KeyPair::generate().expect("a key");
+            let end: SystemTime = parameters.not_after.into();
+            (parameters.signed_by(&key, &clients.issuer).expect("signed").der().clone(), end)
+        };
+        let [(jane, end), (ended, _), (later, _)] = [2090, 2001, 2095].map(until);
+        let unreadable = CertificateDer::from(vec![1]);
+        let now = SystemTime::now();
+        assert_eq!(
+            client_certificate::end(&[jane.clone(), ended.clone(), later, unreadable.clone()], now),
+            Some(end)
+        );
+        assert_eq!(client_certificate::end(&[jane], end), None);
+        assert_eq!(client_certificate::end(&[ended, unreadable], now), None);
+    }
+
+    #[tokio::test]
+    async fn an_ended_companion_is_not_verified_for_each_request() {
+        let clients = ca("clients");
+        let trust = Trust::load(&AuthenticationOptions::default(), true).expect("nothing to read");
+        let now = &trust.clients.as_ref().expect("followed").now;
+        now.store(Some(Arc::new(Authorities::parse(clients.pem.as_bytes()).expect("a bundle"))));
+        let jane = clients.client("jane", "dev", ExtendedKeyUsagePurpose::ClientAuth);
         let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, "jane");
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
         let key = KeyPair::generate().expect("a key");
-        let jane = parameters.signed_by(&key, &clients.issuer).expect("signed").der().clone();
-        let end = client_certificate::end(std::slice::from_ref(&jane)).expect("an end");
-        let expected: std::time::SystemTime = parameters.not_after.into();
-        assert_eq!(end, expected);
-        assert_eq!(client_certificate::end(&[jane, CertificateDer::from(vec![1])]), None);
+        let ended = parameters.signed_by(&key, &clients.issuer).expect("signed").der().clone();
+        let peer = Peer::new(Source::Here, vec![jane, ended]);
+        let trusted = Trusted { proxy: None, clients: now.load_full() };
+        let verdict = peer.verdict(trusted.clone()).await;
+        assert!(verdict.is_somebody());
+        assert!(Arc::ptr_eq(&verdict, &peer.verdict(trusted).await), "remembered");
     }
 
     #[tokio::test]

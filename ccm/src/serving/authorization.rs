@@ -6,7 +6,7 @@ mod reviews;
 use anyhow::anyhow;
 use kube::Client;
 
-use super::{AuthorizationOptions, delegation::Unanswered, user::User};
+use super::{AuthorizationOptions, delegation::Unanswered, source::Source, user::User};
 use reviews::Reviews;
 
 use paths::PathRules;
@@ -74,12 +74,13 @@ impl Authorizer {
         Ok(Self { always_allowed, reviews: client.map(|client| Reviews::new(client, options)) })
     }
 
-    /// Whether `user` may do `verb` (a method in lower case) on `path`.
+    /// Whether `user`, who asks from there, may do `verb` (a method in lower case) on `path`.
     ///
     /// # Errors
     /// Nobody can say.
     pub(super) async fn authorize(
         &self,
+        source: Source,
         user: &User,
         verb: &str,
         path: &str,
@@ -88,7 +89,7 @@ impl Authorizer {
             return Ok(Decision::Allowed);
         }
         match &self.reviews {
-            Some(reviews) => reviews.review(user, verb, path).await.map(Decision::by_reviewer),
+            Some(reviews) => reviews.review(source, user, verb, path).await.map(Decision::by_reviewer),
             None => Ok(Decision::NoOpinion(String::new())),
         }
     }

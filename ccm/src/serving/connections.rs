@@ -25,13 +25,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{certificates::Certificates, handler::Handler, responses, tls::TlsSettings, trust::Trust};
+use super::{
+    certificates::Certificates, handler::Handler, responses, source::Source, tls::TlsSettings, trust::Trust,
+};
 use crate::seldom::Seldom;
 use handshake::{Encrypted, encrypt};
 use idle::Idle;
 use requests::{OfConnection, Requests};
-use slots::{Slot, Slots, Source};
+use slots::{Slot, Slots};
 
+use limits::HANDSHAKE_MEMORY;
 pub(super) use limits::Limits;
 
 /// How long the head of a request may take, and how long the next one on an open connection; upstream's.
@@ -44,13 +47,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 const HEADER_SIZE: u32 = 16 << 10;
 
 /// Bytes of a request's body that come before anybody reads it.
-const BODY_WINDOW: u32 = 16 << 10;
+const BODY_WINDOW: u32 = 4 << 10;
 
 /// The least that HTTP/2 allows for all bodies of a connection.
 const CONNECTION_WINDOW: u32 = 64 << 10;
 
-/// Bytes of answers that a connection holds.
-const SEND_BUFFER: usize = 16 << 10;
+/// Bytes of an answer that a connection holds.
+const SEND_BUFFER: usize = 8 << 10;
 
 /// Streams that a client may break off by its own fault before the connection ends.
 const BROKEN_STREAMS: usize = 256;
@@ -88,7 +91,7 @@ pub(super) async fn serve(
 ) {
     let server = Arc::new(Server { limits, tls, handler, refused: Seldom::new(Duration::from_secs(60)) });
     let graceful = GracefulShutdown::new();
-    let slots = Slots::new(limits.connections, limits.from_one_address);
+    let slots = Slots::new(limits.connections, limits.from_one_address, limits.memory);
     let requests = Requests::new(limits.requests, limits.requests_from_one_address);
     let mut connections = JoinSet::new();
     let mut failing = false;
@@ -107,8 +110,9 @@ pub(super) async fn serve(
         };
         failing = false;
         let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-        let source = Source::of(peer.ip().to_canonical(), local);
-        let slot = Arc::new(slots.take(source));
+        let address = peer.ip().to_canonical();
+        let source = Source::of(address, local);
+        let slot = Arc::new(slots.take(source, address));
         let requests = requests.of_connection(source);
         let watcher = graceful.watcher();
         let server = server.clone();
@@ -145,13 +149,23 @@ impl Server {
         let encrypting = async {
             stream.readable().await.ok()?;
             slot.heard();
-            let encrypted = encrypt(stream, peer, &self.tls).await?;
+            let handshake = slot.hold(HANDSHAKE_MEMORY);
+            let local = stream.local_addr().ok()?.ip().to_canonical();
+            // An answer is one write; without this it would wait for the client's acknowledgement of the head.
+            let _ = stream.set_nodelay(true);
+            let mut encrypted = encrypt(stream, peer, local, slot.source, &self.tls).await?;
+            drop(handshake);
+            // rustls has them too.
+            let certificates = slot.hold(2 * u64::try_from(encrypted.client.size()).unwrap_or(u64::MAX / 2));
             // Before there are requests that wait for it.
             let is_known = self.handler.authenticator.knows(&encrypted.client).await;
-            Some((encrypted, is_known))
+            if is_known {
+                encrypted.stream.get_mut().0.known();
+            }
+            Some((encrypted, certificates, is_known))
         };
         let limit = self.limits.handshake;
-        let (encrypted, is_known) = match timeout(limit, encrypting).await {
+        let (encrypted, _certificates, is_known) = match timeout(limit, encrypting).await {
             Ok(Some(encrypted)) => encrypted,
             Ok(None) => return,
             Err(_) => {
@@ -159,12 +173,12 @@ impl Server {
                 return;
             }
         };
-        slot.used();
+        slot.encrypted();
         let Encrypted { stream, client, is_http2 } = encrypted;
         let client = Arc::new(client);
         let service = service_fn(|request: Request<Incoming>| {
-            slot.used();
             let (handler, client, slot) = (self.handler.clone(), client.clone(), slot.clone());
+            let under_way = slot.request(head_size(&request));
             // Here, not when somebody has the time for it: the head of a request is many times larger than what counts
             // of it.
             let asked = requests.begin().map(|place| (place, handler.take(request, &client)));
@@ -176,9 +190,9 @@ impl Server {
                     return Ok::<_, Infallible>(responses::too_many_requests());
                 };
                 let answer = handler.handle(asked, &client).await;
-                slot.answered();
                 place.answered();
-                Ok(answer.map(|body| body.keeping(place)))
+                let held = slot.answer(answer.body().len());
+                Ok(answer.map(|body| body.keeping((place, under_way, held))))
             }
         });
         let builder = http_builder(self.limits.http2_streams(is_known));
@@ -189,6 +203,12 @@ impl Server {
             tracing::debug!(%peer, error, "connection ended");
         }
     }
+}
+
+/// Bytes of the head of a request.
+fn head_size<B>(request: &Request<B>) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    request.headers().iter().fold(path, |size, (name, value)| size + name.as_str().len() + value.len())
 }
 
 fn http_builder(http2_streams: u32) -> auto::Builder<TokioExecutor> {

@@ -6,10 +6,10 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Context as _;
 use cloudprovider::error_chain;
 use kube::{Client, Config, config::InClusterError};
-use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{AuthenticationOptions, AuthorizationOptions};
+use super::{AuthenticationOptions, AuthorizationOptions, source::Source, turns::Turns};
 use crate::{
     api_client::{ApiServer, ClientMetrics, ClientOptions, Location},
     reload::ReloadReporter,
@@ -30,8 +30,8 @@ const RATE: (f64, u32) = (200.0, 400);
 /// what it does for this user: the lease is renewed as the same one.
 const AT_ONCE: usize = 16;
 
-/// Reviews of one client that wait for that. Whoever comes after them is asked to come again.
-const WAITING: usize = 512;
+/// Of those, for one source: whoever asks about much leaves places for others, also where each review takes long.
+const OF_ONE_SOURCE: usize = 8;
 
 /// Makes the clients.
 #[derive(Debug)]
@@ -112,90 +112,159 @@ pub(super) enum Unanswered {
     Failed(String),
 }
 
-/// Asks for reviews, few at a time.
+/// Asks for reviews, few at a time. How many wait is bounded by how many requests there are; each source waits for its own.
 #[derive(Debug)]
 pub(super) struct Reviewer {
-    under_way: Semaphore,
-    /// Those under way and those that wait for it.
-    all: Semaphore,
+    turns: Turns,
 }
 
 impl Reviewer {
     pub(super) fn new() -> Self {
-        Self { under_way: Semaphore::new(AT_ONCE), all: Semaphore::new(AT_ONCE + WAITING) }
+        Self { turns: Turns::new(AT_ONCE, OF_ONE_SOURCE) }
     }
 
-    /// Asks until there is an answer, a refusal, or no time left.
+    /// Asks until there is an answer, a refusal, or no time left. A review that has begun ends by itself, also where the
+    /// client is gone by then: one that is broken off costs its connection to the API server.
     ///
     /// # Errors
     /// The last failure, or that too many ask.
-    pub(super) async fn review<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Unanswered>
+    pub(super) async fn review<T, F>(
+        &self,
+        source: Source,
+        ask: impl FnMut() -> F + Send + 'static,
+    ) -> Result<T, Unanswered>
     where
-        F: Future<Output = kube::Result<T>>,
+        T: Send + 'static,
+        F: Future<Output = kube::Result<T>> + Send + 'static,
     {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        let _place = self.all.try_acquire().map_err(|_| Unanswered::Busy)?;
-        let turn = tokio::time::timeout_at(deadline, self.under_way.acquire()).await;
-        // Nobody closes it.
-        let _turn = turn.ok().and_then(Result::ok).ok_or(Unanswered::Busy)?;
+        let turn = tokio::time::timeout_at(deadline, self.turns.take(source)).await;
+        let turn = turn.ok().flatten().ok_or(Unanswered::Busy)?;
         if Instant::now() >= deadline {
             return Err(Unanswered::Busy);
         }
-        let mut pause = FIRST_PAUSE;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let (problem, may_help) = match tokio::time::timeout_at(deadline, ask()).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(kube::Error::Api(status))) => {
-                    let may_help = status.code == 429 || status.code >= 500;
-                    (format!("the API server answered {}: {}", status.code, status.message), may_help)
-                }
-                Ok(Err(error)) => {
-                    tracing::debug!(error = %error_chain(&error), "review failed");
-                    ("the API server cannot be reached".to_owned(), true)
-                }
-                Err(_) => (format!("no answer from the API server within {REVIEW_TIMEOUT:?}"), false),
-            };
-            if !may_help || tries == TRIES || Instant::now() + pause >= deadline {
-                return Err(Unanswered::Failed(problem));
+        let asking = tokio::spawn(async move {
+            let _turn = turn;
+            try_until(deadline, ask).await
+        });
+        asking.await.unwrap_or_else(|_| Err(Unanswered::Failed("the review broke off".to_owned())))
+    }
+}
+
+async fn try_until<T, F>(deadline: Instant, mut ask: impl FnMut() -> F) -> Result<T, Unanswered>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let mut pause = FIRST_PAUSE;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (problem, may_help) = match tokio::time::timeout_at(deadline, ask()).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(kube::Error::Api(status))) => {
+                let may_help = status.code == 429 || status.code >= 500;
+                (format!("the API server answered {}: {}", status.code, status.message), may_help)
             }
-            tokio::time::sleep(pause.mul_f64(fastrand::f64().mul_add(0.2, 1.0))).await;
-            pause = pause.mul_f64(FACTOR);
+            Ok(Err(error)) => {
+                tracing::debug!(error = %error_chain(&error), "review failed");
+                ("the API server cannot be reached".to_owned(), true)
+            }
+            Err(_) => (format!("no answer from the API server within {REVIEW_TIMEOUT:?}"), false),
+        };
+        if !may_help || tries == TRIES || Instant::now() + pause >= deadline {
+            return Err(Unanswered::Failed(problem));
         }
+        tokio::time::sleep(pause.mul_f64(fastrand::f64().mul_add(0.2, 1.0))).await;
+        pause = pause.mul_f64(FACTOR);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+    use std::{
+        net::IpAddr,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn few_are_under_way_and_not_many_wait() {
-        let (reviewer, asked) = (Arc::new(Reviewer::new()), Arc::new(AtomicUsize::new(0)));
-        let mut reviews = JoinSet::new();
-        for _ in 0..AT_ONCE + WAITING {
+    fn there(last: u8) -> Source {
+        Source::Address(IpAddr::from([192, 0, 2, last]))
+    }
+
+    /// Reviews of this source that the API server never answers, and how many it was asked about.
+    fn unanswered(
+        reviewer: &Arc<Reviewer>,
+        source: Source,
+        count: usize,
+    ) -> (JoinSet<Result<(), Unanswered>>, Arc<AtomicUsize>) {
+        let (mut reviews, asked) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..count {
             let (reviewer, asked) = (reviewer.clone(), asked.clone());
             reviews.spawn(async move {
-                let ask = || {
+                let ask = move || {
                     asked.fetch_add(1, Ordering::Relaxed);
                     std::future::pending::<kube::Result<()>>()
                 };
-                reviewer.review(ask).await
+                reviewer.review(source, ask).await
             });
         }
+        (reviews, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_under_way_and_nobody_waits_for_others() {
+        /// More than there are requests at the same time.
+        const MANY: usize = 2000;
+        let reviewer = Arc::new(Reviewer::new());
+        let (one, of_one) = unanswered(&reviewer, there(1), MANY);
         tokio::time::sleep(REVIEW_TIMEOUT / 2).await;
-        assert_eq!(asked.load(Ordering::Relaxed), AT_ONCE);
+        assert_eq!(of_one.load(Ordering::Relaxed), OF_ONE_SOURCE);
         let ask = || async { Ok(()) };
-        assert_eq!(reviewer.review(ask).await, Err(Unanswered::Busy));
-        let ended = reviews.join_all().await;
+        let start = Instant::now();
+        assert_eq!(reviewer.review(there(2), ask).await, Ok(()));
+        assert_eq!(start.elapsed(), Duration::ZERO, "a source waits for itself");
+        let (others, of_others) = unanswered(&reviewer, there(2), MANY);
+        let (third, of_third) = unanswered(&reviewer, there(3), 1);
+        tokio::time::sleep(REVIEW_TIMEOUT / 4).await;
+        let asked = [&of_one, &of_others, &of_third].map(|asked| asked.load(Ordering::Relaxed));
+        assert_eq!(asked, [OF_ONE_SOURCE, AT_ONCE - OF_ONE_SOURCE, 0]);
+        let ended = one.join_all().await;
         let busy = ended.iter().filter(|outcome| **outcome == Err(Unanswered::Busy)).count();
-        assert_eq!(busy, WAITING, "their time ended before their turn came");
-        assert_eq!(reviewer.review(ask).await, Ok(()));
+        assert_eq!(busy, MANY - OF_ONE_SOURCE, "their time ended before their turn came");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(of_third.load(Ordering::Relaxed), 1, "the next turn is that of another source");
+        drop((others, third));
+        tokio::time::sleep(REVIEW_TIMEOUT).await;
+        assert_eq!(reviewer.review(there(1), ask).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_ends_by_itself() {
+        let reviewer = Arc::new(Reviewer::new());
+        let answered = Arc::new(AtomicUsize::new(0));
+        let count = answered.clone();
+        let ask = move || {
+            let count = count.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        };
+        let gone = tokio::time::timeout(Duration::from_millis(1), reviewer.review(there(1), ask)).await;
+        gone.expect_err("the client is gone");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(answered.load(Ordering::Relaxed), 1);
+        // Who did not have its turn asks nobody.
+        let (under_way, _) = unanswered(&reviewer, there(1), OF_ONE_SOURCE);
+        let (waiting, asked) = unanswered(&reviewer, there(1), 1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop((waiting, under_way));
+        tokio::time::sleep(REVIEW_TIMEOUT * 2).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
     }
 }

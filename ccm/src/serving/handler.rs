@@ -9,7 +9,6 @@ use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
-use tokio::sync::Semaphore;
 
 use super::{
     authentication::{Authenticator, Credentials},
@@ -19,16 +18,18 @@ use super::{
     metrics::AccessMetrics,
     peer::Peer,
     responses::{self, Answer},
+    source::Source,
+    turns::Turns,
 };
 use crate::seldom::Seldom;
 
 /// Answers that are made at the same time, of those that can be large.
 const LARGE_AT_ONCE: usize = 2;
 
-/// KiB of large answers that clients have not taken yet. One that is larger than that has it alone.
-const LARGE_SIZE: u32 = 24 << 10;
+/// Of those, for one source.
+const LARGE_OF_ONE_SOURCE: usize = 1;
 
-/// How long a request for a large answer may wait until others are taken.
+/// How long a request for a large answer may wait until it is made.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a request's `Accept` that are read; browsers send some 100.
@@ -42,10 +43,9 @@ const LOG_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Handler {
     pub authenticator: Authenticator,
     authorizer: Authorizer,
-    endpoints: Endpoints,
+    endpoints: Arc<Endpoints>,
     metrics: AccessMetrics,
-    large: Semaphore,
-    large_size: Arc<Semaphore>,
+    large: Turns,
     unauthorized: Seldom,
 }
 
@@ -66,10 +66,9 @@ impl Handler {
         Self {
             authenticator,
             authorizer,
-            endpoints,
+            endpoints: Arc::new(endpoints),
             metrics,
-            large: Semaphore::new(LARGE_AT_ONCE),
-            large_size: Arc::new(Semaphore::new(usize::try_from(LARGE_SIZE).unwrap_or(usize::MAX))),
+            large: Turns::new(LARGE_AT_ONCE, LARGE_OF_ONE_SOURCE),
             unauthorized: Seldom::new(LOG_PAUSE),
         }
     }
@@ -102,7 +101,7 @@ impl Handler {
     pub(super) async fn handle(&self, asked: Asked, client: &Peer) -> Answer {
         let Asked { request, credentials } = asked;
         match self.admit(&request, credentials, client).await {
-            Ok(path) => self.answer(&path, request).await,
+            Ok(path) => self.answer(path, request, client.source).await,
             Err(refusal) => {
                 drain(request.into_body()).await;
                 refusal
@@ -135,7 +134,7 @@ impl Handler {
             }
         };
         let start = Instant::now();
-        let decision = self.authorizer.authorize(&user, &verb, &path).await;
+        let decision = self.authorizer.authorize(client.source, &user, &verb, &path).await;
         self.metrics.authorized(decision.as_ref().map_or("error", Decision::as_str), start.elapsed());
         match decision {
             Ok(Decision::Allowed) => Ok(path),
@@ -155,17 +154,19 @@ impl Handler {
     }
 
     /// What somebody may see.
-    async fn answer(&self, path: &str, request: Request<Incoming>) -> Answer {
-        if !Endpoints::is_large(path) {
-            return self.endpoints.answer(path, request).await;
+    async fn answer(&self, path: String, request: Request<Incoming>, source: Source) -> Answer {
+        if !Endpoints::is_large(&path) {
+            return self.endpoints.answer(&path, request).await;
         }
         let answering = async {
-            // Nobody closes them.
-            let _turn = self.large.acquire().await.ok()?;
-            let answer = self.endpoints.answer(path, request).await;
-            let size = u32::try_from(answer.body().len() / 1024 + 1).unwrap_or(u32::MAX).min(LARGE_SIZE);
-            let place = self.large_size.clone().acquire_many_owned(size).await.ok()?;
-            Some(answer.map(|body| body.keeping(place)))
+            let turn = self.large.take(source).await?;
+            let endpoints = self.endpoints.clone();
+            // It has its turn until it is made, also where the client is gone by then.
+            let making = tokio::spawn(async move {
+                let _turn = turn;
+                endpoints.answer(&path, request).await
+            });
+            making.await.ok()
         };
         let answer = tokio::time::timeout(LARGE_TIMEOUT, answering).await;
         answer.ok().flatten().unwrap_or_else(responses::too_many_requests)

@@ -10,11 +10,12 @@ use super::ServingOptions;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Bytes that the kernel holds of what a client sends and nobody reads yet. It counts as memory of the daemon.
-const RECEIVE_BUFFER: usize = 32 << 10;
+/// Bytes that the kernel holds of what a client sends and nobody reads yet. It counts as memory of the daemon, twice: the
+/// kernel takes as much again for itself.
+pub(super) const RECEIVE_BUFFER: usize = 8 << 10;
 
-/// Bytes that the kernel holds of what a client does not take.
-const SEND_BUFFER: usize = 128 << 10;
+/// Bytes that the kernel holds of what a client does not take. Twice too.
+pub(super) const SEND_BUFFER: usize = 16 << 10;
 
 /// Opens the port.
 ///

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::{
     authentication::{Opinion, client_certificate},
+    source::Source,
     trust::{Authorities, FrontProxy},
 };
 
@@ -22,6 +23,7 @@ static VERIFYING: Semaphore = Semaphore::const_new(2);
 
 /// The other end of one connection.
 pub(super) struct Peer {
+    pub source: Source,
     /// Its own first. They were few and small enough to be looked at.
     certificates: Arc<[CertificateDer<'static>]>,
     /// Held while they are verified: whoever asks for the same meanwhile waits for that.
@@ -79,12 +81,17 @@ impl Verdict {
 }
 
 impl Peer {
-    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
-        Self { certificates: certificates.into(), remembered: Mutex::default() }
+    pub(super) fn new(source: Source, certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self { source, certificates: certificates.into(), remembered: Mutex::default() }
     }
 
     pub(super) fn has_certificates(&self) -> bool {
         !self.certificates.is_empty()
+    }
+
+    /// Bytes of its certificates.
+    pub(super) fn size(&self) -> usize {
+        self.certificates.iter().map(|certificate| certificate.len()).sum()
     }
 
     /// What the certificates are. They are verified once for each connection and version of whom the server believes, on
@@ -119,7 +126,7 @@ impl Peer {
 
 /// The verdict, and when it ends.
 fn judge(certificates: &[CertificateDer<'static>], by: &Trusted) -> (Verdict, SystemTime) {
-    let soon = SystemTime::now() + REFUSED_FOR;
+    let now = SystemTime::now();
     let verdict = Verdict {
         proxy: by.proxy.as_ref().and_then(|proxy| is_proxy(certificates, proxy)),
         client: by.clients.as_ref().map_or(Ok(None), |authorities| {
@@ -127,8 +134,8 @@ fn judge(certificates: &[CertificateDer<'static>], by: &Trusted) -> (Verdict, Sy
             certificates.first().map_or(Ok(None), client_certificate::user)
         }),
     };
-    let end = if verdict.is_somebody() { client_certificate::end(certificates) } else { None };
-    (verdict, end.unwrap_or(soon))
+    let end = if verdict.is_somebody() { client_certificate::end(certificates, now) } else { None };
+    (verdict, end.unwrap_or(now + REFUSED_FOR))
 }
 
 fn is_proxy(certificates: &[CertificateDer<'static>], proxy: &FrontProxy) -> Option<Result<(), String>> {

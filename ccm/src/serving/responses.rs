@@ -17,7 +17,7 @@ use super::user::User;
 pub(super) type Answer = Response<AnswerBody>;
 
 /// Bytes that are given to a connection at a time. What it holds beyond that would not be counted.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 8 << 10;
 
 /// The body of an answer, in pieces as the client takes them.
 pub(super) struct AnswerBody {

@@ -1,7 +1,7 @@
 //! Clients of the secure port that mean ill. None has credentials.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -19,7 +19,7 @@ use rustls::{
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, split},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     runtime::Builder,
     time::{sleep, timeout},
 };
@@ -32,10 +32,22 @@ pub(super) enum Attack {
     ManyCertificates,
     /// Certificates that are verified, each with the name of all others, and that nobody trusts.
     EqualCertificates,
+    /// Certificates that say that the cluster's authority issued them: its key is looked at.
+    TrustedName,
+    /// Handshakes that are as large as they may be and never done.
+    Handshakes,
     /// HTTP/2 requests with so many fields, each of which takes one byte on the way.
     Fields(usize),
     /// HTTP/2 requests whose answers nobody takes.
     Unread,
+    /// The same for the metrics, which everybody may read.
+    UnreadMetrics,
+    /// HTTP/2 requests, with tokens, that are broken off at once.
+    Resets,
+    /// A head of HTTP/2 that never ends.
+    Continuations,
+    /// Requests whose bodies come byte by byte.
+    SlowBodies,
     /// HTTP/2 frames that want an answer and are no requests.
     Pings,
     /// Requests one after the other.
@@ -44,6 +56,19 @@ pub(super) enum Attack {
     Tokens,
     /// Connections on which nothing is said.
     Silence,
+    /// Connections that begin something and are gone at once.
+    Churn,
+}
+
+/// Where attackers come from, and what they know.
+#[derive(Clone, Debug)]
+pub(super) struct Camp {
+    /// The port.
+    pub(super) target: SocketAddr,
+    /// Their addresses. Of none, the machine chooses.
+    pub(super) addresses: Vec<IpAddr>,
+    /// The common name of the cluster's authority.
+    pub(super) authority: String,
 }
 
 /// Attackers at work, on a thread of their own, until dropped.
@@ -55,19 +80,20 @@ pub(super) struct Siege {
 
 impl Siege {
     /// So many connections at the same time. Who is thrown out comes again.
-    pub(super) fn begin(address: SocketAddr, attack: Attack, connections: usize) -> anyhow::Result<Self> {
-        let client = Arc::new(client(attack)?);
+    pub(super) fn begin(camp: &Camp, attack: Attack, connections: usize) -> anyhow::Result<Self> {
+        let client = Arc::new(client(attack, &camp.authority)?);
         let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (stopped, count) = (stop.clone(), answers.clone());
+        let (stopped, count, camp) = (stop.clone(), answers.clone(), camp.clone());
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 for index in 0..connections {
                     let (client, count) = (client.clone(), count.clone());
+                    let (to, from) = (camp.target, camp.addresses.iter().cycle().nth(index).copied());
                     tokio::spawn(async move {
                         for round in 0.. {
                             let token = format!("{index}-{round}");
-                            let _ = attack.once(address, &client, &token, &count).await;
+                            let _ = attack.once((to, from), &client, &token, &count).await;
                             sleep(attack.pause()).await;
                         }
                     });
@@ -100,31 +126,61 @@ type Stream = TlsStream<TcpStream>;
 
 impl Attack {
     fn is_http2(self) -> bool {
-        matches!(self, Self::Fields(_) | Self::Unread | Self::Pings)
+        matches!(
+            self,
+            Self::Fields(_)
+                | Self::Unread
+                | Self::UnreadMetrics
+                | Self::Resets
+                | Self::Continuations
+                | Self::Pings
+        )
     }
 
     /// Between two connections.
     fn pause(self) -> Duration {
-        Duration::from_millis(if self == Self::Silence { 1000 } else { 20 })
+        Duration::from_millis(match self {
+            Self::Silence => 1000,
+            Self::Churn => 1,
+            _ => 20,
+        })
     }
 
     /// One connection to its end.
     async fn once(
         self,
-        address: SocketAddr,
+        (to, from): (SocketAddr, Option<IpAddr>),
         client: &Arc<ClientConfig>,
         token: &str,
         answers: &AtomicUsize,
     ) -> anyhow::Result<()> {
-        let stream = TcpStream::connect(address).await?;
-        if self == Self::Silence {
-            return wait_for_the_end(stream).await;
+        let socket = TcpSocket::new_v4()?;
+        if let Some(from) = from {
+            socket.bind((from, 0).into())?;
+        }
+        let mut stream = socket.connect(to).await?;
+        match self {
+            Self::Silence => return wait_for_the_end(stream).await,
+            Self::Churn => {
+                stream.write_all(&[22]).await?;
+                stream.set_zero_linger()?;
+                return Ok(());
+            }
+            Self::Handshakes => {
+                // A message of 64 KiB less one byte, of which three records come.
+                let record =
+                    |begin: &[u8]| [&[22, 3, 1, 0x34, 0][..], begin, &vec![0; 0x3400 - begin.len()]].concat();
+                stream.write_all(&record(&[1, 0, 0xff, 0xfe])).await?;
+                stream.write_all(&[record(&[]), record(&[])].concat()).await?;
+                return wait_for_the_end(stream).await;
+            }
+            _ => {}
         }
         let name = ServerName::try_from("localhost")?;
         let connecting = TlsConnector::from(client.clone()).connect(name, stream);
         let mut stream = timeout(Duration::from_secs(30), connecting).await??;
         match self {
-            Self::ManyCertificates | Self::EqualCertificates => {
+            Self::ManyCertificates | Self::EqualCertificates | Self::TrustedName => {
                 stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await?;
                 let read = stream.read(&mut [0; 1024]).await?;
                 answers.fetch_add(read.min(1), Ordering::Relaxed);
@@ -135,13 +191,14 @@ impl Attack {
                 let header = |round| format!("Authorization: Bearer {token}-{round}\r\n");
                 one_after_the_other(stream, header, answers).await
             }
-            Self::Fields(_) | Self::Unread | Self::Pings => self.http2(stream, answers).await,
-            Self::Silence => Ok(()),
+            Self::SlowBodies => slow_body(stream, answers).await,
+            Self::Silence | Self::Churn | Self::Handshakes => Ok(()),
+            _ => self.http2(stream, token, answers).await,
         }
     }
 
     /// Frames as fast as they are taken.
-    async fn http2(self, stream: Stream, answers: &AtomicUsize) -> anyhow::Result<()> {
+    async fn http2(self, stream: Stream, token: &str, answers: &AtomicUsize) -> anyhow::Result<()> {
         let (mut from, mut to) = split(stream);
         let read = async {
             let mut buffer = vec![0; 16 << 10];
@@ -152,25 +209,46 @@ impl Attack {
         let write = async {
             let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
             // No room for answers, or all of it.
-            let window: u32 = if self == Self::Unread { 0 } else { 0x7fff_ffff };
+            let is_unread = matches!(self, Self::Unread | Self::UnreadMetrics);
+            let window: u32 = if is_unread { 0 } else { 0x7fff_ffff };
             let mut settings = vec![0, 4];
             settings.extend(window.to_be_bytes());
             frame(&mut bytes, 4, 0, 0, &settings);
             to.write_all(&bytes).await?;
-            let mut block = REQUEST.to_vec();
+            let path = if self == Self::UnreadMetrics { "/metrics" } else { "/healthz" };
+            let mut block = request(path);
             if let Self::Fields(count) = self {
                 // A field that is known from now on, and then so often in one byte.
                 block.extend([0x40, 1, b'x', 1, b'y']);
                 block.extend(std::iter::repeat_n(0x80 | 0x3e, count));
             }
+            if self == Self::Continuations {
+                let mut bytes = Vec::new();
+                // END_STREAM
+                frame(&mut bytes, 1, 1, 1, &block);
+                to.write_all(&bytes).await?;
+            }
             for round in 0.. {
                 let mut bytes = Vec::new();
-                for stream in 0..40 {
-                    if self == Self::Pings {
-                        frame(&mut bytes, 6, 0, 0, &[0; 8]);
-                    } else {
+                for index in 0..40 {
+                    let stream = 1 + 2 * (40 * round + index);
+                    match self {
+                        Self::Pings => frame(&mut bytes, 6, 0, 0, &[0; 8]),
+                        // A field that is kept nowhere.
+                        Self::Continuations => frame(&mut bytes, 9, 0, 1, &[0, 1, b'x', 1, b'y']),
+                        Self::Resets => {
+                            let value = format!("Bearer {token}-{stream}");
+                            let mut block = block.clone();
+                            block.extend([0, 13]);
+                            block.extend(b"authorization");
+                            block.push(u8::try_from(value.len())?);
+                            block.extend(value.as_bytes());
+                            frame(&mut bytes, 1, 5, stream, &block);
+                            // CANCEL
+                            frame(&mut bytes, 3, 0, stream, &8_u32.to_be_bytes());
+                        }
                         // END_STREAM and END_HEADERS
-                        frame(&mut bytes, 1, 5, 1 + 2 * (40 * round + stream), &block);
+                        _ => frame(&mut bytes, 1, 5, stream, &block),
                     }
                 }
                 to.write_all(&bytes).await?;
@@ -184,8 +262,10 @@ impl Attack {
     }
 }
 
-/// `GET https://a/healthz` in HPACK.
-const REQUEST: &[u8] = b"\x82\x87\x04\x08/healthz\x01\x01a";
+/// `GET https://a` and a path of 8 bytes, in HPACK.
+fn request(path: &str) -> Vec<u8> {
+    [b"\x82\x87\x04\x08", path.as_bytes(), b"\x01\x01a"].concat()
+}
 
 fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
@@ -212,12 +292,33 @@ async fn one_after_the_other(
     Ok(())
 }
 
+async fn slow_body(stream: Stream, answers: &AtomicUsize) -> anyhow::Result<()> {
+    let (mut from, mut to) = split(stream);
+    let read = async {
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = from.read(&mut buffer).await {
+            answers.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let write = async {
+        to.write_all(b"PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await?;
+        loop {
+            to.write_all(b"1").await?;
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = read => Ok(()),
+        ended = write => ended,
+    }
+}
+
 async fn wait_for_the_end(mut stream: TcpStream) -> anyhow::Result<()> {
     while stream.read(&mut [0; 16]).await? > 0 {}
     Ok(())
 }
 
-fn client(attack: Attack) -> anyhow::Result<ClientConfig> {
+fn client(attack: Attack, trusted: &str) -> anyhow::Result<ClientConfig> {
     let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody));
     let mut config = match attack {
         Attack::ManyCertificates => {
@@ -230,6 +331,10 @@ fn client(attack: Attack) -> anyhow::Result<ClientConfig> {
         }
         Attack::EqualCertificates => {
             let (chain, key) = levels(&["a", "a"], 2)?;
+            builder.with_client_auth_cert(chain, key)?
+        }
+        Attack::TrustedName => {
+            let (chain, key) = levels(&["a", trusted], 1)?;
             builder.with_client_auth_cert(chain, key)?
         }
         _ => builder.with_no_client_auth(),

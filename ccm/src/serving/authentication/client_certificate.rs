@@ -53,11 +53,14 @@ pub(in super::super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
     Ok(Some(User { name, uid, groups, extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into() }))
 }
 
-/// When the first of these certificates ends. `None`: it ended, or cannot be read.
-pub(in super::super) fn end(certificates: &[CertificateDer<'_>]) -> Option<SystemTime> {
-    let end = |certificate| u64::try_from(parse(certificate).ok()?.validity().not_after.timestamp()).ok();
-    let ends = certificates.iter().map(end).collect::<Option<Vec<u64>>>()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(ends.into_iter().min()?))
+/// When the first of these certificates ends that are valid until after `now`: with the others nothing was proven then.
+/// `None`: there is none.
+pub(in super::super) fn end(certificates: &[CertificateDer<'_>], now: SystemTime) -> Option<SystemTime> {
+    let end = |certificate| {
+        let end = u64::try_from(parse(certificate).ok()?.validity().not_after.timestamp()).ok()?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end))
+    };
+    certificates.iter().filter_map(end).filter(|end| *end > now).min()
 }
 
 fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {

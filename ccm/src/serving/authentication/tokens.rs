@@ -9,7 +9,10 @@ use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::delegation::{Reviewer, Unanswered},
+    super::{
+        delegation::{Reviewer, Unanswered},
+        source::Source,
+    },
     User,
 };
 
@@ -20,8 +23,8 @@ const CACHE_SIZE: u64 = 8192;
 pub(super) struct Tokens {
     api: Api<TokenReview>,
     reviewer: Reviewer,
-    /// By digest of a random salt and the token: the token itself is kept nowhere. `None`: no cache is wanted.
-    answers: Option<Cache<[u8; 32], Option<User>>>,
+    /// By source, and digest of a random salt and the token: the token itself is kept nowhere. `None`: no cache is wanted.
+    answers: Option<Cache<(Source, [u8; 32]), Option<User>>>,
     salt: [u8; 32],
 }
 
@@ -39,24 +42,29 @@ impl Tokens {
         Self { api: Api::all(client), reviewer: Reviewer::new(), answers, salt }
     }
 
-    /// Whose token it is; `None`: nobody's. Of many who ask about one token at once, one asks the API server.
+    /// Whose token it is; `None`: nobody's. Of many who ask about one token at once, from one source, one asks the API
+    /// server: another source must not wait for the turn of this one.
     ///
     /// # Errors
     /// Nobody can say.
-    pub(super) async fn review(&self, token: &str) -> Result<Option<User>, Unanswered> {
-        let Some(answers) = &self.answers else { return self.ask(token).await };
-        let key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
-        let answer = answers.try_get_with(key, self.ask(token)).await;
+    pub(super) async fn review(&self, source: Source, token: String) -> Result<Option<User>, Unanswered> {
+        let Some(answers) = &self.answers else { return self.ask(source, token).await };
+        let digest = Sha256::new().chain_update(self.salt).chain_update(&token).finalize().into();
+        let answer = answers.try_get_with((source, digest), self.ask(source, token)).await;
         answer.map_err(|error: Arc<Unanswered>| error.as_ref().clone())
     }
 
-    async fn ask(&self, token: &str) -> Result<Option<User>, Unanswered> {
-        let review = TokenReview {
-            spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
-            ..TokenReview::default()
+    async fn ask(&self, source: Source, token: String) -> Result<Option<User>, Unanswered> {
+        let api = self.api.clone();
+        let ask = move || {
+            let (api, token) = (api.clone(), token.clone());
+            async move {
+                let spec = TokenReviewSpec { token, ..TokenReviewSpec::default() };
+                let review = TokenReview { spec, ..TokenReview::default() };
+                api.create(&PostParams::default(), &review).await
+            }
         };
-        let parameters = PostParams::default();
-        let answer = self.reviewer.review(|| self.api.create(&parameters, &review)).await?;
+        let answer = self.reviewer.review(source, ask).await?;
         let status = answer.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             return Ok(None);

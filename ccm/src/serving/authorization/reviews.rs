@@ -13,7 +13,10 @@ use moka::{Expiry, future::Cache};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::delegation::{Reviewer, Unanswered},
+    super::{
+        delegation::{Reviewer, Unanswered},
+        source::Source,
+    },
     AuthorizationOptions, Decision, User,
 };
 
@@ -24,8 +27,8 @@ const CACHE_SIZE: u64 = 8192;
 pub(super) struct Reviews {
     api: Api<SubjectAccessReview>,
     reviewer: Reviewer,
-    /// By digest of who wants what.
-    answers: Cache<[u8; 32], Decision>,
+    /// By source, and digest of who wants what.
+    answers: Cache<(Source, [u8; 32]), Decision>,
 }
 
 impl std::fmt::Debug for Reviews {
@@ -40,8 +43,13 @@ struct Lifetime {
     denied: Duration,
 }
 
-impl Expiry<[u8; 32], Decision> for Lifetime {
-    fn expire_after_create(&self, _: &[u8; 32], decision: &Decision, _: Instant) -> Option<Duration> {
+impl Expiry<(Source, [u8; 32]), Decision> for Lifetime {
+    fn expire_after_create(
+        &self,
+        _: &(Source, [u8; 32]),
+        decision: &Decision,
+        _: Instant,
+    ) -> Option<Duration> {
         Some(match decision {
             Decision::Allowed => self.allowed,
             Decision::Denied(_) | Decision::NoOpinion(_) => self.denied,
@@ -56,21 +64,28 @@ impl Reviews {
         Self { api: Api::all(client), reviewer: Reviewer::new(), answers }
     }
 
-    /// Of many who ask the same at once, one asks the API server.
+    /// Of many who ask the same at once, from one source, one asks the API server: another source must not wait for the
+    /// turn of this one.
     ///
     /// # Errors
     /// Nobody can say; that is not kept.
-    pub(super) async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Decision, Unanswered> {
+    pub(super) async fn review(
+        &self,
+        source: Source,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, Unanswered> {
         // JSON, so that no two questions are spelt the same.
         let question =
             serde_json::to_vec(&(user, verb, path)).map_err(|error| Unanswered::Failed(error.to_string()))?;
-        let answer =
-            self.answers.try_get_with(Sha256::digest(question).into(), self.ask(user, verb, path)).await;
+        let key = (source, Sha256::digest(question).into());
+        let answer = self.answers.try_get_with(key, self.ask(source, user, verb, path)).await;
         answer.map_err(|error: Arc<Unanswered>| error.as_ref().clone())
     }
 
-    async fn ask(&self, user: &User, verb: &str, path: &str) -> Result<Decision, Unanswered> {
-        let review = SubjectAccessReview {
+    async fn ask(&self, source: Source, user: &User, verb: &str, path: &str) -> Result<Decision, Unanswered> {
+        let review = Arc::new(SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(user.name.clone()),
                 uid: (!user.uid.is_empty()).then(|| user.uid.clone()),
@@ -83,9 +98,13 @@ impl Reviews {
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
+        });
+        let api = self.api.clone();
+        let ask = move || {
+            let (api, review) = (api.clone(), review.clone());
+            async move { api.create(&PostParams::default(), &review).await }
         };
-        let parameters = PostParams::default();
-        let answer = self.reviewer.review(|| self.api.create(&parameters, &review)).await?;
+        let answer = self.reviewer.review(source, ask).await?;
         let status = answer.status.unwrap_or_default();
         let reason = status.reason.unwrap_or_default();
         match (status.allowed, status.denied.unwrap_or_default()) {

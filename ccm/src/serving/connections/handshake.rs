@@ -6,27 +6,32 @@ use std::{
 };
 
 use rustls::pki_types::CertificateDer;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{super::peer::Peer, Tls, paced::Paced};
-use crate::serving::tls::H2;
+use crate::serving::{source::Source, tls::H2};
 
 /// Bytes that are encrypted and not taken yet.
-const TLS_BUFFER: usize = 16 << 10;
+pub(super) const TLS_BUFFER: usize = 16 << 10;
 
 /// A connection over which requests can come.
-pub(super) struct Encrypted {
-    pub stream: TlsStream<Paced<TcpStream>>,
+pub(super) struct Encrypted<S> {
+    pub stream: TlsStream<Paced<S>>,
     pub client: Peer,
     pub is_http2: bool,
 }
 
 /// `None`: the client does not, or not in the way that is asked for.
-pub(super) async fn encrypt(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> Option<Encrypted> {
-    let local: IpAddr = stream.local_addr().ok()?.ip().to_canonical();
-    // An answer is one write; without this it would wait for the client's acknowledgement of the head.
-    let _ = stream.set_nodelay(true);
+///
+/// `local`: the address of this machine that the client came to.
+pub(super) async fn encrypt<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    peer: SocketAddr,
+    local: IpAddr,
+    source: Source,
+    tls: &Tls,
+) -> Option<Encrypted<S>> {
     let config = match tls.settings.config(Arc::new(tls.certificates.for_address(local)), tls.trust.hints()) {
         Ok(config) => config,
         Err(error) => {
@@ -47,5 +52,75 @@ pub(super) async fn encrypt(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> O
     let is_http2 = connection.alpn_protocol() == Some(H2);
     let certificates = connection.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
-    Some(Encrypted { stream, client: Peer::new(certificates), is_http2 })
+    Some(Encrypted { stream, client: Peer::new(source, certificates), is_http2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        time::{Duration, Instant},
+    };
+    use tokio_rustls::{TlsConnector, client};
+
+    use super::*;
+    use crate::serving::{
+        AuthenticationOptions, CertificateOptions, TlsOptions, certificates::Certificates, tls::TlsSettings,
+        trust::Trust,
+    };
+
+    const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// Both ends of a connection, the client's first.
+    async fn pair() -> (client::TlsStream<DuplexStream>, Encrypted<DuplexStream>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options =
+            CertificateOptions { cert_dir: Some(folder.path().to_owned()), ..CertificateOptions::default() };
+        let certificates = Certificates::load(&options, LOCAL).expect("a certificate");
+        let pem = std::fs::read(folder.path().join("cloud-controller-manager.crt")).expect("a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(
+            rustls::pki_types::pem::PemObject::pem_slice_iter(&pem)
+                .flatten()
+                .collect::<Vec<CertificateDer<'_>>>(),
+        );
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let tls = Tls {
+            settings: TlsSettings::new(&TlsOptions::default(), false).expect("settings"),
+            certificates,
+            trust: Trust::load(&AuthenticationOptions::default(), false).expect("nothing to read"),
+        };
+        let (theirs, ours) = duplex(64 << 10);
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, theirs);
+        let encrypting = encrypt(ours, SocketAddr::from((LOCAL, 1)), LOCAL, Source::Here, &tls);
+        let (theirs, ours) = tokio::join!(connecting, encrypting);
+        (theirs.expect("a handshake"), ours.expect("a handshake"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_over_a_connection_is_paced() {
+        /// So much takes some seconds.
+        const SIZE: usize = 80 << 10;
+        let (mut client, mut server) = pair().await;
+        tokio::spawn(async move {
+            let _ = client.write_all(&[0; 4 * SIZE]).await;
+            std::future::pending::<()>().await;
+        });
+        let (mut buffer, start) = (vec![0; SIZE], Instant::now());
+        server.stream.read_exact(&mut buffer).await.expect("what was sent");
+        assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
+        server.stream.get_mut().0.known();
+        let start = Instant::now();
+        server.stream.read_exact(&mut buffer).await.expect("what was sent");
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    }
 }

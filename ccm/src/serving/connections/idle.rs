@@ -12,8 +12,8 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// Bytes of one turn. Nine are a frame that wants an answer.
-const TURN: usize = 2 << 10;
+/// Bytes of one turn: the head of a request, as most are. Nine are a frame that wants an answer, and each may be a field.
+const TURN: usize = 512;
 
 /// A stream that fails once nothing was read or written for some time: a client that sends nothing and one that takes
 /// nothing look the same.

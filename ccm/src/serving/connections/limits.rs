@@ -1,6 +1,9 @@
-//! What clients may use.
+//! What clients may use, and what memory that takes: the sum is in the tests.
 
 use std::{fs, time::Duration};
+
+use super::{BODY_WINDOW, HEADER_SIZE, SEND_BUFFER, handshake::TLS_BUFFER, paced::HANDSHAKE_SIZE};
+use crate::serving::{listener, responses::PIECE};
 
 /// How long a client may take until it is encrypted, and its certificate is verified.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -9,19 +12,49 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const TAKING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connections from other machines at the same time.
-const CONNECTIONS: usize = 512;
+const CONNECTIONS: usize = 256;
 
 /// Of those, from one address; and as many more from this machine.
 const FROM_ONE_ADDRESS: usize = 128;
 
 /// Requests from other machines at the same time, beside one on each connection.
-const REQUESTS: usize = 512;
+const REQUESTS: usize = 128;
 
 /// Of those, from one address; and as many more from this machine.
-const REQUESTS_FROM_ONE_ADDRESS: usize = 128;
+const REQUESTS_FROM_ONE_ADDRESS: usize = 64;
 
 /// Streams of an HTTP/2 connection whose client showed no certificate that is known.
 const STREAMS_OF_STRANGERS: u32 = 8;
+
+/// Bytes that clients can make the daemon hold, and the kernel for it: all connections, requests and answers together.
+const MEMORY: u64 = 80 << 20;
+
+/// What a client sends is a record of TLS at most until it is decrypted. Its buffer has the head of a record too.
+const RECORD: u64 = 18 << 10;
+
+/// Tasks, timers and tables of a connection or of a request.
+const TASK: u64 = 8 << 10;
+
+/// Bytes that a connection takes at most while nothing is asked on it: the kernel's buffers, a record that comes, what of
+/// it is decrypted and what is encrypted, and what HTTP has: of HTTP/2 a frame, a head in parts, frames to send, and
+/// two tables of 4 KiB. HTTP/1.1 has less.
+pub(super) const CONNECTION_MEMORY: u64 = 2 * (listener::RECEIVE_BUFFER + listener::SEND_BUFFER) as u64
+    + RECORD
+    + 2 * TLS_BUFFER as u64
+    + 3 * HEADER_SIZE as u64
+    + (8 << 10)
+    + TASK;
+
+/// Bytes that a handshake takes beyond that. It has nothing of HTTP yet, but its messages in a buffer that grows by
+/// doubling, their certificates twice, and all that was said so far, which a signature of TLS 1.2 is about.
+pub(super) const HANDSHAKE_MEMORY: u64 = 2 * HANDSHAKE_SIZE as u64;
+
+/// Bytes that a request takes at most beside its head and the answer that waits: what of the answer is on its way, and
+/// what came of its body.
+pub(super) const REQUEST_MEMORY: u64 = SEND_BUFFER as u64 + PIECE as u64 + BODY_WINDOW as u64 + TASK;
+
+/// Bytes of an answer that count: a larger one is sent too.
+pub(super) const MAX_ANSWER: u64 = 12 << 20;
 
 /// Open files that are left to everybody else: the API server, the cloud, the election.
 const OTHER_FILES: usize = 256;
@@ -43,6 +76,8 @@ pub(in super::super) struct Limits {
     pub requests: usize,
     /// Of those, from one address; and as many more from this machine.
     pub requests_from_one_address: usize,
+    /// Bytes that all of that may take.
+    pub memory: u64,
 }
 
 impl Limits {
@@ -56,6 +91,7 @@ impl Limits {
             from_one_address: FROM_ONE_ADDRESS,
             requests: REQUESTS,
             requests_from_one_address: REQUESTS_FROM_ONE_ADDRESS,
+            memory: MEMORY,
         }
     }
 
@@ -125,10 +161,32 @@ mod tests {
             let limits = Limits::new(100).within(files);
             (limits.connections, limits.from_one_address)
         };
-        assert_eq!(limits(1024), (512, 128));
-        assert_eq!(limits(576), (256, 64));
-        assert_eq!(limits(256), (51, 12));
+        assert_eq!(limits(1024), (256, 128));
+        assert_eq!(limits(448), (128, 64));
+        assert_eq!(limits(256), (42, 21));
         assert_eq!(limits(0), (1, 1));
+    }
+
+    #[test]
+    fn there_is_memory_for_all() {
+        // What the daemon may take in all, less what it takes without clients in a small cluster and some for a
+        // large answer while it is made.
+        const ALL: u64 = (128 - 32 - 16) << 20;
+        let limits = Limits::new(100);
+        let connections = limits.connections + limits.from_one_address;
+        let requests = connections + limits.requests + limits.requests_from_one_address;
+        let sum = connections as u64 * CONNECTION_MEMORY + requests as u64 * REQUEST_MEMORY;
+        // So that nobody is thrown out who asks as everybody does, and a large answer has room beside that.
+        assert!(sum <= limits.memory, "{} KiB", sum >> 10);
+        assert!(limits.memory <= ALL);
+        // Also where all that is open comes from this machine: most connections are in their handshakes then.
+        let here = limits.from_one_address as u64 * (CONNECTION_MEMORY + HANDSHAKE_MEMORY);
+        assert!(here + MAX_ANSWER <= limits.memory);
+        // What a handshake has is no more than what is counted of it.
+        let kernel = 2 * (listener::RECEIVE_BUFFER + listener::SEND_BUFFER) as u64;
+        let size = u64::from(HANDSHAKE_SIZE);
+        let certificates = cloudprovider::tls::MAX_SIZE as u64;
+        assert!(kernel + 3 * size + 2 * certificates + TASK <= CONNECTION_MEMORY + HANDSHAKE_MEMORY);
     }
 
     #[test]

@@ -16,14 +16,14 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// Bytes that may come at any speed: a handshake with all the certificates that may be shown.
-const SUPPLY: u32 = 64 << 10;
+/// Bytes of a handshake with all the certificates that may be shown. They may come at any speed, and more do not come.
+pub(super) const HANDSHAKE_SIZE: u32 = 40 << 10;
 
 /// Bytes that may come at any speed once a connection is encrypted: the head of a request, as most are.
 const REQUEST_SUPPLY: u32 = 8 << 10;
 
-/// Bytes a second after that. A hundred small requests.
-const RATE: u32 = 16 << 10;
+/// Bytes a second after that. Some requests with a token, or many small ones.
+const RATE: u32 = 4 << 10;
 
 /// Bytes of one turn.
 const TURN: usize = 8 << 10;
@@ -42,18 +42,35 @@ pub(super) struct Paced<S> {
     counted: Instant,
     pause: Option<Pin<Box<Sleep>>>,
     this_turn: usize,
+    /// Bytes that may still come of the handshake. `None`: it is done.
+    handshake: Option<u32>,
 }
 
 impl<S> Paced<S> {
     pub(super) fn new(stream: S) -> Self {
-        let supply = f64::from(SUPPLY);
-        Self { stream, supply, left: supply, counted: Instant::now(), pause: None, this_turn: 0 }
+        let supply = f64::from(HANDSHAKE_SIZE);
+        Self {
+            stream,
+            supply,
+            left: supply,
+            counted: Instant::now(),
+            pause: None,
+            this_turn: 0,
+            handshake: Some(HANDSHAKE_SIZE),
+        }
     }
 
     /// Says that the handshake is done.
     pub(super) fn encrypted(&mut self) {
         self.supply = f64::from(REQUEST_SUPPLY);
         self.left = self.left.min(self.supply);
+        self.handshake = None;
+    }
+
+    /// Says that the client is known: it may send at any speed.
+    pub(super) fn known(&mut self) {
+        self.supply = f64::INFINITY;
+        self.left = self.supply;
     }
 
     /// Waits until something may be read.
@@ -91,8 +108,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = buffer.filled().len() - before;
+        let count = u32::try_from(read).unwrap_or(u32::MAX);
         self.this_turn += read;
-        self.left -= f64::from(u32::try_from(read).unwrap_or(u32::MAX));
+        self.left -= f64::from(count);
+        if let Some(left) = &mut self.handshake {
+            match left.checked_sub(count) {
+                Some(less) => *left = less,
+                None => return Poll::Ready(Err(io::Error::other("the handshake is too large"))),
+            }
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -123,21 +147,32 @@ mod tests {
         tokio::spawn(async move { while theirs.write_all(&[0; 64]).await.is_ok() {} });
         let mut paced = Paced::new(ours);
         let start = Instant::now();
-        let mut buffer = vec![0; SUPPLY as usize];
-        paced.read_exact(&mut buffer).await.expect("the supply");
+        let mut buffer = vec![0; HANDSHAKE_SIZE as usize];
+        paced.read_exact(&mut buffer).await.expect("a handshake");
         assert_eq!(start.elapsed(), Duration::ZERO);
-        paced.read_exact(&mut buffer).await.expect("as much again");
-        let took = start.elapsed().as_secs_f64();
-        assert!((3.7..4.3).contains(&took), "{took}");
+        paced.encrypted();
         tokio::time::sleep(Duration::from_secs(10)).await;
         let start = Instant::now();
-        paced.read_exact(&mut buffer).await.expect("the supply");
-        assert_eq!(start.elapsed(), Duration::ZERO);
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        paced.encrypted();
         paced.read_exact(&mut buffer).await.expect("requests");
-        let took = start.elapsed().as_secs_f64() - 10.0;
-        assert!((3.3..4.1).contains(&took), "{took}");
+        let took = start.elapsed().as_secs_f64();
+        let expected = f64::from(HANDSHAKE_SIZE - REQUEST_SUPPLY) / f64::from(RATE);
+        assert!((expected - 0.2..expected + 0.3).contains(&took), "{took}");
+        paced.known();
+        let start = Instant::now();
+        for _ in 0..10 {
+            paced.read_exact(&mut buffer).await.expect("requests of somebody who is known");
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_ends_somewhere() {
+        let (ours, mut theirs) = duplex(64);
+        tokio::spawn(async move { while theirs.write_all(&[0; 64]).await.is_ok() {} });
+        let mut paced = Paced::new(ours);
+        let mut buffer = vec![0; HANDSHAKE_SIZE as usize];
+        paced.read_exact(&mut buffer).await.expect("a handshake");
+        paced.read_exact(&mut [0]).await.expect_err("no more");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::slots::Source;
+use crate::serving::source::Source;
 
 /// Keeps count of requests. Cloning shares it.
 #[derive(Clone, Debug)]

@@ -1,14 +1,20 @@
-//! How many connections there may be, and which one makes room for another.
+//! How many connections there may be, how much memory they may take, and which one makes room for another.
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Those that are new, said something and were not answered yet go last,
-//! so that who comes and asks at once is gone before its turn comes.
+//! happened for longest, of whoever has most of them. Those that wait for us go last: a new one, until it had the time
+//! to ask, and one whose request is not answered yet. So who asks at once is gone before its turn comes, and who asks
+//! again on a connection that it kept is not thrown out meanwhile.
+//!
+//! Memory is shared alike. Each connection holds what it can hold at most, and what its certificates, requests and
+//! answers take beyond that. Where all of them together would hold more than there is, somebody makes room: of whoever
+//! holds most.
 
 use std::{
     cmp::Reverse,
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    hash::Hash,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,29 +22,25 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a new connection may take until its first answer before it counts as one of many.
-const GRACE: Duration = Duration::from_secs(5);
+use super::limits::{CONNECTION_MEMORY, HANDSHAKE_MEMORY, MAX_ANSWER, REQUEST_MEMORY};
+use crate::serving::source::Source;
 
-/// Where connections come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Source {
-    /// This machine, as the kubelet of a daemon in the host's network. Its places are its own.
-    Here,
-    Address(IpAddr),
-}
+/// How long a connection may take until its first bytes before it counts as one of many. They follow at once, but for the
+/// way.
+const SILENT_GRACE: Duration = Duration::from_secs(1);
 
-impl Source {
-    pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
-        if peer.is_loopback() || local == Some(peer) {
-            return Self::Here;
-        }
-        Self::Address(match peer {
-            IpAddr::V4(_) => peer,
-            // Whoever has one address of IPv6 has all of its network.
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        })
-    }
-}
+/// The same for a handshake with a request after it, and for each request: a review may take as long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How many requests in that time are few. Of connections that wait for us, those with more go first: they had their answers,
+/// and who asks once may wait long where they ask without end.
+const FEW_REQUESTS: u32 = 8;
+
+/// Who has up to this part of one source's places has no more than others.
+const FEW: usize = 16;
+
+/// The same of all memory: more than an answer takes.
+const LITTLE: u64 = 8;
 
 /// Keeps count of connections. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -46,74 +48,122 @@ pub(super) struct Slots {
     open: Arc<Mutex<Open>>,
     connections: usize,
     from_one_source: usize,
+    /// Bytes.
+    memory: u64,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     /// Rises with each thing that happens.
     time: u64,
+    /// Bytes that all of them hold.
+    held: u64,
     connections: HashMap<u64, Connection>,
 }
 
 #[derive(Debug)]
 struct Connection {
     source: Source,
+    address: IpAddr,
     /// When something happened on it.
     last: u64,
-    began: Instant,
-    /// Whether anything came.
     heard: bool,
-    /// Whether a request was answered.
-    answered: bool,
+    /// How long it counts as one that waits for us.
+    waits_until: Instant,
+    /// Requests whose answers were not taken yet.
+    requests: usize,
+    /// Requests that began lately, and since when they are counted.
+    recent: (u32, Instant),
+    /// Bytes that it holds.
+    held: u64,
     evicted: CancellationToken,
-}
-
-impl Connection {
-    fn waits_for_us(&self) -> bool {
-        self.heard && !self.answered && self.began.elapsed() < GRACE
-    }
 }
 
 /// The place of one connection, free again when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
+    pub source: Source,
     slots: Slots,
     id: u64,
     evicted: CancellationToken,
 }
 
+/// A request on a connection, until it is answered. Dropped when the client has taken the answer, or wants none.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    slot: Arc<Slot>,
+    _held: Held,
+}
+
+/// Memory that a connection takes, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    slot: Arc<Slot>,
+    bytes: u64,
+}
+
+impl Connection {
+    /// Who goes first where all are from one address: the least of these.
+    fn order(&self, now: Instant) -> impl Ord + use<> {
+        (self.waits_until > now, Reverse(self.recent.0.max(FEW_REQUESTS)), self.last)
+    }
+
+    fn request(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.recent.1) >= GRACE {
+            self.recent = (0, now);
+        }
+        self.recent.0 = self.recent.0.saturating_add(1);
+        self.requests += 1;
+        self.waits_until = now + GRACE;
+    }
+}
+
 impl Slots {
-    /// So many at the same time from other machines, and so many from one of them or from here.
-    pub(super) fn new(connections: usize, from_one_source: usize) -> Self {
-        Self { open: Arc::default(), connections, from_one_source }
+    /// So many at the same time from other machines, and so many from one of them or from here. All together hold so many
+    /// bytes.
+    pub(super) fn new(connections: usize, from_one_source: usize, memory: u64) -> Self {
+        Self { open: Arc::default(), connections, from_one_source, memory }
     }
 
     /// A place for a connection from there.
-    pub(super) fn take(&self, source: Source) -> Slot {
+    pub(super) fn take(&self, source: Source, address: IpAddr) -> Slot {
         let mut open = self.lock();
-        let counts = open.counts();
-        let count = |source: Source| counts.get(&source).copied().unwrap_or_default();
-        let others = open.connections.len() - count(Source::Here);
-        let has_its_share = count(source) >= self.from_one_source;
-        if has_its_share || (source != Source::Here && others >= self.connections) {
-            let may_go = |one: &Connection| {
-                if has_its_share { one.source == source } else { one.source != Source::Here }
-            };
-            let those = open.connections.iter().filter(|(_, one)| may_go(one));
-            let victim =
-                those.min_by_key(|(_, one)| (Reverse(count(one.source)), one.waits_for_us(), one.last));
-            if let Some(one) = victim.map(|(&id, _)| id).and_then(|id| open.connections.remove(&id)) {
-                one.evicted.cancel();
-            }
+        let from = |source: Source| open.connections.values().filter(|one| one.source == source).count();
+        let others = open.connections.len() - from(Source::Here);
+        if from(source) >= self.from_one_source {
+            open.evict_one_of(|one| one.source == source, self.few());
+        } else if source != Source::Here && others >= self.connections {
+            open.evict_one_of(|one| one.source != Source::Here, self.few());
         }
         let (id, evicted) = (open.tick(), CancellationToken::new());
-        let (began, token) = (Instant::now(), evicted.clone());
-        open.connections.insert(
-            id,
-            Connection { source, last: id, began, heard: false, answered: false, evicted: token },
-        );
+        let connection = Connection {
+            source,
+            address,
+            last: id,
+            heard: false,
+            waits_until: Instant::now() + SILENT_GRACE,
+            requests: 0,
+            recent: (0, Instant::now()),
+            held: 0,
+            evicted: evicted.clone(),
+        };
+        open.connections.insert(id, connection);
+        self.hold(&mut open, id, CONNECTION_MEMORY);
         drop(open);
-        Slot { slots: self.clone(), id, evicted }
+        Slot { source, slots: self.clone(), id, evicted }
+    }
+
+    fn few(&self) -> usize {
+        self.from_one_source / FEW
+    }
+
+    /// So many bytes more for this connection, if it still has its place. Others make room, or it does itself.
+    fn hold(&self, open: &mut Open, id: u64, bytes: u64) {
+        let Some(one) = open.connections.get_mut(&id) else { return };
+        one.held += bytes;
+        open.held += bytes;
+        while open.held > self.memory && open.evict_for_memory(self.memory / LITTLE) {}
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -127,12 +177,58 @@ impl Open {
         self.time
     }
 
-    fn counts(&self) -> HashMap<Source, usize> {
+    /// How many there are of each kind; those of `None` are not counted.
+    fn count<K: Eq + Hash>(&self, kind: impl Fn(&Connection) -> Option<K>) -> HashMap<K, usize> {
         let mut counts = HashMap::new();
-        for one in self.connections.values() {
-            *counts.entry(one.source).or_default() += 1;
+        for kind in self.connections.values().filter_map(kind) {
+            *counts.entry(kind).or_default() += 1;
         }
         counts
+    }
+
+    /// Ends one of those that may go.
+    fn evict_one_of(&mut self, may_go: impl Fn(&Connection) -> bool, few: usize) {
+        let sources = self.count(|one| may_go(one).then_some(one.source));
+        // An IPv6 network, and this machine, have many addresses: of those, too, whoever has most goes first.
+        let addresses = self.count(|one| may_go(one).then_some((one.source, one.address)));
+        let now = Instant::now();
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let of_address = addresses.get(&(one.source, one.address)).copied().unwrap_or_default();
+            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), one.order(now))
+        };
+        let those = self.connections.iter().filter(|(_, one)| may_go(one));
+        let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        self.evict(victim);
+    }
+
+    /// Ends one of whoever holds most, unless that is little. Those that hold no more than each connection does go last:
+    /// that would help least.
+    fn evict_for_memory(&mut self, little: u64) -> bool {
+        let mut sources = HashMap::<Source, u64>::new();
+        for one in self.connections.values() {
+            *sources.entry(one.source).or_default() += one.held;
+        }
+        let now = Instant::now();
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let is_light = one.held <= CONNECTION_MEMORY + HANDSHAKE_MEMORY;
+            (Reverse(of_source.max(little)), is_light, one.order(now))
+        };
+        let victim = self.connections.iter().min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        self.evict(victim)
+    }
+
+    fn evict(&mut self, victim: Option<u64>) -> bool {
+        let Some(one) = victim.and_then(|id| self.remove(id)) else { return false };
+        one.evicted.cancel();
+        true
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Connection> {
+        let one = self.connections.remove(&id)?;
+        self.held -= one.held;
+        Some(one)
     }
 }
 
@@ -142,19 +238,37 @@ impl Slot {
         self.evicted.cancelled().await;
     }
 
-    /// Says that something happens: the client is encrypted, or a request begins.
-    pub(super) fn used(&self) {
+    /// Says that the client sent something.
+    pub(super) fn heard(&self) {
+        self.note(|one| {
+            if !std::mem::replace(&mut one.heard, true) {
+                one.waits_until = Instant::now() + GRACE;
+            }
+        });
+    }
+
+    /// Says that the client is encrypted.
+    pub(super) fn encrypted(&self) {
         self.note(|_| {});
     }
 
-    /// Says that the client sent something.
-    pub(super) fn heard(&self) {
-        self.note(|one| one.heard = true);
+    /// Says that a request begins, which ends when what this returns is dropped. Its head has so many bytes.
+    pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
+        self.note(Connection::request);
+        // What is kept of a head is kept in parts, and one of them as it came and decoded.
+        let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
+        UnderWay { slot: self.clone(), _held: held }
     }
 
-    /// Says that a request was answered.
-    pub(super) fn answered(&self) {
-        self.note(|one| one.answered = true);
+    /// Memory for the answer to a request.
+    pub(super) fn answer(self: &Arc<Self>, size: usize) -> Held {
+        self.hold(u64::try_from(size).unwrap_or(u64::MAX).min(MAX_ANSWER))
+    }
+
+    /// So many bytes more. Another connection makes room for them where there is not enough, or this one.
+    pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        self.slots.hold(&mut self.slots.lock(), self.id, bytes);
+        Held { slot: self.clone(), bytes }
     }
 
     fn note(&self, what: impl FnOnce(&mut Connection)) {
@@ -167,99 +281,32 @@ impl Slot {
     }
 }
 
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.slot.note(|one| {
+            one.requests -= 1;
+            if one.requests == 0 {
+                one.waits_until = Instant::now();
+            }
+        });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut open = self.slot.slots.lock();
+        if let Some(one) = open.connections.get_mut(&self.slot.id) {
+            one.held -= self.bytes;
+            open.held -= self.bytes;
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.lock().connections.remove(&self.id);
+        self.slots.lock().remove(self.id);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    fn there(last: u8) -> Source {
-        Source::of(IpAddr::from([192, 0, 2, last]), Some(IpAddr::from([192, 0, 2, 200])))
-    }
-
-    fn are_open<const N: usize>(slots: [&Slot; N]) -> [bool; N] {
-        slots.map(|slot| !slot.evicted.is_cancelled())
-    }
-
-    #[test]
-    fn the_node_itself_is_here() {
-        let own = IpAddr::from([10, 0, 0, 1]);
-        let six: IpAddr = "::1".parse().expect("an address");
-        let here = [own, Ipv4Addr::LOCALHOST.into(), IpAddr::from([127, 0, 0, 9]), six];
-        assert!(here.iter().all(|peer| Source::of(*peer, Some(own)) == Source::Here));
-        assert_eq!(Source::of(own, None), Source::Address(own));
-        let of = |address: &str| Source::of(address.parse().expect("an address"), Some(own));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::2:0:0:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_was_not_answered_yet_stays() {
-        let slots = Slots::new(100, 2);
-        let (busy, new) = (slots.take(there(1)), slots.take(there(1)));
-        busy.answered();
-        new.heard();
-        busy.answered();
-        // Though it is the one on which something happened last.
-        let third = slots.take(there(1));
-        assert_eq!(are_open([&busy, &new, &third]), [false, true, true]);
-        tokio::time::advance(GRACE).await;
-        third.answered();
-        let fourth = slots.take(there(1));
-        assert_eq!(are_open([&new, &third, &fourth]), [false, true, true], "it had its time");
-        fourth.heard();
-        third.used();
-        let _fifth = slots.take(there(1));
-        let _sixth = slots.take(there(1));
-        assert_eq!(are_open([&third, &fourth]), [false, true], "who says nothing goes first");
-    }
-
-    #[test]
-    fn one_address_does_not_take_all() {
-        let slots = Slots::new(100, 2);
-        let (first, second, other) = (slots.take(there(1)), slots.take(there(1)), slots.take(there(2)));
-        first.used();
-        let third = slots.take(there(1));
-        assert_eq!(are_open([&first, &second, &third, &other]), [true, false, true, true]);
-        let fourth = slots.take(there(1));
-        assert_eq!(are_open([&first, &third, &fourth, &other]), [false, true, true, true]);
-    }
-
-    #[test]
-    fn who_has_most_makes_room() {
-        let slots = Slots::new(4, 3);
-        let single = slots.take(there(2));
-        let crowd = [0; 3].map(|_| slots.take(there(1)));
-        let newcomer = slots.take(there(3));
-        assert_eq!(are_open([&crowd[0], &crowd[1], &single, &newcomer]), [false, true, true, true]);
-    }
-
-    #[test]
-    fn nobody_else_takes_the_places_of_here() {
-        let slots = Slots::new(2, 2);
-        let others = [slots.take(there(1)), slots.take(there(2))];
-        let here = [slots.take(Source::Here), slots.take(Source::Here)];
-        assert_eq!(are_open([&others[0], &others[1], &here[0], &here[1]]), [true; 4]);
-        let probe = slots.take(Source::Here);
-        assert_eq!(are_open([&here[0], &here[1], &probe]), [false, true, true]);
-        let crowd = [0; 5].map(|_| slots.take(there(3)));
-        assert_eq!(
-            are_open([&others[0], &others[1], &here[1], &probe, &crowd[4]]),
-            [false, false, true, true, true]
-        );
-    }
-
-    #[test]
-    fn a_place_is_free_again() {
-        let slots = Slots::new(2, 2);
-        let taken = [slots.take(there(1)), slots.take(Source::Here)];
-        drop(taken);
-        assert!(slots.lock().connections.is_empty());
-    }
-}
+mod tests;

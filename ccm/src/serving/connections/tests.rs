@@ -295,3 +295,16 @@ async fn further_requests_of_one_connection_are_few() {
     let answer = timeout(LIMIT, livez(folder.path(), server.address())).await.expect("in time");
     assert!(answer.expect("an answer").starts_with("HTTP/1.1 200"), "another connection has its own place");
 }
+
+#[tokio::test]
+async fn who_takes_memory_makes_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one_request = limits::CONNECTION_MEMORY + limits::HANDSHAKE_MEMORY + limits::REQUEST_MEMORY;
+    let limits = Limits { memory: one_request + (64 << 10), ..Limits::new(100) };
+    let server = start(folder.path(), limits).await;
+    let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
+    let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
+    let answer = answer.expect("an answer").expect("it is served");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    is_ended(&mut silent).await;
+}
