@@ -197,6 +197,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+    use crate::metrics::MetricSet as _;
 
     #[tokio::test(start_paused = true)]
     async fn reads_of_leases_wait_for_nobody() {
@@ -204,7 +205,9 @@ mod tests {
         let over = Client::new(tower::service_fn(answer), "default");
         // A request in 1,000 s.
         let options = ClientOptions { limit: Some((0.001, 1)), ..ClientOptions::default() };
-        let clients = ApiServer::over(over, options, Metrics::new().expect("metrics")).clients();
+        let metrics = ClientMetrics::unregistered().expect("metrics");
+        let api_server = ApiServer::over(over, options, metrics);
+        let clients = api_server.controller_clients("node-controller", api_server.client("ccm"));
         let within_a_minute = async |client: &Client| {
             let mut answered = 0;
             for _ in 0..3 {
@@ -215,7 +218,7 @@ mod tests {
             }
             answered
         };
-        assert_eq!(within_a_minute(&clients.node_controller).await, 1, "--kube-api-qps");
-        assert_eq!(within_a_minute(&clients.leases).await, 3);
+        assert_eq!(within_a_minute(&clients.client).await, 1, "--kube-api-qps");
+        assert_eq!(within_a_minute(&clients.unthrottled).await, 3);
     }
 }

@@ -138,7 +138,11 @@ async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
     for (name, reason) in ["n0", "n1"].into_iter().zip(reasons) {
         let node = nodes(&api.client).get(name).await?;
         ensure!(is_held_back(reason)(&node), "{name}: {:?}", node.status);
-        let told = daemon.metrics.deletions_held_back_total.with_label_values(&[reason]).get();
+        let told = daemon
+            .counted::<NodeLifecycleMetrics>()
+            .deletions_held_back_total
+            .with_label_values(&[reason])
+            .get();
         ensure!(told == 1, "{reason} was told {told} times");
     }
     // The kubelet ends, and is found dead: it is listened to from its first missing renewal on.

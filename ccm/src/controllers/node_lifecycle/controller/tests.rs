@@ -16,8 +16,12 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    api_client::Clients, cloud::Started, debug_state::DebugState, events::event_recorder,
-    health::HealthChecks, nodes::watch_nodes,
+    cloud::{CloudMetrics, Started},
+    debug_state::DebugState,
+    events::{EventMetrics, EventObject, event_recorder},
+    health::HealthChecks,
+    metrics::MetricSet as _,
+    nodes::watch_nodes,
 };
 
 /// Has no instance, or all.
@@ -110,9 +114,9 @@ impl World {
         let (nodes, stop) = (NodeStore::new(), CancellationToken::new());
         tokio::spawn(watch_nodes(client.clone(), nodes.clone(), stop.clone()));
         nodes.synced().await;
-        let metrics = Metrics::new().expect("metrics");
         let daemon = EventObject::lease("kube-system", "l", "");
-        let (events, _) = event_recorder(&Clients::same(&client), daemon, metrics.clone());
+        let event_metrics = EventMetrics::unregistered().expect("metrics");
+        let (events, _) = event_recorder("test", client.clone(), daemon, event_metrics);
         let options = NodeLifecycleOptions {
             monitor_period: seconds(5),
             concurrent_syncs: 1,
@@ -123,9 +127,13 @@ impl World {
             dry_run: false,
         };
         let provider = Arc::<Gone>::default();
-        let cloud = Cloud::new(Started::new(provider.clone(), stop.clone()), metrics.clone());
+        let cloud = Cloud::new(
+            Started::new(provider.clone(), stop.clone()),
+            CloudMetrics::unregistered().expect("metrics"),
+        );
+        let metrics = NodeLifecycleMetrics::unregistered().expect("metrics");
         let controller =
-            NodeLifecycleController::new(nodes, cloud, slow.clone(), slow, &events, metrics, options);
+            NodeLifecycleController::new(nodes, cloud, slow.clone(), slow, events, metrics, options);
         let inspection = Inspection::register("test", &HealthChecks::new(), &DebugState::new());
         Self { client, delays, provider, controller, inspection, stop, _sandbox: sandbox }
     }
