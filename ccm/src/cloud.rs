@@ -176,6 +176,7 @@ impl Cloud {
     }
 
     /// A boundary around another provider that may take over: its instances have the same additional labels.
+    #[must_use]
     pub fn candidate(&self, provider: Started, metrics: CloudMetrics) -> Self {
         Self { labels: Arc::clone(&self.labels), ..Self::new(provider, metrics) }
     }

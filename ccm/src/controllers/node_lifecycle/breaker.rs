@@ -189,8 +189,12 @@ mod tests {
                 .filter(|uid| !nodes.iter().any(|node| node.0 == **uid))
                 .cloned()
                 .collect();
-            gone.iter().for_each(|uid| self.note(uid, None));
-            nodes.iter().for_each(|(uid, seen)| self.note(uid, Some(*seen)));
+            for uid in gone {
+                self.note(&uid, None);
+            }
+            for (uid, seen) in nodes {
+                self.note(uid, Some(*seen));
+            }
             self.turn(limits)
         }
     }

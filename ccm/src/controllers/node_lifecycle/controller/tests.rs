@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use cloudprovider::{
-    CloudProvider, Clusters, Instance, InstanceStream, Instances, LoadBalancer, NodeIdentity, PowerState,
-    ProviderId, Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, InstanceStream, Instances, LoadBalancer, NodeIdentity, Routes, StartContext,
+    Zones, async_trait,
 };
 use http::{Method, Request};
 use kube::client::Body;
@@ -24,10 +24,9 @@ use crate::{
     nodes::watch_nodes,
 };
 
-/// Has no instance, or all.
+/// Has no instance at all.
 #[derive(Debug, Default)]
 struct Gone {
-    is_back: AtomicBool,
     /// Whether the configuration in force is that of another cloud.
     owns_nothing: AtomicBool,
 }
@@ -38,12 +37,7 @@ impl Instances for Gone {
         !self.owns_nothing.load(Ordering::Relaxed)
     }
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        let is_back = self.is_back.load(Ordering::Relaxed);
-        let answer = || match is_back {
-            true => Instance::new(ProviderId::new("gone", "/1"), PowerState::Running).into(),
-            false => InstanceLookup::Absent,
-        };
-        nodes.iter().map(|_| answer()).collect()
+        nodes.iter().map(|_| InstanceLookup::Absent).collect()
     }
     fn changes(&self) -> Option<InstanceStream> {
         None
