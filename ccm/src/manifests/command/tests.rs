@@ -1,0 +1,288 @@
+use std::sync::Arc;
+
+use clap::Parser;
+use cloudprovider::{
+    CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Result, Routes,
+    StartContext, Zones, async_trait,
+};
+
+use super::*;
+use crate::yaml::without_comments;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    command: ManifestsCommand,
+}
+
+fn command(arguments: &[&str]) -> ManifestsCommand {
+    Line::parse_from(["manifests"].iter().chain(arguments)).command
+}
+
+/// A provider whose configuration is the name of a Secret in `vault`, or nothing.
+#[derive(Debug)]
+struct Cloud(Option<String>);
+
+#[async_trait]
+impl CloudProvider for Cloud {
+    fn name(&self) -> &'static str {
+        "libvirt"
+    }
+
+    async fn start(&self, _: StartContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn secrets(&self) -> Vec<SecretName> {
+        self.0.iter().map(|name| SecretName { namespace: "vault".into(), name: name.clone() }).collect()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
+
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        None
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    let factory = |input: &FactoryInput| -> Result<Arc<dyn CloudProvider>> {
+        match input.config.as_deref() {
+            Some("odd") => {
+                input.warn(ConfigProblem::new("colour", "is not known"));
+                Ok(Arc::new(Cloud(None)))
+            }
+            Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
+            // The files that it names, of which those beside the configuration are relative.
+            Some(text) if text.starts_with("files ") => {
+                let folder = input.config_path.as_deref().and_then(Path::parent).expect("a folder");
+                let unreadable = |name: &&str| input.read_file(folder.join(name)).is_err();
+                let missing: Vec<_> = text.split(' ').skip(1).filter(unreadable).collect();
+                let problem = |name: &&str| ConfigProblem::new(*name, "cannot be read");
+                match missing[..] {
+                    [] => Ok(Arc::new(Cloud(None))),
+                    _ => Err(Error::invalid_configuration(missing.iter().map(problem).collect())),
+                }
+            }
+            config => Ok(Arc::new(Cloud(config.map(str::to_owned)))),
+        }
+    };
+    registry.register("libvirt", factory).expect("free");
+    registry
+}
+
+fn faults(arguments: &[&str]) -> Vec<String> {
+    command(arguments).run(&registry()).expect_err("faulty")
+}
+
+#[test]
+fn a_provider_has_to_be_one_that_there_is() {
+    assert_eq!(
+        faults(&["--provider=libvrit"]),
+        ["--provider: unknown cloud provider \"libvrit\" (known: libvirt)"]
+    );
+}
+
+#[test]
+fn secrets_that_the_configuration_names_can_be_read() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let config = format!("--cloud-config={}", file.path().display());
+    std::fs::write(file.path(), "vc").expect("written");
+    let run = |arguments: &[&str]| {
+        let (options, warnings) =
+            command(&[&["--provider=libvirt"], arguments].concat()).options(&registry()).expect("good");
+        let objects = options.render().expect("good");
+        let roles = objects.iter().filter(|object| {
+            object["kind"] == "Role" && object["metadata"]["name"] == "cloud-controller-manager-secrets"
+        });
+        let found: Vec<_> = roles
+            .map(|role| {
+                let names: Vec<_> = role["rules"]
+                    .as_array()
+                    .expect("rules")
+                    .iter()
+                    .map(|rule| rule["resourceNames"][0].as_str().expect("a name").to_owned())
+                    .collect();
+                format!("{}: {}", role["metadata"]["namespace"].as_str().expect("one"), names.join(","))
+            })
+            .collect();
+        (found.join("; "), warnings)
+    };
+    assert_eq!(run(&[]), (String::new(), Vec::new()));
+    assert_eq!(run(&[&config]), ("vault: vc".to_owned(), Vec::new()));
+    let (found, _) = run(&[&config, "--secret=vault/b.c", "--secret=kube-system/a", "--secret=vault/vc"]);
+    assert_eq!(found, "kube-system: a; vault: b.c,vc");
+    std::fs::write(file.path(), "bad").expect("written");
+    let found = faults(&["--provider=libvirt", &config, "--replicas=0"]);
+    assert!(found[0].starts_with("--cloud-config ") && found[0].contains("uri: missing"), "{found:?}");
+    std::fs::write(file.path(), "odd").expect("written");
+    let (_, warnings) = run(&[&config]);
+    assert!(warnings.len() == 1 && warnings[0].ends_with(": colour: is not known"), "{warnings:?}");
+    std::fs::write(file.path(), b"b\0a\0d\0").expect("written");
+    let found = faults(&["--provider=libvirt", &config]);
+    assert!(found[0].contains("UTF-16"), "{found:?}");
+    for wrong in ["vc", "a/", "/b", "A/b", "a/b/c"] {
+        let found = faults(&["--provider=libvirt", "--secret", wrong]);
+        assert!(found[0].starts_with("--secret: ") && found[0].contains("NAMESPACE/NAME"), "{found:?}");
+    }
+}
+
+#[test]
+fn files_beside_the_configuration_come_along() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("my.yaml");
+    let config = format!("--cloud-config={}", path.display());
+    std::fs::write(folder.path().join("password"), "hunter2").expect("written");
+    std::fs::write(folder.path().join("ca.pem"), "CA").expect("written");
+    std::fs::write(&path, "files password /etc/cloud-config/ca.pem /no/such/key sub/x").expect("written");
+    let arguments = ["--provider=libvirt", &config];
+    let (options, warnings) = command(&arguments).options(&registry()).expect("good");
+    let objects = options.render().expect("good");
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").expect("a Secret");
+    let data = secret["data"].as_object().expect("data");
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.pem", "cloud.conf", "password"]);
+    assert_eq!(data["password"], "aHVudGVyMg==");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("/no/such/key") && warnings[1].contains("/etc/cloud-config/sub/x"));
+    // One that is not here would not be there.
+    std::fs::remove_file(folder.path().join("password")).expect("removed");
+    let found = faults(&arguments);
+    assert!(found.len() == 1 && found[0].contains("password: cannot be read"), "{found:?}");
+}
+
+#[test]
+fn flags_that_cannot_work_in_pods_are_refused() {
+    let alone = ["--provider=libvirt", "--set=leader-elect=false"];
+    for more in [&[][..], &["--replicas=3"]] {
+        let found = faults(&[&alone[..], more].concat());
+        assert!(found[0].starts_with("--set leader-elect=false: ") && found.len() == 1, "{found:?}");
+    }
+    let workload = |arguments: &[&str]| {
+        let (options, _) = command(arguments).options(&registry()).expect("good");
+        options.render().expect("good").pop().expect("a workload")
+    };
+    let one = workload(&[&alone[..], &["--replicas=1"]].concat());
+    assert_eq!(one["spec"]["strategy"]["type"], "Recreate");
+    let elected = workload(&["--provider=libvirt", "--replicas=1"]);
+    assert_eq!(elected["spec"]["strategy"]["type"], "RollingUpdate");
+    // Nobody writes.
+    workload(&[&alone[..], &["--set=dry-run=true"]].concat());
+
+    let paths = "--set=authorization-always-allow-paths=/metrics,/readyz";
+    let found = faults(&["--provider=libvirt", paths]);
+    assert!(found[0].contains("always-allow-paths") && found[0].contains("needs /livez too"), "{found:?}");
+    workload(&["--provider=libvirt", "--set=authorization-always-allow-paths=/metrics,/livez,/readyz"]);
+    workload(&["--provider=libvirt", "--set=authorization-always-allow-paths=/*"]);
+    workload(&["--provider=libvirt", paths, "--set=secure-port=0"]);
+}
+
+#[test]
+fn all_faults_are_named_at_once() {
+    let found = faults(&[
+        "--provider=Lib",
+        "--namespace=a/b",
+        "--image=",
+        "--config-key=a/b",
+        "--replicas=0",
+        "--set=cloud-config=/x",
+        "--set=concurrent-node-syncs=0",
+    ]);
+    for option in [
+        "--provider",
+        "--namespace",
+        "--image",
+        "--config-key",
+        "--replicas",
+        "--set cloud-config",
+        "--concurrent-node-syncs",
+    ] {
+        assert!(found.iter().any(|fault| fault.starts_with(option)), "{option} in {found:?}");
+    }
+    assert!(faults(&["--provider="])[0].starts_with("--provider cannot be empty"));
+    assert!(faults(&["--provider=libvirt", "--set=no-such-flag=1"])[0].contains("--no-such-flag"));
+    assert!(faults(&["--provider=libvirt", "--cloud-config=/no/such"])[0].contains("/no/such"));
+    for address in ["api", "api:", ":6443", "api:0", "a b:1", "api:99999"] {
+        assert!(faults(&["--provider=libvirt", "--api-server", address])[0].contains("HOST:PORT"));
+    }
+}
+
+#[test]
+fn flags_reach_the_daemon_and_its_roles() {
+    let options = command(&[
+        "--provider=libvirt",
+        "--set=v=4",
+        "--set",
+        "--leader-elect-resource-name=mine",
+        "--set=leader-elect-resource-namespace=locks",
+        "--api-server=[fd00::1]:6443",
+    ])
+    .options(&registry())
+    .expect("good options")
+    .0;
+    let objects: Vec<_> = options.render().expect("good options").iter().map(without_comments).collect();
+    let container = &objects.last().expect("objects")["spec"]["template"]["spec"]["containers"][0];
+    let arguments: Vec<_> =
+        container["args"].as_array().expect("a list").iter().filter_map(|a| a.as_str()).collect();
+    assert_eq!(
+        arguments,
+        [
+            "--cloud-provider=libvirt",
+            "--cloud-config=/etc/cloud-config/cloud.conf",
+            "--v=4",
+            "--leader-elect-resource-name=mine",
+            "--leader-elect-resource-namespace=locks",
+        ]
+    );
+    assert_eq!(container["env"][0]["value"], "fd00::1");
+    let role = objects
+        .iter()
+        .find(|object| object["kind"] == "Role" && object["metadata"]["namespace"] == "locks")
+        .expect("a role where the Lease is");
+    assert!(role["rules"].as_array().expect("rules").iter().any(|rule| rule["resourceNames"][0] == "mine"));
+}
+
+#[test]
+fn whom_prometheus_shows_its_token_is_chosen() {
+    let options = |arguments: &[&str]| {
+        command(&[&["--provider=libvirt", "--service-monitor"], arguments].concat()).options(&registry())
+    };
+    let (alone, warnings) = options(&[]).expect("accepted");
+    assert_eq!(alone.monitor_access, MonitorAccess::NoToken);
+    assert!(warnings.iter().any(|warning| warning.contains("--service-monitor-ca")), "{warnings:?}");
+    for (paths, is_allowed) in [
+        ("/healthz,/metrics", true),
+        ("healthz,metrics", true),
+        ("/metric*", true),
+        ("/metrics/*", false),
+        ("/*", true),
+        ("/metricsx", false),
+    ] {
+        let (_, warnings) =
+            options(&[&format!("--set=authorization-always-allow-paths={paths}")]).expect("accepted");
+        assert_eq!(warnings.is_empty(), is_allowed, "{paths}: {warnings:?}");
+    }
+    let (unverified, warnings) = options(&["--service-monitor-unverified"]).expect("accepted");
+    assert_eq!((unverified.monitor_access, warnings.len()), (MonitorAccess::Unverified, 0));
+    let (verified, warnings) = options(&["--service-monitor-ca=configmap/ca/ca.crt"]).expect("accepted");
+    let ca = CaObject::ConfigMap { name: "ca".into(), key: "ca.crt".into() };
+    assert_eq!(verified.monitor_access, MonitorAccess::Verified { ca, server_name: String::new() });
+    assert!(warnings.is_empty());
+    for ca in ["tls", "secret/tls", "secret//key", "pod/a/b", "secret/a/b/c"] {
+        let faults = options(&[&format!("--service-monitor-ca={ca}")]).expect_err("refused");
+        assert!(faults.iter().any(|fault| fault.contains("secret/NAME/KEY")), "{faults:?}");
+    }
+}
