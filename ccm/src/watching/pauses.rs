@@ -32,7 +32,7 @@ impl Pauses {
         let pause = self.with(|last| {
             let last = last.get_mut(&question(uri))?;
             last.short = if last.began.elapsed() < SHORT { last.short.saturating_add(1) } else { 0 };
-            (last.short > 0).then(|| BACKOFF.after(last.short))
+            (last.short > 0).then(|| BACKOFF.after(last.short).min(BACKOFF.most))
         });
         if let Some(pause) = pause {
             sleep(pause).await;
