@@ -1,5 +1,5 @@
-//! What tests of providers and of controllers need: a cloud that does what a test says.
-//! Feature `testing`.
+//! What tests of providers and of controllers need: a cloud that does what a test says, and the rules of the contract as
+//! suites that any provider can run. Feature `testing`.
 //!
 //! # The fake cloud
 //!
@@ -33,7 +33,51 @@
 //! assert_eq!(cloud.count(Operation::Lookup), 2);
 //! # });
 //! ```
+//!
+//! # The conformance suites
+//!
+//! [`conformance::run`] takes [`Hooks`](conformance::Hooks), which make a provider and act on its cloud, and gives a
+//! [`Report`](conformance::Report): for each rule of the contract whether it holds, with what was looked at, or why it could
+//! not be checked. They need no Kubernetes and no particular test harness.
+//!
+//! | Suite | Rules about |
+//! |---|---|
+//! | [`Lookups`](conformance::Suite::Lookups) | the three answers, their order, batches of 0, 1 and 10,000 nodes, strange nodes, calls that are cancelled, faults of the cloud |
+//! | [`Changes`](conformance::Suite::Changes) | every change told to every stream, none lost over a lost connection, none after the stop |
+//! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
+//! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic over any text, no secret in any message |
+//! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that is away at the start, two providers at once |
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use cloudprovider::{
+//!     CloudProvider, NodeIdentity, Result, async_trait,
+//!     testing::{FakeCloud, FakeInstance, conformance::{self, Hook, Hooks}},
+//! };
+//!
+//! struct MyHooks(FakeCloud);
+//!
+//! #[async_trait]
+//! impl Hooks for MyHooks {
+//!     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
+//!         Ok(self.0.provider())
+//!     }
+//!     async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
+//!         Ok(vec![NodeIdentity { name: "node-1".into(), system_uuid: Some("uuid-1".into()), ..Default::default() }])
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
+//! let cloud = FakeCloud::new();
+//! cloud.put("uuid-1", FakeInstance::running("10.0.0.1"));
+//! let report = conformance::run(&MyHooks(cloud)).await;
+//! println!("{report}");
+//! assert!(report.is_conforming());
+//! # });
+//! ```
 
+pub mod conformance;
 mod fake;
 
 pub use fake::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation};

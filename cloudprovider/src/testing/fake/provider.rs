@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation, state::State};
 use crate::{
@@ -43,6 +43,7 @@ pub(super) struct FakeProvider {
     form: String,
     /// Cancelled with the context of the start.
     stopped: CancellationToken,
+    tasks: TaskTracker,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -64,7 +65,7 @@ type Asked<'a> = (&'a NodeIdentity, Option<String>, Found);
 impl FakeProvider {
     pub(super) fn new(cloud: FakeCloud) -> Self {
         let form = format!("{}:///<id>", cloud.shared.name);
-        Self { cloud, form, stopped: CancellationToken::new() }
+        Self { cloud, form, stopped: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
     /// Notes a call and lets it be slow or fail as the test says.
@@ -200,7 +201,7 @@ impl CloudProvider for FakeProvider {
         self.cloud.lock().stops.push(context.stop.clone());
         self.act(Operation::Start, &[], &context.cluster_name, |_| Ok(())).await?;
         let stopped = self.stopped.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             context.stop.cancelled().await;
             stopped.cancel();
         });
@@ -209,6 +210,8 @@ impl CloudProvider for FakeProvider {
 
     async fn ended(&self) {
         self.call(Operation::Ended, &[], "").await;
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     fn secrets(&self) -> Vec<SecretName> {
