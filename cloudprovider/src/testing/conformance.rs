@@ -58,6 +58,7 @@ pub async fn run_suites(hooks: &dyn Hooks, suites: &[Suite]) -> Report {
     for suite in suites {
         for Check { name, says, look } in checks(*suite) {
             let outcome = outcome(look(&run)).await;
+            run.clean_up().await;
             results.push(RuleResult { rule: Rule { suite: *suite, name, says }, outcome });
         }
     }

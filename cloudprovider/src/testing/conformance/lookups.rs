@@ -21,8 +21,9 @@ const MANY: usize = 10_000;
 /// One in so many of them is nobody's.
 const STRANGER_EVERY: usize = 1_000;
 
-/// Look-ups while the cloud is in trouble.
+/// Look-ups while the cloud is in trouble, and pauses between them.
 const LOOKS_IN_TROUBLE: u32 = 10;
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Look-ups at the same time.
 const CONCURRENT: usize = 32;
@@ -68,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "strange-nodes",
-        says: "Nodes with strange names and UUIDs are no instance's and spoil no other answer.",
+        says: "Nodes with strange names, UUIDs and provider IDs are no instance's and spoil no other answer.",
         look: |run| strange_nodes(run).boxed(),
     },
     Check {
@@ -264,9 +265,12 @@ async fn strange_nodes(run: &Run<'_>) -> Checked {
             NodeIdentity { system_uuid: Some(text.clone()), ..stranger() },
             named.clone(),
         ];
-        // What it does not own is never looked up.
-        if working.instances()?.owns(&text) {
-            strange.push(NodeIdentity { provider_id: Some(text.clone()), ..named });
+        let name = working.provider.name();
+        for id in [text.clone(), format!("{name}://{text}"), format!("{name}:///{text}")] {
+            // What it does not own is never looked up.
+            if working.instances()?.owns(&id) {
+                strange.push(NodeIdentity { provider_id: Some(id), ..named.clone() });
+            }
         }
         for node in &strange {
             let answers = working.look_up(&[good, node, good]).await?;
@@ -333,7 +337,7 @@ async fn concurrent(run: &Run<'_>) -> Checked {
 async fn fault(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
     run.hooks.inject_fault().await?;
-    let seen = in_trouble(run, &working, &nodes).await;
+    let seen = in_trouble(&working, &nodes).await;
     run.hooks.clear_fault().await?;
     seen?;
     recovered(&working, &nodes).await?;
@@ -343,7 +347,7 @@ async fn fault(run: &Run<'_>) -> Checked {
 async fn disconnected(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
     run.hooks.disconnect().await?;
-    let seen = in_trouble(run, &working, &nodes).await;
+    let seen = in_trouble(&working, &nodes).await;
     run.hooks.reconnect().await?;
     seen?;
     recovered(&working, &nodes).await?;
@@ -351,8 +355,7 @@ async fn disconnected(run: &Run<'_>) -> Checked {
 }
 
 /// Nobody is absent, and what was never seen is unknown.
-async fn in_trouble(run: &Run<'_>, working: &Working<'_>, nodes: &[NodeIdentity]) -> Checked<()> {
-    let pause = run.hooks.patience() / 10 / LOOKS_IN_TROUBLE;
+async fn in_trouble(working: &Working<'_>, nodes: &[NodeIdentity]) -> Checked<()> {
     for _ in 0..LOOKS_IN_TROUBLE {
         let nobody = stranger();
         let asked: Vec<_> = nodes.iter().chain([&nobody]).collect();
@@ -363,7 +366,7 @@ async fn in_trouble(run: &Run<'_>, working: &Working<'_>, nodes: &[NodeIdentity]
                 format!("{} is {} although the cloud cannot say so", called(node), described(&answer))
             })?;
         }
-        sleep(pause).await;
+        sleep(LOOK_INTERVAL).await;
     }
     Ok(())
 }
@@ -380,6 +383,10 @@ async fn zones(run: &Run<'_>) -> Checked {
     let Some(zones) = working.provider.zones() else {
         return not_checked("zones, which the provider has not");
     };
+    for node in &nodes {
+        let is_complete = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Present(instance) if instance.incomplete.is_none());
+        working.becomes(node, "is complete", is_complete, is_absent).await?;
+    }
     let nobody = stranger();
     let ask = async |nodes: Vec<&NodeIdentity>| -> Checked<Vec<String>> {
         let answers = within("zones", ZONES_TIMEOUT, zones.zones(&nodes)).await?;

@@ -44,8 +44,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "broken",
-        says: "An ID that has nothing behind the provider's name is not owned.",
-        look: |run| async { broken(run) }.boxed(),
+        says: "An ID that has nothing behind the provider's name is no instance's: it is not owned, or else unknown.",
+        look: |run| broken(run).boxed(),
     },
     Check {
         name: "any-text",
@@ -119,13 +119,21 @@ async fn foreign(run: &Run<'_>) -> Checked {
     Ok(format!("{count} IDs"))
 }
 
-fn broken(run: &Run<'_>) -> Checked {
-    let working = run.make()?;
+async fn broken(run: &Run<'_>) -> Checked {
+    let (working, nodes) = run.start().await?;
     let (instances, name) = (working.instances()?, working.provider.name());
+    let mut owned = 0;
     for id in ["", "/", "//"].map(|rest| format!("{name}://{rest}")) {
-        ensure(!instances.owns(&id), || format!("{id} is owned"))?;
+        if instances.owns(&id) {
+            let node = NodeIdentity { provider_id: Some(id), ..nodes[0].clone() };
+            let answer = working.look_up_one(&node).await?;
+            ensure(matches!(answer, InstanceLookup::Unknown(_)), || {
+                format!("{} is {}", called(&node), described(&answer))
+            })?;
+            owned += 1;
+        }
     }
-    Ok("no, one and two slashes behind ://".to_owned())
+    Ok(format!("no, one and two slashes behind ://; {owned} of them are owned, and unknown"))
 }
 
 async fn any_text(run: &Run<'_>) -> Checked {

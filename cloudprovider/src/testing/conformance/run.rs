@@ -2,10 +2,12 @@
 
 use std::{
     future::Future,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -57,6 +59,8 @@ pub(super) fn ensure(is_so: bool, otherwise: impl FnOnce() -> String) -> Checked
 pub(super) struct Run<'a> {
     pub(super) hooks: &'a dyn Hooks,
     messages: Mutex<Messages>,
+    /// Those that the rule at hand has made.
+    made: Mutex<Vec<(Arc<dyn CloudProvider>, CancellationToken)>>,
 }
 
 /// What was seen of the provider's messages.
@@ -69,7 +73,7 @@ pub(super) struct Messages {
 
 impl<'a> Run<'a> {
     pub(super) fn new(hooks: &'a dyn Hooks) -> Self {
-        Self { hooks, messages: Mutex::default() }
+        Self { hooks, messages: Mutex::default(), made: Mutex::default() }
     }
 
     pub(super) fn messages(&self) -> MutexGuard<'_, Messages> {
@@ -85,9 +89,26 @@ impl<'a> Run<'a> {
         match self.hooks.provider() {
             Ok(provider) => {
                 let stop = CancellationToken::new();
+                self.made().push((provider.clone(), stop.clone()));
                 Ok(Working { run: self, provider, _guard: stop.clone().drop_guard(), stop })
             }
             Err(error) => failed(format!("there is no provider: {}", error.report())),
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<(Arc<dyn CloudProvider>, CancellationToken)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops what a rule has made and waits for it. Whether it ends is for a rule of its own to say.
+    pub(super) async fn clean_up(&self) {
+        let made = std::mem::take(&mut *self.made());
+        for (_, stop) in &made {
+            stop.cancel();
+        }
+        for (provider, _) in made {
+            let ended = AssertUnwindSafe(timeout(LOCAL_TIMEOUT, provider.ended())).catch_unwind();
+            let _ = ended.await;
         }
     }
 
