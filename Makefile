@@ -58,7 +58,7 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p ccm --no-default-features -- -D warnings
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps --features cloudprovider/testing
 	@git ls-files -z '*.sh' .ci/run | xargs -0 -n 1 bash -n
 	@if command -v shellcheck >/dev/null; then git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck; \
 	    else echo 'lint: shellcheck is not installed (apt-get install shellcheck): shell scripts were only parsed'; fi
@@ -83,7 +83,7 @@ fmt: cargo ## formats the Rust code
 
 .PHONY: doc
 doc: build-packages ## builds the Rust documentation
-	$(CARGO) doc --locked --workspace --no-deps
+	$(CARGO) doc --locked --workspace --no-deps --features cloudprovider/testing
 
 .PHONY: build
 build: build-packages ## the release binary, target/release/cloud-controller-manager

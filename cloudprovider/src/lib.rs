@@ -87,6 +87,8 @@ mod provider_id;
 mod registry;
 mod routes;
 mod secrets;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod unknown_word;

@@ -207,12 +207,12 @@ impl Actor {
         let config = self.hypervisor.config.clone();
         let keepalive = self.hypervisor.settings.keepalive;
         let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
-        let number = connected.agents.next_number;
+        let (number, lanes) = (connected.agents.next_number, self.hypervisor.lanes().clone());
         let lane = self
             .on_lane(connected, move |session| {
                 let connect = session.share();
                 let state = move || AgentSession { connect, config, keepalive, calls };
-                Lane::spawn(name, state).map_err(|error| {
+                Lane::spawn(name, &lanes, state).map_err(|error| {
                     Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
                 })
             })
@@ -253,13 +253,14 @@ mod tests {
     use std::sync::mpsc as blocking;
 
     use super::*;
+    use crate::lane::LaneCount;
 
     fn hang(agents: &mut Agents, uuid: Uuid, wait: blocking::Receiver<()>) {
         let config = crate::Config::parse("hypervisors: [{name: a, uri: 'test:///default'}]", None);
         let config = config.expect("valid");
         let (keepalive, config) = (config.keepalive, config.hypervisors[0].clone());
         let state = move || AgentSession { connect: None, config, keepalive, calls: Calls::default() };
-        let lane = Lane::spawn("hanging".to_owned(), state).expect("a thread");
+        let lane = Lane::spawn("hanging".to_owned(), &LaneCount::default(), state).expect("a thread");
         drop(lane.run(move |_| wait.recv()));
         let asked = Some((uuid, Instant::now()));
         agents.lanes.push(AgentLane { number: agents.next_number, lane, asked });

@@ -198,7 +198,8 @@ impl Actor {
         let cannot = |error: std::io::Error| {
             Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
         };
-        let lane = Lane::spawn(format!("libvirt-{}", self.name()), || None).map_err(cannot)?;
+        let lane = Lane::spawn(format!("libvirt-{}", self.name()), self.hypervisor.lanes(), || None)
+            .map_err(cannot)?;
         let began = std::time::Instant::now();
         let of_session = calls.clone();
         let known: Vec<_> = self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();

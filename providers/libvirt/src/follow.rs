@@ -388,10 +388,10 @@ mod tests {
     use cloudprovider::PowerState;
 
     use super::*;
-    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot};
+    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot, lane::LaneCount};
 
     fn connected() -> Connected {
-        let lane = Lane::spawn("test".to_owned(), || None).expect("a thread");
+        let lane = Lane::spawn("test".to_owned(), &LaneCount::default(), || None).expect("a thread");
         let (_, events) = mpsc::unbounded_channel();
         Connected::new(lane, Calls::default(), events, VecDeque::new(), Duration::from_secs(300))
     }

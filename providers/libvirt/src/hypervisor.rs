@@ -18,6 +18,7 @@ use crate::{
     config::{Config, HypervisorConfig},
     instances::Key,
     inventory::Inventory,
+    lane::LaneCount,
     session::Probed,
 };
 use cloudprovider::InstanceChange;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) status_changes: watch::Sender<u64>,
     pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
     last_removal: Arc<Mutex<Option<Instant>>>,
+    /// Of the provider.
+    pub(crate) lanes: LaneCount,
 }
 
 impl Shared {
@@ -84,7 +87,8 @@ impl Shared {
         status_changes: watch::Sender<u64>,
         instance_changes: broadcast::Sender<InstanceChange>,
     ) -> Self {
-        Self { settings, status_changes, instance_changes, last_removal: Arc::default() }
+        let (last_removal, lanes) = (Arc::default(), LaneCount::default());
+        Self { settings, status_changes, instance_changes, last_removal, lanes }
     }
 
     /// When anything was last dropped from any inventory, or a hypervisor became live. A domain that migrates is first
@@ -137,6 +141,11 @@ impl Hypervisor {
 
     pub(crate) fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// The threads of the provider.
+    pub(crate) fn lanes(&self) -> &LaneCount {
+        &self.shared.lanes
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
@@ -13,34 +13,64 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// Threads that were not given up and have not ended, of all lanes in the process.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// The threads of providers that were told to stop.
+static ENDING: Mutex<Vec<LaneCount>> = Mutex::new(Vec::new());
 
-/// Pause between two looks at that number.
+/// Pause between two looks at their numbers.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Waits until no thread is in a call any more but those that were given up. libvirt takes itself down when the process
-/// ends, and a thread that is in it then crashes.
-pub(crate) async fn all_ended() {
-    while RUNNING.load(Ordering::Acquire) > 0 {
-        tokio::time::sleep(POLL).await;
+/// How many threads of one provider were not given up and have not ended. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneCount(Arc<AtomicUsize>);
+
+impl LaneCount {
+    fn is_zero(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    /// Notes that the provider was told to stop.
+    pub(crate) fn is_ending(&self) {
+        ending().push(self.clone());
+    }
+
+    /// Waits until no thread of this provider, nor of one that was told to stop before, is in a call any more but those that
+    /// were given up. libvirt takes itself down when the process ends, and a thread that is in it then crashes.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let others_ended = {
+                let mut ending = ending();
+                ending.retain(|count| !count.is_zero());
+                ending.is_empty()
+            };
+            if others_ended && self.is_zero() {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
-/// One thread among those that [`RUNNING`] counts.
+fn ending() -> MutexGuard<'static, Vec<LaneCount>> {
+    ENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One thread among those that a [`LaneCount`] counts.
 #[derive(Debug)]
-struct Running(AtomicBool);
+struct Running {
+    count: LaneCount,
+    is_counted: AtomicBool,
+}
 
 impl Running {
-    fn begin() -> Self {
-        RUNNING.fetch_add(1, Ordering::AcqRel);
-        Self(AtomicBool::new(true))
+    fn begin(count: &LaneCount) -> Self {
+        count.0.fetch_add(1, Ordering::AcqRel);
+        Self { count: count.clone(), is_counted: AtomicBool::new(true) }
     }
 
     /// Counts no more.
     fn end(&self) {
-        if self.0.swap(false, Ordering::AcqRel) {
-            RUNNING.fetch_sub(1, Ordering::AcqRel);
+        if self.is_counted.swap(false, Ordering::AcqRel) {
+            self.count.0.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -91,10 +121,14 @@ impl Drop for Entered {
 
 impl<S: 'static> Lane<S> {
     /// Starts a thread of this name, which makes its own state.
-    pub(crate) fn spawn(name: String, state: impl FnOnce() -> S + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn spawn(
+        name: String,
+        count: &LaneCount,
+        state: impl FnOnce() -> S + Send + 'static,
+    ) -> io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<S>>();
         let abandoned = Arc::<OnceLock<Entered>>::default();
-        let running = Arc::new(Running::begin());
+        let running = Arc::new(Running::begin(count));
         let of_thread = (Arc::clone(&abandoned), Arc::clone(&running));
         thread::Builder::new().name(name).spawn(move || {
             let mut state = state();
@@ -141,8 +175,8 @@ mod tests {
     fn only_abandoned_threads_are_counted_and_only_while_they_wait() {
         let count = ThreadCount::default();
         let (release, wait) = mpsc::channel::<()>();
-        let hanging = Lane::spawn("hanging".to_owned(), || ()).expect("a thread");
-        let ended = Lane::spawn("ended".to_owned(), || ()).expect("a thread");
+        let hanging = Lane::spawn("hanging".to_owned(), &LaneCount::default(), || ()).expect("a thread");
+        let ended = Lane::spawn("ended".to_owned(), &LaneCount::default(), || ()).expect("a thread");
         drop(hanging.run(move |()| wait.recv()));
         drop(ended);
         assert_eq!(count.get(), 0);
@@ -156,5 +190,21 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         panic!("the thread has come back and still counts");
+    }
+
+    #[tokio::test]
+    async fn a_provider_waits_for_its_own_threads_and_for_those_of_providers_before_it() {
+        let [old, new, other] = [(); 3].map(|()| LaneCount::default());
+        let (release, wait) = mpsc::channel::<()>();
+        let _at_work = Lane::spawn("other".to_owned(), &other, || ()).expect("a thread");
+        new.all_ended().await;
+        let hanging = Lane::spawn("old".to_owned(), &old, || ()).expect("a thread");
+        drop(hanging.run(move |()| wait.recv()));
+        drop(hanging);
+        old.is_ending();
+        let soon = Duration::from_millis(50);
+        tokio::time::timeout(soon, new.all_ended()).await.expect_err("the one before is in a call");
+        drop(release);
+        new.all_ended().await;
     }
 }

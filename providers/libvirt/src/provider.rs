@@ -25,7 +25,7 @@ use crate::{
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
     instances::{Answer, View, keys},
-    lane,
+    lane::LaneCount,
     provider_id::{FORM, parse_provider_id},
 };
 
@@ -42,8 +42,10 @@ pub struct LibvirtProvider {
     hypervisors: Vec<Arc<Hypervisor>>,
     /// What the actors are made from, until the start.
     receivers: Mutex<Option<Vec<mpsc::UnboundedReceiver<Command>>>>,
-    /// One for each hypervisor.
+    /// One for each hypervisor, and one that waits for the stop.
     actors: TaskTracker,
+    /// The threads of all of them.
+    lanes: LaneCount,
     status_changes: watch::Sender<u64>,
     instance_changes: broadcast::Sender<InstanceChange>,
     started: OnceLock<Instant>,
@@ -65,6 +67,7 @@ impl LibvirtProvider {
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
         let shared = Shared::new(Arc::clone(&config), status_changes.clone(), instance_changes.clone());
+        let lanes = shared.lanes.clone();
         let (hypervisors, receivers) = config
             .hypervisors
             .iter()
@@ -75,6 +78,7 @@ impl LibvirtProvider {
             hypervisors,
             receivers: Mutex::new(Some(receivers)),
             actors: TaskTracker::new(),
+            lanes,
             status_changes,
             instance_changes,
             started: OnceLock::new(),
@@ -201,9 +205,10 @@ impl CloudProvider for LibvirtProvider {
             let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
             self.actors.spawn(actor);
         }
-        let stopped = self.stopped.clone();
-        tokio::spawn(async move {
+        let (stopped, lanes) = (self.stopped.clone(), self.lanes.clone());
+        self.actors.spawn(async move {
             context.stop.cancelled().await;
+            lanes.is_ending();
             stopped.cancel();
         });
         Ok(())
@@ -213,7 +218,7 @@ impl CloudProvider for LibvirtProvider {
         // first the actors: one that has just begun may be about to start a thread
         self.actors.close();
         self.actors.wait().await;
-        lane::all_ended().await;
+        self.lanes.all_ended().await;
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

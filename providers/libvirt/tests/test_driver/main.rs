@@ -3,6 +3,7 @@
 
 mod support;
 
+mod conformance;
 mod events;
 mod listing;
 mod matching;

@@ -9,6 +9,7 @@
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
 
+mod conformance;
 mod lookups;
 mod sessions;
 mod support;

@@ -1,0 +1,83 @@
+//! What tests of providers and of controllers need: a cloud that does what a test says, and the rules of the contract as
+//! suites that any provider can run. Feature `testing`.
+//!
+//! # The fake cloud
+//!
+//! A [`FakeCloud`] is the state, a handle that can be cloned: instances, load balancers, routes, faults, and the calls that
+//! came. [`FakeCloud::provider`] makes a provider on it, as often as it is asked, each with a start and an end of its own.
+//!
+//! | A test wants | and says |
+//! |---|---|
+//! | instances that come, change and go | [`put`](FakeCloud::put), [`change`](FakeCloud::change), [`remove`](FakeCloud::remove), [`lose`](FakeCloud::lose) |
+//! | answers of its own | [`answer_with`](FakeCloud::answer_with), [`zones_with`](FakeCloud::zones_with), [`own_with`](FakeCloud::own_with), [`changes_with`](FakeCloud::changes_with) |
+//! | a [`Fault`] in every call, in the next one, over one instance, over some nodes | [`fail`](FakeCloud::fail), [`fail_next`](FakeCloud::fail_next), [`fail_instance`](FakeCloud::fail_instance), [`fail_nodes`](FakeCloud::fail_nodes) |
+//! | slowness | [`set_latency`](FakeCloud::set_latency), [`set_latency_per_node`](FakeCloud::set_latency_per_node) |
+//! | a lost connection | [`disconnect`](FakeCloud::disconnect), [`reconnect`](FakeCloud::reconnect) |
+//! | to know what was asked | [`calls`](FakeCloud::calls), [`count`](FakeCloud::count) |
+//!
+//! Without a fault it keeps every rule of the contract.
+//!
+//! ```
+//! use cloudprovider::{InstanceLookup, NodeIdentity, testing::{FakeCloud, FakeInstance, Fault, Operation}};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
+//! let cloud = FakeCloud::new();
+//! cloud.put("uuid-1", FakeInstance::running("10.0.0.1"));
+//! let provider = cloud.provider();
+//! let node = NodeIdentity { system_uuid: Some("uuid-1".into()), ..NodeIdentity::default() };
+//! let instances = provider.instances().expect("it has instances");
+//! assert!(matches!(instances.lookup(&[&node]).await[..], [InstanceLookup::Present(_)]));
+//!
+//! cloud.fail_next(Operation::Lookup, Fault::Absent);
+//! assert!(matches!(instances.lookup(&[&node]).await[..], [InstanceLookup::Absent]));
+//! assert_eq!(cloud.count(Operation::Lookup), 2);
+//! # });
+//! ```
+//!
+//! # The conformance suites
+//!
+//! [`conformance::run`] takes [`Hooks`](conformance::Hooks), which make a provider and act on its cloud, and gives a
+//! [`Report`](conformance::Report): for each rule of the contract whether it holds, with what was looked at, or why it could
+//! not be checked. They need no Kubernetes and no particular test harness.
+//!
+//! | Suite | Rules about |
+//! |---|---|
+//! | [`Lookups`](conformance::Suite::Lookups) | the three answers, their order, batches of 0, 1 and 10,000 nodes, strange nodes, calls that are cancelled, faults of the cloud |
+//! | [`Changes`](conformance::Suite::Changes) | every change told to every stream, none lost over a lost connection, none after the stop |
+//! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
+//! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic over any text, no secret in any message |
+//! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that is away at the start, two providers at once |
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use cloudprovider::{
+//!     CloudProvider, NodeIdentity, Result, async_trait,
+//!     testing::{FakeCloud, FakeInstance, conformance::{self, Hook, Hooks}},
+//! };
+//!
+//! struct MyHooks(FakeCloud);
+//!
+//! #[async_trait]
+//! impl Hooks for MyHooks {
+//!     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
+//!         Ok(self.0.provider())
+//!     }
+//!     async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
+//!         Ok(vec![NodeIdentity { name: "node-1".into(), system_uuid: Some("uuid-1".into()), ..Default::default() }])
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
+//! let cloud = FakeCloud::new();
+//! cloud.put("uuid-1", FakeInstance::running("10.0.0.1"));
+//! let report = conformance::run(&MyHooks(cloud)).await;
+//! println!("{report}");
+//! assert!(report.is_conforming());
+//! # });
+//! ```
+
+pub mod conformance;
+mod fake;
+
+pub use fake::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation};

@@ -1,0 +1,84 @@
+//! The rules of the contract, for any provider: see [the module above](super).
+//!
+//! A rule passes, fails with a reason, or is not checked because a [hook](Hooks) or a part of the provider is missing; the
+//! [`Report`] says which. Each rule has a provider of its own, started and stopped for it, so that none spoils another.
+//! A panic of the provider fails the rule in which it happens, and a rule that takes longer than five minutes has failed.
+//!
+//! What the rules cannot see from outside is not among them, such as whether a factory calls the cloud.
+
+mod changes;
+mod configuration;
+mod hooks;
+mod lifecycle;
+mod lookups;
+mod provider_ids;
+mod report;
+mod run;
+mod strange;
+
+use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
+
+use futures::{FutureExt as _, future::BoxFuture};
+
+use self::run::{Checked, Run, Stop};
+pub use self::{
+    hooks::{BadConfiguration, ConfigurationCases, Hook, HookError, Hooks},
+    report::{Outcome, Report, Rule, RuleResult, Suite},
+};
+
+/// How long one rule may take, whatever hangs in it.
+const RULE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A rule and what checks it.
+struct Check {
+    name: &'static str,
+    says: &'static str,
+    look: for<'a> fn(&'a Run<'a>) -> BoxFuture<'a, Checked>,
+}
+
+fn checks(suite: Suite) -> &'static [Check] {
+    match suite {
+        Suite::Lookups => lookups::CHECKS,
+        Suite::Changes => changes::CHECKS,
+        Suite::ProviderIds => provider_ids::CHECKS,
+        Suite::Configuration => configuration::CHECKS,
+        Suite::Lifecycle => lifecycle::CHECKS,
+    }
+}
+
+/// Checks every rule.
+pub async fn run(hooks: &dyn Hooks) -> Report {
+    run_suites(hooks, Suite::ALL).await
+}
+
+/// Checks the rules of these suites, one after the other.
+pub async fn run_suites(hooks: &dyn Hooks, suites: &[Suite]) -> Report {
+    let run = Run::new(hooks);
+    let mut results = Vec::new();
+    for suite in suites {
+        for Check { name, says, look } in checks(*suite) {
+            let outcome = outcome(look(&run)).await;
+            run.clean_up().await;
+            results.push(RuleResult { rule: Rule { suite: *suite, name, says }, outcome });
+        }
+    }
+    Report { provider: run.provider_name(), results }
+}
+
+async fn outcome(look: BoxFuture<'_, Checked>) -> Outcome {
+    match AssertUnwindSafe(tokio::time::timeout(RULE_TIMEOUT, look)).catch_unwind().await {
+        Ok(Ok(Ok(checked))) => Outcome::Passed { checked },
+        Ok(Ok(Err(Stop::Failed(reason)))) => Outcome::Failed { reason },
+        Ok(Ok(Err(Stop::NotChecked(reason)))) => Outcome::NotChecked { reason },
+        Ok(Err(_)) => Outcome::Failed { reason: format!("not done within {} s", RULE_TIMEOUT.as_secs()) },
+        Err(panic) => Outcome::Failed { reason: format!("a panic: {}", panic_words(&*panic)) },
+    }
+}
+
+fn panic_words(panic: &(dyn Any + Send)) -> &str {
+    let words = panic.downcast_ref::<&str>().copied();
+    words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! A cloud that does what a test says.
+
+mod fault;
+mod instance;
+mod provider;
+mod state;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    fault::{Call, Fault, Operation},
+    instance::{FakeInstance, FakeLoadBalancer},
+};
+use self::{
+    provider::{FakeProvider, Parts},
+    state::State,
+};
+use crate::{
+    CloudProvider, ControlPlaneEndpoint, InstanceChange, InstanceLookup, InstanceRef, InstanceStream,
+    LoadBalancerStatus, NodeIdentity, ProviderId, Result, Route, SecretName, Zone,
+};
+
+/// Changes that a slow listener may be behind before it is told to look at everything again.
+const CHANGES_KEPT: usize = 1024;
+
+/// A cloud in memory: see [the module](super). Clones are handles to the same cloud.
+///
+/// Its instances are put in by an ID. They have the provider ID `<name of the cloud>:///<ID>`, and the ID is their system
+/// UUID too. A node with a provider ID is found by that and by nothing else, another one by its system UUID, then by its
+/// name.
+///
+/// Its providers have [`Instances`](crate::Instances), with changes that are pushed. They have
+/// [`Zones`](crate::Zones) and so on where a test asks for them.
+#[derive(Clone)]
+pub struct FakeCloud {
+    shared: Arc<Shared>,
+    parts: Parts,
+}
+
+struct Shared {
+    name: String,
+    state: Mutex<State>,
+    changes: broadcast::Sender<InstanceChange>,
+}
+
+impl Default for FakeCloud {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for FakeCloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeCloud").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+/// What there is, and providers on it.
+impl FakeCloud {
+    /// An empty cloud called `fake`.
+    pub fn new() -> Self {
+        Self::named("fake")
+    }
+
+    /// An empty cloud, and a provider, with this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        let shared = Shared {
+            name: name.into(),
+            state: Mutex::default(),
+            changes: broadcast::channel(CHANGES_KEPT).0,
+        };
+        Self { shared: Arc::new(shared), parts: Parts::default() }
+    }
+
+    /// A provider on it, not started.
+    pub fn provider(&self) -> Arc<dyn CloudProvider> {
+        Arc::new(FakeProvider::new(self.clone()))
+    }
+
+    /// The same cloud; providers made from this handle have no instances.
+    #[must_use]
+    pub fn without_instances(mut self) -> Self {
+        self.parts.has_instances = false;
+        self
+    }
+
+    /// The same cloud; providers made from this handle push no changes.
+    #[must_use]
+    pub fn without_changes(mut self) -> Self {
+        self.parts.has_changes = false;
+        self
+    }
+
+    /// The same cloud; providers made from this handle have zones, those of the instances.
+    #[must_use]
+    pub fn with_zones(mut self) -> Self {
+        self.parts.has_zones = true;
+        self
+    }
+
+    /// The same cloud; providers made from this handle have load balancers.
+    #[must_use]
+    pub fn with_load_balancers(mut self) -> Self {
+        self.parts.has_load_balancers = true;
+        self
+    }
+
+    /// The same cloud; providers made from this handle have routes.
+    #[must_use]
+    pub fn with_routes(mut self) -> Self {
+        self.parts.has_routes = true;
+        self
+    }
+
+    /// The same cloud; providers made from this handle have clusters.
+    #[must_use]
+    pub fn with_clusters(mut self) -> Self {
+        self.parts.has_clusters = true;
+        self
+    }
+
+    /// The same cloud; the configuration of providers made from this handle names these Secrets.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: impl IntoIterator<Item = SecretName>) -> Self {
+        self.parts.secrets = secrets.into_iter().collect();
+        self
+    }
+}
+
+/// Instances.
+impl FakeCloud {
+    /// Puts an instance in or replaces it, and pushes that.
+    pub fn put(&self, id: &str, instance: FakeInstance) {
+        self.lock().instances.insert(id.to_owned(), instance);
+        self.push_instance(id);
+    }
+
+    /// Changes an instance, and pushes that.
+    ///
+    /// # Panics
+    /// If there is none with this ID.
+    #[track_caller]
+    pub fn change(&self, id: &str, change: impl FnOnce(&mut FakeInstance)) {
+        let is_there = self.lock().instances.get_mut(id).map(change).is_some();
+        assert!(is_there, "there is no instance {id:?} to change");
+        self.push_instance(id);
+    }
+
+    /// Takes an instance away, and pushes that.
+    pub fn remove(&self, id: &str) {
+        self.lose(id);
+        self.push_instance(id);
+    }
+
+    /// Takes an instance away, and tells nobody.
+    pub fn lose(&self, id: &str) {
+        self.lock().instances.remove(id);
+    }
+
+    /// The provider ID of the instance with this ID, whether it is there or not.
+    pub fn provider_id(&self, id: &str) -> ProviderId {
+        ProviderId::new(&self.shared.name, &format!("/{id}"))
+    }
+
+    /// Pushes a change of this instance.
+    pub fn push_instance(&self, id: &str) {
+        let name = self.lock().instances.get(id).and_then(|instance| instance.name.clone());
+        let provider_id = Some(self.provider_id(id).as_str().to_owned());
+        let changed = InstanceRef { provider_id, system_uuid: Some(id.to_owned()), name };
+        self.push(InstanceChange::Changed(vec![changed]));
+    }
+
+    /// Pushes a change to every stream. Nothing reaches them while the cloud is [away](Self::disconnect).
+    pub fn push(&self, change: InstanceChange) {
+        if !self.lock().is_away {
+            // Without streams nobody has to know.
+            let _ = self.shared.changes.send(change);
+        }
+    }
+}
+
+/// Answers of a test's own.
+impl FakeCloud {
+    /// Look-ups answer with this instead of the instances. It may panic.
+    pub fn answer_with(&self, answer: impl Fn(&NodeIdentity) -> InstanceLookup + Send + Sync + 'static) {
+        self.lock().answer = Some(Arc::new(answer));
+    }
+
+    /// [`owns`](crate::Instances::owns) answers with this. It may panic.
+    pub fn own_with(&self, owns: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.lock().owns = Some(Arc::new(owns));
+    }
+
+    /// Zones are these instead of those of the instances. It may panic.
+    pub fn zones_with(&self, zone: impl Fn(&NodeIdentity) -> Result<Zone> + Send + Sync + 'static) {
+        self.lock().zone = Some(Arc::new(zone));
+    }
+
+    /// Streams of changes are these. What is pushed does not reach them.
+    pub fn changes_with(&self, changes: impl Fn() -> InstanceStream + Send + Sync + 'static) {
+        self.lock().stream = Some(Arc::new(changes));
+    }
+
+    /// Finds nodes by their system UUIDs and names, whatever their provider IDs are: as a cloud that breaks the contract.
+    pub fn ignore_provider_ids(&self) {
+        self.lock().ignores_provider_ids = true;
+    }
+}
+
+/// Faults and slowness. A fault of one call goes before that of every call, and this before faults over nodes.
+impl FakeCloud {
+    /// Every call of this operation fails from now on, or works again.
+    pub fn fail(&self, operation: Operation, fault: impl Into<Option<Fault>>) {
+        self.lock().faults.set(operation, fault.into());
+    }
+
+    /// The next call of this operation fails. More than one wait for as many calls.
+    pub fn fail_next(&self, operation: Operation, fault: impl Into<Fault>) {
+        self.lock().faults.add_next(operation, fault.into());
+    }
+
+    /// Look-ups and zones fail over the instance with this ID from now on, or work again. Where they panic or hang, the
+    /// whole batch does.
+    pub fn fail_instance(&self, id: &str, fault: impl Into<Option<Fault>>) {
+        self.lock().faults.set_instance(id, fault.into());
+    }
+
+    /// The same over all nodes of which `is_concerned` says so.
+    pub fn fail_nodes(
+        &self,
+        is_concerned: impl Fn(&NodeIdentity) -> bool + Send + Sync + 'static,
+        fault: impl Into<Fault>,
+    ) {
+        self.lock().faults.add_nodes(Arc::new(is_concerned), fault.into());
+    }
+
+    /// Takes back every fault.
+    pub fn mend(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// Every call but `start` and `ended` takes this long. Its answer is that of its beginning.
+    pub fn set_latency(&self, latency: Duration) {
+        self.lock().latency = latency;
+    }
+
+    /// Look-ups and zones take this much longer for each node.
+    pub fn set_latency_per_node(&self, latency: Duration) {
+        self.lock().latency_per_node = latency;
+    }
+
+    /// Takes the connection away: look-ups are unknown, other calls fail, and changes are not told.
+    pub fn disconnect(&self) {
+        self.lock().is_away = true;
+    }
+
+    /// Brings the connection back, and tells to look at everything again.
+    pub fn reconnect(&self) {
+        self.lock().is_away = false;
+        self.push(InstanceChange::Resync);
+    }
+}
+
+/// What was asked.
+impl FakeCloud {
+    /// The last calls, the oldest first: all of them, in a test of ordinary size. Very many are cut off at the
+    /// beginning; [`count`](Self::count) knows of all.
+    pub fn calls(&self) -> Vec<Call> {
+        self.lock().calls.kept()
+    }
+
+    /// How many calls of this operation there were.
+    pub fn count(&self, operation: Operation) -> usize {
+        self.lock().calls.count(operation)
+    }
+
+    /// Forgets the calls so far.
+    pub fn forget_calls(&self) {
+        self.lock().calls.forget();
+    }
+
+    /// Whether a provider of this cloud was started.
+    pub fn is_started(&self) -> bool {
+        !self.lock().stops.is_empty()
+    }
+
+    /// Whether a provider of this cloud was started, and each that was has been told to stop.
+    pub fn is_stopped(&self) -> bool {
+        let state = self.lock();
+        !state.stops.is_empty() && state.stops.iter().all(CancellationToken::is_cancelled)
+    }
+}
+
+/// Load balancers, routes and clusters.
+impl FakeCloud {
+    /// All load balancers, by their names.
+    pub fn load_balancers(&self) -> BTreeMap<String, FakeLoadBalancer> {
+        self.lock().load_balancers.clone()
+    }
+
+    /// What load balancers that are made from now on have as their status. Without it each has an address of its own, or
+    /// that of `spec.loadBalancerIP`.
+    pub fn set_load_balancer_status(&self, status: impl Into<Option<LoadBalancerStatus>>) {
+        self.lock().load_balancer_status = status.into();
+    }
+
+    /// Takes a load balancer away, as somebody at the cloud would.
+    pub fn lose_load_balancer(&self, name: &str) {
+        self.lock().load_balancers.remove(name);
+    }
+
+    /// All routes of all clusters, in the order in which they were made.
+    pub fn routes(&self) -> Vec<Route> {
+        self.lock().routes.iter().map(|(_, route)| route.clone()).collect()
+    }
+
+    /// Puts a route of this cluster in, as somebody at the cloud would.
+    pub fn put_route(&self, cluster_name: &str, route: Route) {
+        self.lock().routes.push((cluster_name.to_owned(), route));
+    }
+
+    /// Puts a cluster in, with its control plane if that runs.
+    pub fn put_cluster(&self, name: &str, endpoint: Option<ControlPlaneEndpoint>) {
+        self.lock().clusters.insert(name.to_owned(), endpoint);
+    }
+}
+
+impl FakeCloud {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The things of the fake cloud.
+
+use crate::{Error, InstanceMetadata, LoadBalancerService, LoadBalancerStatus, NodeAddress, PowerState};
+
+/// An instance of the fake cloud.
+#[derive(Clone, Debug)]
+pub struct FakeInstance {
+    /// The name that Nodes without a provider ID are matched with, where their system UUID matches nothing.
+    pub name: Option<String>,
+    /// Whether it runs.
+    pub power_state: PowerState,
+    /// What goes into its Node.
+    pub metadata: InstanceMetadata,
+    /// Why that is not complete yet, if so.
+    pub incomplete: Option<Error>,
+    /// Whether the cloud says a provider ID for it.
+    pub has_provider_id: bool,
+}
+
+impl FakeInstance {
+    /// A running instance with this internal IP address, a type, a zone and a region.
+    pub fn running(address: impl std::fmt::Display) -> Self {
+        Self {
+            name: None,
+            power_state: PowerState::Running,
+            metadata: InstanceMetadata {
+                instance_type: Some("2c-4096m".to_owned()),
+                addresses: vec![NodeAddress::internal_ip(address)],
+                zone: Some("rack-a".to_owned()),
+                region: Some("lab".to_owned()),
+                ..InstanceMetadata::default()
+            },
+            incomplete: None,
+            has_provider_id: true,
+        }
+    }
+
+    /// The same with this name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The same, not complete for this reason.
+    #[must_use]
+    pub fn with_incomplete(mut self, why: Error) -> Self {
+        self.incomplete = Some(why);
+        self
+    }
+}
+
+/// A load balancer of the fake cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FakeLoadBalancer {
+    /// The cluster that it was made for.
+    pub cluster_name: String,
+    /// What was asked for last.
+    pub service: LoadBalancerService,
+    /// The names of the nodes behind it, in the order of the last call.
+    pub nodes: Vec<String>,
+    /// Where it is reached.
+    pub status: LoadBalancerStatus,
+}
