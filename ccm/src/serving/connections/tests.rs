@@ -310,7 +310,8 @@ async fn further_requests_of_one_connection_are_few() {
 async fn who_takes_memory_makes_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let one_request = limits::CONNECTION_MEMORY + limits::HANDSHAKE_MEMORY + limits::REQUEST_MEMORY;
-    let limits = Limits { memory: one_request + (64 << 10), ..Limits::new(100) };
+    let memory = one_request + (64 << 10);
+    let limits = Limits { memory, handshake: 10 * LIMIT, ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
     let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
     let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
