@@ -19,12 +19,15 @@ use super::{
 /// Answers that are kept.
 const CACHE_SIZE: u64 = 8192;
 
+/// By source, and digest of a random salt and the token: the token itself is kept nowhere.
+type Answers = Cache<(Source, [u8; 32]), Option<User>>;
+
 /// Asks about tokens, and keeps the answers for a while.
 pub(super) struct Tokens {
     api: Api<TokenReview>,
     reviewer: Reviewer,
-    /// By source, and digest of a random salt and the token: the token itself is kept nowhere. `None`: no cache is wanted.
-    answers: Option<Cache<(Source, [u8; 32]), Option<User>>>,
+    /// `None`: no cache is wanted.
+    answers: Option<Answers>,
     salt: [u8; 32],
 }
 

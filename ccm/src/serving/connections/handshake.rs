@@ -112,7 +112,7 @@ mod tests {
         const SIZE: usize = 80 << 10;
         let (mut client, mut server) = pair().await;
         tokio::spawn(async move {
-            let _ = client.write_all(&[0; 4 * SIZE]).await;
+            let _ = client.write_all(&vec![0; 4 * SIZE]).await;
             std::future::pending::<()>().await;
         });
         let (mut buffer, start) = (vec![0; SIZE], Instant::now());

@@ -18,10 +18,10 @@ const CONNECTIONS: usize = 256;
 const FROM_ONE_ADDRESS: usize = 128;
 
 /// Requests from other machines at the same time, beside one on each connection.
-const REQUESTS: usize = 128;
+const REQUESTS: usize = 192;
 
 /// Of those, from one address; and as many more from this machine.
-const REQUESTS_FROM_ONE_ADDRESS: usize = 64;
+const REQUESTS_FROM_ONE_ADDRESS: usize = 128;
 
 /// Streams of an HTTP/2 connection whose client showed no certificate that is known.
 const STREAMS_OF_STRANGERS: u32 = 8;

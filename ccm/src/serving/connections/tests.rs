@@ -19,7 +19,10 @@ use crate::{
     health::HealthChecks,
     metrics::Metrics,
     reload::ReloadReporter,
-    serving::{AuthenticationOptions, CertificateOptions, Serving, ServingOptions, Shown, tls::H2},
+    serving::{
+        AuthenticationOptions, AuthorizationOptions, CertificateOptions, Serving, ServingOptions, Shown,
+        tls::H2,
+    },
 };
 
 /// Longer than any of this takes.
@@ -32,14 +35,19 @@ async fn start(folder: &Path, limits: Limits) -> Serving {
 
 /// The same with an authority of clients.
 async fn start_with(folder: &Path, limits: Limits, client_ca_file: Option<PathBuf>) -> Serving {
+    let authentication = AuthenticationOptions { client_ca_file, ..AuthenticationOptions::default() };
+    start_as(folder, limits, ServingOptions { authentication, ..ServingOptions::default() }).await
+}
+
+/// The same with these options.
+async fn start_as(folder: &Path, limits: Limits, options: ServingOptions) -> Serving {
     let options = ServingOptions {
         bind_address: Ipv4Addr::LOCALHOST.into(),
-        authentication: AuthenticationOptions { client_ca_file, ..AuthenticationOptions::default() },
         certificates: CertificateOptions {
             cert_dir: Some(folder.to_owned()),
             ..CertificateOptions::default()
         },
-        ..ServingOptions::default()
+        ..options
     };
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.set_nonblocking(true).expect("a port");
@@ -230,12 +238,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A client that speaks HTTP/2 and takes no answers, after its first requests.
-async fn http2(folder: &Path, server: &Serving) -> tokio_rustls::client::TlsStream<TcpStream> {
+async fn http2(folder: &Path, server: &Serving, path: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut config = client_config(folder, rustls::ALL_VERSIONS, None).expect("a client");
     config.alpn_protocols = vec![H2.to_vec()];
     let mut stream = encrypted(server.address(), config).await.expect("a connection");
     let no_window = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let requests = (0..4).map(|index| frame(1, 5, 1 + 2 * index, b"\x82\x87\x04\x06/livez\x01\x01a"));
+    let length = [u8::try_from(path.len()).expect("short")];
+    let head = [b"\x82\x87\x04", &length[..], path.as_bytes(), b"\x01\x01a"].concat();
+    let requests = (0..4).map(|index| frame(1, 5, 1 + 2 * index, &head));
     let requests = requests.collect::<Vec<_>>().concat();
     let bytes = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &no_window, &requests].concat();
     stream.write_all(&bytes).await.expect("sent");
@@ -246,7 +256,7 @@ async fn http2(folder: &Path, server: &Serving) -> tokio_rustls::client::TlsStre
 async fn who_is_not_known_has_few_streams() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(folder.path(), Limits::new(100)).await;
-    let mut stream = http2(folder.path(), &server).await;
+    let mut stream = http2(folder.path(), &server, "/livez").await;
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.expect("a frame");
     assert_eq!(head[3], 4, "settings");
@@ -266,7 +276,7 @@ async fn who_takes_no_answer_is_ended() {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits { taking: Duration::from_millis(200), ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
-    let mut stream = http2(folder.path(), &server).await;
+    let mut stream = http2(folder.path(), &server, "/livez").await;
     let mut all = Vec::new();
     let ended = timeout(LIMIT, stream.read_to_end(&mut all)).await.expect("it is ended");
     drop(ended);
@@ -278,7 +288,7 @@ async fn further_requests_of_one_connection_are_few() {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits { requests_from_one_address: 2, ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
-    let mut stream = http2(folder.path(), &server).await;
+    let mut stream = http2(folder.path(), &server, "/livez").await;
     // Nobody takes the answers, so the first three keep their places; the fourth is refused. The status of each is in its
     // HEADERS: 0x88 is 200, and what is no index is in full.
     let (mut good, mut refused) = (0, 0);
@@ -300,11 +310,29 @@ async fn further_requests_of_one_connection_are_few() {
 async fn who_takes_memory_makes_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let one_request = limits::CONNECTION_MEMORY + limits::HANDSHAKE_MEMORY + limits::REQUEST_MEMORY;
-    let limits = Limits { memory: one_request + (64 << 10), ..Limits::new(100) };
+    let memory = one_request + (64 << 10);
+    let limits = Limits { memory, handshake: 10 * LIMIT, ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
     let mut silent = TcpStream::connect(server.address()).await.expect("accepted");
     let answer = timeout(LIMIT, livez(folder.path(), server.address())).await;
     let answer = answer.expect("an answer").expect("it is served");
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     is_ended(&mut silent).await;
+}
+
+#[tokio::test]
+async fn who_takes_no_large_answers_makes_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authorization = AuthorizationOptions {
+        always_allow_paths: vec!["/metrics".to_owned()],
+        ..AuthorizationOptions::default()
+    };
+    // For four requests of one connection, and not for what they are answered: each has some KiB.
+    let memory = limits::CONNECTION_MEMORY + 4 * limits::REQUEST_MEMORY + (4 << 10);
+    let limits = Limits { memory, taking: 10 * LIMIT, ..Limits::new(100) };
+    let options = ServingOptions { authorization, ..ServingOptions::default() };
+    let server = start_as(folder.path(), limits, options).await;
+    let mut stream = http2(folder.path(), &server, "/metrics").await;
+    let ended = timeout(LIMIT, stream.read_to_end(&mut Vec::new())).await;
+    drop(ended.expect("it is ended"));
 }

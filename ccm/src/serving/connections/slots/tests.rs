@@ -171,7 +171,7 @@ async fn who_holds_most_makes_room() {
     let scrape = prometheus.request(0);
     let large = prometheus.hold(PART);
     let attackers = [2, 2, 2, 3].map(|last| take(&slots, there(last)));
-    let _held = attackers.each_ref().map(|attacker| attacker.hold(2 * PART - REQUEST_MEMORY));
+    let held = attackers.each_ref().map(|attacker| attacker.hold(2 * PART - REQUEST_MEMORY));
     let [one, other, third, single] = attackers.each_ref();
     assert_eq!(are_open([&prometheus, one, other, third, single]), [true, false, true, true, true]);
     let newcomer = take(&slots, there(4));
@@ -179,7 +179,7 @@ async fn who_holds_most_makes_room() {
     assert_eq!(are_open([&prometheus, &newcomer, other, third]), [true, true, false, true]);
     assert!(slots.lock().held <= slots.memory);
     drop((scrape, large, answer));
-    drop((prometheus, newcomer, attackers, _held));
+    drop((prometheus, newcomer, attackers, held));
     assert_eq!(slots.lock().held, 0);
 }
 
