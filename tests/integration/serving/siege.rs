@@ -133,7 +133,10 @@ fn in_namespaces() -> Outcome {
         .output()
         .context("unshare")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    print!("{said}");
+    // Not the lines in which it counts its tests: whoever reads ours would count them too.
+    for line in said.lines().filter(|line| line.contains("Seen {")) {
+        println!("{line}");
+    }
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(anyhow::anyhow!("in its namespace: {said}\n{errors}").into());
