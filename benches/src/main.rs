@@ -8,6 +8,7 @@ mod cluster;
 mod managers;
 mod report;
 mod results;
+mod say;
 mod statistics;
 mod suite;
 mod usage;
@@ -17,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{results::Results, suite::Amount};
+use crate::{results::Results, say::say, suite::Amount};
 
 /// Measures this project beside the Go framework and the vSphere CPI.
 #[derive(Debug, Parser)]
@@ -75,9 +76,4 @@ fn work(arguments: &Arguments) -> Result<()> {
         }
         Task::Report { folder, remark } => report::write(&results.read()?, folder, remark),
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a program that talks to a person")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }

@@ -2,11 +2,16 @@
 
 mod plots;
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::Result;
 
-use crate::{managers::Manager, results::Measurement, statistics::Summary, suite};
+use crate::{
+    managers::Manager,
+    results::Measurement,
+    statistics::{Group, Summary},
+    suite,
+};
 
 /// What is said about a case, and which of its values ratios are made of.
 struct About {
@@ -107,9 +112,6 @@ const ABOUT: &[About] = &[
         plot: None,
     },
 ];
-
-/// Values of one manager in one variant, by name.
-type Group = BTreeMap<String, Vec<f64>>;
 
 /// Variants in the suite's order, in each the managers in theirs, whatever was measured first.
 fn grouped<'a>(measurements: &'a [Measurement], case: &str) -> Vec<(&'a str, Vec<(&'a str, Group)>)> {

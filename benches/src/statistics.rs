@@ -1,5 +1,10 @@
 //! Minimum, median and maximum.
 
+use std::collections::BTreeMap;
+
+/// Values of one manager in one variant, by name.
+pub(crate) type Group = BTreeMap<String, Vec<f64>>;
+
 /// What the runs of one case gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {

@@ -7,7 +7,7 @@ use crate::{
     cluster::NodeSize,
     managers::Manager,
     results::Results,
-    say,
+    say::say,
 };
 
 /// How much of it.

@@ -18,28 +18,11 @@ use std::{
 use prometheus::Registry;
 
 pub use process::start_time;
-pub use register::{Described, Register};
+pub use register::{Described, MetricSet, Register};
 pub use text::encode;
 
 use build::BuildInfo;
 use process::Process;
-
-/// The metrics of one part of a program.
-pub trait MetricSet: Clone + Send + Sync + 'static {
-    /// Makes them and registers each.
-    ///
-    /// # Errors
-    /// Where a name is registered twice, which is a mistake in the program.
-    fn register(register: &mut Register<'_>) -> prometheus::Result<Self>;
-
-    /// The same for a part whose counts nobody is shown.
-    ///
-    /// # Errors
-    /// As [`register`](Self::register).
-    fn unregistered() -> prometheus::Result<Self> {
-        Self::register(&mut Register::new(&Registry::new(), "unregistered", &mut Vec::new()))
-    }
-}
 
 /// All metrics of a program, set by set. Cloning shares them.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     resources::Registry,
-    service::{ResponseBody, json as answer_json, text},
+    response::{ResponseBody, json as answer_json, text},
 };
 
 /// Answers a GET outside the resources; `None` when there is no such path.

@@ -37,6 +37,7 @@
 
 pub mod conformance;
 mod crd;
+mod definition;
 mod discovery;
 mod faults;
 pub mod kubelet;
@@ -46,6 +47,7 @@ mod patch;
 mod render;
 mod request;
 mod resources;
+mod response;
 mod reviews;
 mod selector;
 mod server;
@@ -53,6 +55,7 @@ mod service;
 mod status;
 mod store;
 mod table;
+mod time;
 mod validation;
 mod verbs;
 mod watch;
@@ -63,8 +66,9 @@ use crate::{faults::RequestLog, resources::Registry, store::Store};
 pub use crate::{
     faults::{Action, Counts, Fault, Faults, Matcher, Request, Spoil},
     resources::{Column, ResourceKind},
+    response::ResponseBody,
     server::Server,
-    service::{ResponseBody, Service},
+    service::Service,
 };
 
 /// A Kubernetes API in the process. Clones share everything.
@@ -95,7 +99,7 @@ impl Sandbox {
         if let Some(kind) = registry.find("", "v1", "namespaces") {
             for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
                 let mut object = serde_json::json!({"metadata": {
-                    "name": name, "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": object::now(),
+                    "name": name, "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": time::now(),
                 }});
                 object::defaults(&kind, &mut object);
                 store.lock().put(&kind, (String::new(), name.to_owned()), object);

@@ -9,12 +9,6 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// Now, to the second, as `metav1.Time`.
-pub(crate) fn now() -> String {
-    let now = jiff::Timestamp::now();
-    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
-}
-
 /// A string field of the metadata; absent is empty.
 pub(crate) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
@@ -163,8 +157,8 @@ const NODE_INFO: [&str; 10] = [
 
 /// What a kind's defaulting and creation strategy add.
 pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
-    if crate::crd::defines(kind) {
-        crate::crd::establish(object);
+    if crate::definition::defines(kind) {
+        crate::definition::establish(object);
     }
     if !kind.group.is_empty() {
         return;

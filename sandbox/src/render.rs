@@ -145,6 +145,13 @@ impl Renderer {
             object["columnDefinitions"] = Value::Null;
             object["rows"] = json!([]);
         }
-        crate::watch::frame("BOOKMARK", &object)
+        frame("BOOKMARK", &object)
     }
+}
+
+/// One watch event as a line of the body.
+pub(crate) fn frame(change: &str, object: &Value) -> Bytes {
+    let mut text = json!({"type": change, "object": object}).to_string();
+    text.push('\n');
+    text.into()
 }

@@ -1,7 +1,6 @@
 //! One HTTP request in, one answer out: the `tower` service behind the client and the server.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -10,23 +9,21 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
 
 use crate::{
-    Inner, crd, discovery, faults,
+    Inner, crd, definition, discovery, faults,
     list::list,
     patch::Patch,
-    render::Renderer,
+    render::{Renderer, frame},
     request::Target,
+    response::{ResponseBody, full, json, text},
     reviews,
     status::{ApiError, ApiResult},
     verbs::{Verb, Written},
-    watch::{frame, watch},
+    watch::watch,
 };
-
-/// Body of an answer.
-pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// The API as a `tower` service; see [`Sandbox::service`](crate::Sandbox::service).
 #[derive(Debug, Clone)]
@@ -56,28 +53,6 @@ where
         }
         .boxed()
     }
-}
-
-fn full(status: StatusCode, body: Bytes) -> Response<ResponseBody> {
-    let mut response =
-        Response::new(Full::new(body).map_err(|never: Infallible| match never {}).boxed_unsync());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// An answer that is a JSON document.
-pub(crate) fn json(status: StatusCode, value: &Value) -> Response<ResponseBody> {
-    full(status, value.to_string().into())
-}
-
-/// An answer in plain text.
-pub(crate) fn text(text: &'static str) -> Response<ResponseBody> {
-    let mut response = full(StatusCode::OK, Bytes::from_static(text.as_bytes()));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }
 
 fn failure(error: &ApiError) -> Response<ResponseBody> {
@@ -171,7 +146,7 @@ impl Inner {
             }
             _ => return Err(ApiError::method_not_allowed()),
         };
-        if crd::defines(&stored) && !target.query.dry_run {
+        if definition::defines(&stored) && !target.query.dry_run {
             match &written {
                 Written::Object(_, entry) => crd::serve(&self.registry, &stored, &entry.value),
                 Written::Deleted(_) => crd::end(&self.registry, &self.store, &target.name),

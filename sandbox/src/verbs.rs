@@ -106,7 +106,7 @@ impl Verb<'_> {
                 metadata.remove(field);
             }
             metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
-            metadata.insert("creationTimestamp".into(), object::now().into());
+            metadata.insert("creationTimestamp".into(), crate::time::now().into());
             if kind.rules.generation {
                 metadata.insert("generation".into(), 1.into());
             }
@@ -320,7 +320,7 @@ impl Verb<'_> {
                 return Ok(Written::Object(StatusCode::OK, current));
             }
             let mut waiting = old.clone();
-            waiting["metadata"]["deletionTimestamp"] = object::now().into();
+            waiting["metadata"]["deletionTimestamp"] = crate::time::now().into();
             waiting["metadata"]["deletionGracePeriodSeconds"] = 0.into();
             if let Some(generation) = old["metadata"]["generation"].as_i64() {
                 waiting["metadata"]["generation"] = (generation + 1).into();

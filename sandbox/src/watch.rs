@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -13,7 +13,7 @@ use tokio::{
 use crate::{
     faults::{Spoil, Spoils},
     list::{invalid_options, revision},
-    render::Renderer,
+    render::{Renderer, frame},
     request::Target,
     selector::Selector,
     status::{ApiError, ApiResult, FieldError},
@@ -247,11 +247,4 @@ impl Watch {
         }
         all
     }
-}
-
-/// One watch event as a line of the body.
-pub(crate) fn frame(change: &str, object: &Value) -> Bytes {
-    let mut text = json!({"type": change, "object": object}).to_string();
-    text.push('\n');
-    text.into()
 }

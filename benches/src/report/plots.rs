@@ -5,8 +5,10 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use super::Group;
-use crate::{managers::Manager, statistics::Summary};
+use crate::{
+    managers::Manager,
+    statistics::{Group, Summary},
+};
 
 type Variants<'a> = [(&'a str, Vec<(&'a str, Group)>)];
 

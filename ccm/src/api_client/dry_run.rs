@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{answer::AnswerBody, target::Target};
 use overlay::{Overlays, Written};
-use patch::refusal;
+use patch::{refusal, without_times};
 
 /// Writes remembered at most. In a cluster that big they are said again now and then.
 const MOST_REMEMBERED: usize = 100_000;
@@ -178,30 +178,6 @@ fn whole<'p>(path: &'p str, target: &Target<'_>) -> &'p str {
         "" => path,
         subresource => path.strip_suffix(subresource).map_or(path, |rest| rest.trim_end_matches('/')),
     }
-}
-
-/// Leaves out what differs each time though nothing else does: times, versions and the names of events.
-fn without_times(mut body: Value) -> Value {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.retain(|key, _| {
-                    !key.ends_with("Time") && !key.ends_with("Timestamp") && key != "resourceVersion"
-                });
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(values) => {
-                values.retain(|value| value["path"] != "/metadata/resourceVersion");
-                values.iter_mut().for_each(strip);
-            }
-            _ => {}
-        }
-    }
-    strip(&mut body);
-    if body.get("involvedObject").is_some() {
-        body["metadata"] = json!({});
-    }
-    body
 }
 
 /// What the API server adds to a new object.

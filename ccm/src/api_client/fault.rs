@@ -1,5 +1,6 @@
 //! What went wrong with a request, in words.
 
+use anyhow::anyhow;
 use cloudprovider::error_chain;
 
 /// What went wrong. No credentials are in it: what a plugin printed, a token's file held or a URL had before its host is
@@ -9,4 +10,9 @@ pub fn describe(error: &kube::Error) -> String {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         error => error_chain(error),
     }
+}
+
+/// Why there is no client.
+pub(super) fn fault(error: kube::Error) -> anyhow::Error {
+    anyhow!("no client for the API server: {}", describe(&error))
 }

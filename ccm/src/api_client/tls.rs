@@ -14,7 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName},
 };
 
-use super::transport::fault;
+use super::fault::fault;
 
 /// Encrypts what `inner` connects to the URL in `config`, if that wants it, as kube does; but of a server's certificates
 /// only so many are looked at as can be verified in little time.

@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::anyhow;
 use http::{Uri, header::AUTHORIZATION};
 use hyper::rt::{Read, Write};
 use hyper_util::{
@@ -32,7 +31,7 @@ use kube::{
 use secrecy::ExposeSecret as _;
 use tower::{BoxError, Layer as _, Service};
 
-use super::{credentials, fault::describe, proxy::Proxy, tls, url::UserInfo};
+use super::{credentials, fault::fault, proxy::Proxy, tls, url::UserInfo};
 
 /// How long a connection may take, its TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -84,10 +83,6 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
         }
         _ => over(tunnel(url, user.as_ref(), tcp), config),
     }
-}
-
-pub(super) fn fault(error: kube::Error) -> anyhow::Error {
-    anyhow!("no client for the API server: {}", describe(&error))
 }
 
 fn tunnel<C>(url: &Uri, user: Option<&UserInfo>, connector: C) -> Tunnel<C> {

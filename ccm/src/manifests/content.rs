@@ -10,7 +10,10 @@ use std::{
 use cloudprovider::{FactoryInput, Registry, SecretName};
 use k8s_openapi::ByteString;
 
-use super::{CONFIG_KEY, is_key, workload::CONFIG_FOLDER};
+use super::{
+    options::{CONFIG_KEY, is_key},
+    workload::CONFIG_FOLDER,
+};
 
 /// What stands for a file that only the pods have: a credential or a certificate, as far as anybody can tell.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{CaObject, ManifestOptions, MonitorAccess, labels, selector, workload::PORT_NAME};
+use super::{
+    options::{CaObject, ManifestOptions, MonitorAccess, labels, selector},
+    workload::PORT_NAME,
+};
 
 /// Where Prometheus has the token of its service account.
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";

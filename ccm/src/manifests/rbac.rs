@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{ManifestOptions, labels};
+use super::options::{ManifestOptions, labels};
 use crate::permissions::{self, Permission, SYSTEM_NAMESPACE};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";

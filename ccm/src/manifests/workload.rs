@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-use super::{CloudConfig, ManifestOptions, has_no_election, labels, selector};
+use super::options::{CloudConfig, ManifestOptions, has_no_election, labels, selector};
 
 /// Where the cloud configuration is mounted.
 pub(super) const CONFIG_FOLDER: &str = "/etc/cloud-config";

@@ -1,6 +1,6 @@
 //! Upstream's `kubernetes_build_info`.
 
-use super::{MetricSet, register::Register};
+use super::register::{MetricSet, Register};
 use crate::program::{Program, platform};
 
 /// The build's version, with 1 as its value.

@@ -8,7 +8,7 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-use super::{MetricSet, register::Register};
+use super::register::{MetricSet, Register};
 
 /// Ticks a second in `/proc`: the kernel shows 100 whatever its own clock does.
 const TICKS: f64 = 100.0;

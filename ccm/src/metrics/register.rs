@@ -20,6 +20,23 @@ pub struct Described {
     pub help: String,
 }
 
+/// The metrics of one part of a program.
+pub trait MetricSet: Clone + Send + Sync + 'static {
+    /// Makes them and registers each.
+    ///
+    /// # Errors
+    /// Where a name is registered twice, which is a mistake in the program.
+    fn register(register: &mut Register<'_>) -> prometheus::Result<Self>;
+
+    /// The same for a part whose counts nobody is shown.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    fn unregistered() -> prometheus::Result<Self> {
+        Self::register(&mut Register::new(&Registry::new(), "unregistered", &mut Vec::new()))
+    }
+}
+
 /// Where the parts register what they count.
 #[derive(Debug)]
 pub struct Register<'r> {

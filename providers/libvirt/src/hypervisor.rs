@@ -16,8 +16,8 @@ use virt::connect::Connect;
 use crate::{
     calls::{Counts, Failure},
     config::{Config, HypervisorConfig},
-    instances::Key,
     inventory::Inventory,
+    key::Key,
     lane::LaneCount,
     session::Probed,
 };

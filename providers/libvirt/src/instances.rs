@@ -18,6 +18,7 @@ use crate::{
     config::is_label_value,
     domain::{AgentChannel, Domain, Nic},
     hypervisor::{Hypervisor, State, Status},
+    key::Key,
     provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id, parse_uuid, swapped},
 };
 
@@ -42,13 +43,6 @@ pub(crate) struct Host<'a> {
 struct Candidate<'a> {
     host: &'a Host<'a>,
     domain: &'a Domain,
-}
-
-/// Something by which libvirt can be asked for a domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
-    Uuid(Uuid),
-    Name(String),
 }
 
 /// Everything by which the domain of a node could be found; nothing where the node says nothing of use.

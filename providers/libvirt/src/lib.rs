@@ -41,6 +41,7 @@ mod follow;
 mod hypervisor;
 mod instances;
 mod inventory;
+mod key;
 mod lane;
 mod mac;
 mod provider;

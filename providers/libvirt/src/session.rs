@@ -15,8 +15,8 @@ use crate::{
     calls::{Calls, Failure, Operation},
     config::{Auth, Credential, HypervisorConfig, Keepalive, PKI_FILES, credential_of},
     domain::{Domain, DomainState},
-    instances::Key,
     inventory::{NetworkLeases, Snapshot},
+    key::Key,
     sys::{self, AddressSource, Credentials, EventSink, Registration},
     uri,
 };

@@ -16,7 +16,7 @@ use std::{
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::MutexGuard, time::Instant};
 
-use crate::{session::Credentials, vim::CallError};
+use crate::{login::Credentials, vim::CallError};
 
 /// The pause after the first refusal of a password, and then twice as long each time. vCenter unlocks an account after
 /// five minutes by default.

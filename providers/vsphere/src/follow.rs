@@ -8,6 +8,7 @@
 //! and each of them has a view of its own: what lies elsewhere is not read.
 
 mod connection;
+mod pauses;
 mod selection;
 mod tags;
 
@@ -42,6 +43,8 @@ use crate::{
     },
 };
 
+use pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
+
 /// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 500;
 
@@ -61,14 +64,8 @@ const TRIES: u32 = 4;
 /// The pause before the second try of a call, and then twice as long each time.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two connections, and before tags are read again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
 /// The same for a vCenter that is not there: that costs it nothing, and its Nodes wait.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether credentials that were refused, or missing, have changed. That costs no call.
-const CREDENTIALS_PAUSE: Duration = Duration::from_secs(2);
 
 /// A connection that lasted so long was a good one: the next one is tried at once.
 const GOOD: Duration = Duration::from_secs(30);
@@ -480,11 +477,6 @@ fn is_final(error: &CallError) -> bool {
         "RequestCanceled",
     ];
     faults.iter().any(|kind| error.is_fault(kind))
-}
-
-/// Between a half and the whole of it, so that several do not knock at the same time.
-fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 #[cfg(test)]

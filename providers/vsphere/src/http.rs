@@ -1,49 +1,20 @@
 //! HTTP to one vCenter: deadlines, bounded answers, no redirects, proxies as the environment says.
 
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
 use bytes::BytesMut;
 use cloudprovider::error_chain;
 use http::{HeaderMap, Method};
 
-use crate::tls::{self, Thumbprint};
+pub(crate) use crate::endpoint::Endpoint;
+
+use crate::tls;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A silent connection is probed after this time, so that a dead peer is noticed while a long poll waits.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-
-/// Where a vCenter is and how it proves that it is the one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// A DNS name or an IP address, without brackets.
-    pub(crate) host: String,
-    /// The port of HTTPS.
-    pub(crate) port: u16,
-    /// Files with the certificates of authorities to trust, instead of the system's.
-    pub(crate) ca_files: Vec<PathBuf>,
-    /// A certificate that is trusted whoever signed it.
-    pub(crate) thumbprint: Option<Thumbprint>,
-    /// Whether any certificate is taken.
-    pub(crate) insecure: bool,
-}
-
-impl Endpoint {
-    /// `host:port`, with brackets around an IPv6 address.
-    pub(crate) fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
-    }
-
-    /// Whether it is this machine: proxies are for others, as in Go.
-    fn is_loopback(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    }
-}
 
 /// A client of one vCenter. Clones share its connections.
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 
 mod departed;
 mod machines;
+mod metadata;
 mod properties;
 mod shared;
 
@@ -13,7 +14,6 @@ use uuid::Uuid;
 use crate::{
     moref::MoRef,
     provider_id::{byte_orders, format_provider_id},
-    vcenter::MANY_CHANGES,
     vim::{
         element::Element,
         property_collector::{ObjectUpdate, UpdateKind},
@@ -24,6 +24,7 @@ use crate::{
 
 use departed::Departed;
 use machines::{By, Key, Machine, Machines};
+use metadata::Metadata;
 pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
 use shared::SharedTexts;
 
@@ -31,14 +32,11 @@ use shared::SharedTexts;
 pub(crate) const ENTITY_KINDS: [&str; 5] =
     ["HostSystem", "ComputeResource", "ResourcePool", "Folder", "Datacenter"];
 
+/// More changes than this at once are told as one.
+pub(crate) const MANY_CHANGES: usize = 512;
+
 /// No chain of parents is longer.
 const DEEPEST: usize = 64;
-
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Metadata {
-    text: Option<Box<str>>,
-    encoding: Option<Box<str>>,
-}
 
 /// What changed, for those who watch.
 #[derive(Debug, Default)]

@@ -33,6 +33,7 @@ mod accounts;
 mod addresses;
 mod config;
 mod credentials;
+mod endpoint;
 #[cfg(test)]
 mod expiries;
 mod follow;
@@ -41,6 +42,7 @@ mod http;
 mod instance_type;
 mod instances;
 mod inventory;
+mod login;
 #[doc(hidden)]
 pub mod measured;
 mod moref;
@@ -53,6 +55,7 @@ mod session;
 mod session_manager;
 mod soap;
 mod tags;
+mod thumbprint;
 mod tls;
 mod vcenter;
 mod vim;

@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
+
+pub(crate) use crate::login::Credentials;
 
 use crate::{
     accounts::Accounts,
@@ -31,21 +33,6 @@ pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long a logout may take: nobody waits for it gladly.
 const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
-
-/// A user and a password.
-#[derive(Clone)]
-pub(crate) struct Credentials {
-    /// The user.
-    pub(crate) user: String,
-    /// The password.
-    pub(crate) password: SecretString,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
-    }
-}
 
 /// How to get a session.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::{
     accounts::Accounts,
     http::Endpoint,
-    inventory::{Changes, Inventory},
+    inventory::{Changes, Inventory, MANY_CHANGES},
     moref::MoRef,
     session::{AccessSource, Session},
     vim::CallError,
@@ -33,9 +33,6 @@ const BRIDGED: Duration = Duration::from_secs(15);
 
 /// How long vCenter's word is believed that there is no machine with a UUID.
 const PROBE_LASTS: Duration = Duration::from_secs(30);
-
-/// More changes than this at once are told as one.
-pub(crate) const MANY_CHANGES: usize = 512;
 
 /// What a vCenter is followed by.
 #[derive(Clone)]

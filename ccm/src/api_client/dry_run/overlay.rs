@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{patch::apply, without_times};
+use super::patch::{apply, without_times};
 
 /// Objects remembered at most. In a cluster that big the first write is forgotten now and then.
 const MOST_OBJECTS: usize = 20_000;

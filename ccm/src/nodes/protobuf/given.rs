@@ -3,10 +3,18 @@
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
-    hash::{BuildHasher as _, Hasher as _},
+    hash::{BuildHasher as _, Hasher},
 };
 
-use super::messages::Node;
+/// A Node as it came.
+pub(super) trait VersionedNode {
+    /// `metadata.name`
+    fn name(&self) -> &[u8];
+    /// `metadata.resourceVersion`, where it is a number.
+    fn version(&self) -> Option<u64>;
+    /// Feeds everything that is given on, but for the version.
+    fn hash_content(&self, hasher: &mut impl Hasher);
+}
 
 /// A digest of what was given on of each Node, and with which version.
 #[derive(Debug, Default)]
@@ -24,13 +32,13 @@ struct Given {
 
 impl GivenNodes {
     /// Whether everything that was given on of this Node is as in `node`, but for its version.
-    pub(super) fn has(&self, node: &Node) -> bool {
+    pub(super) fn has(&self, node: &impl VersionedNode) -> bool {
         let given = self.nodes.get(&self.digest_of_name(node));
         given.is_some_and(|given| given.content == self.digest_of_content(node))
     }
 
     /// Takes note that a Node is given on.
-    pub(super) fn note(&mut self, node: &Node) {
+    pub(super) fn note(&mut self, node: &impl VersionedNode) {
         let name = self.digest_of_name(node);
         match node.version() {
             Some(version) => {
@@ -44,7 +52,7 @@ impl GivenNodes {
     }
 
     /// Takes note that a Node is gone.
-    pub(super) fn forget(&mut self, node: &Node) {
+    pub(super) fn forget(&mut self, node: &impl VersionedNode) {
         self.nodes.remove(&self.digest_of_name(node));
     }
 
@@ -58,11 +66,11 @@ impl GivenNodes {
         self.nodes.retain(|_, given| version.is_some_and(|version| given.version <= version));
     }
 
-    fn digest_of_name(&self, node: &Node) -> u64 {
+    fn digest_of_name(&self, node: &impl VersionedNode) -> u64 {
         self.hasher.hash_one(node.name())
     }
 
-    fn digest_of_content(&self, node: &Node) -> u64 {
+    fn digest_of_content(&self, node: &impl VersionedNode) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         node.hash_content(&mut hasher);
         hasher.finish()

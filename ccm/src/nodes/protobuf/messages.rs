@@ -14,7 +14,7 @@ use jiff::{
 use prost::Message;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use super::given::GivenNodes;
+use super::given::{GivenNodes, VersionedNode};
 
 /// What the API server puts before each object.
 const MAGIC: &[u8] = b"k8s\0";
@@ -203,19 +203,17 @@ pub(super) struct Node {
     status: Option<NodeStatus>,
 }
 
-impl Node {
-    pub(super) fn name(&self) -> &[u8] {
+impl VersionedNode for Node {
+    fn name(&self) -> &[u8] {
         self.metadata.as_ref().map_or(&[], |metadata| &metadata.name)
     }
 
-    /// `metadata.resourceVersion`, where it is a number.
-    pub(super) fn version(&self) -> Option<u64> {
+    fn version(&self) -> Option<u64> {
         let version = &self.metadata.as_ref()?.resource_version;
         std::str::from_utf8(version).ok()?.parse().ok()
     }
 
-    /// Feeds everything but the version to `hasher`.
-    pub(super) fn hash_content(&self, hasher: &mut impl Hasher) {
+    fn hash_content(&self, hasher: &mut impl Hasher) {
         let Self { metadata, spec, status } = self;
         (spec, status).hash(hasher);
         if let Some(metadata) = metadata {

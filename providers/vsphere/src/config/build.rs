@@ -17,7 +17,7 @@ use super::{
 use crate::{
     addresses::{AddressRules, Family, Side},
     http::Endpoint,
-    tls::Thumbprint,
+    thumbprint::Thumbprint,
 };
 
 const DEFAULT_PORT: u16 = 443;

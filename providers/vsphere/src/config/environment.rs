@@ -80,7 +80,7 @@ impl Environment {
             Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
             Kind::Flag => go_flag(text).map(Value::Flag).ok_or("must be true or false"),
             Kind::Number => {
-                read_ini::number(text).map(Value::Number).ok_or_else(|| read_ini::not_a_number(key, text))
+                read_ini::number(text).map(Value::Number).ok_or_else(|| super::keys::not_a_number(key, text))
             }
             Kind::List | Kind::Commas => Ok(Value::List(split(text))),
             Kind::Tags => return,

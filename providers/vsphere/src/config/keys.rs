@@ -93,6 +93,16 @@ pub(crate) enum Kind {
     Tags,
 }
 
+/// What is wrong with a text that is no number of this key.
+pub(crate) fn not_a_number(key: &Key, text: &str) -> &'static str {
+    let is_negative = text.trim().strip_prefix('-').is_some_and(|digits| digits.parse::<f64>().is_ok());
+    match (is_negative, key.name) {
+        (true, "port") => "must be a port number, 1 to 65535",
+        (true, _) => "must be a whole number of at least 0",
+        (false, _) => "must be a whole number",
+    }
+}
+
 #[cfg(test)]
 impl Kind {
     /// What a value of this kind looks like, for the reference.

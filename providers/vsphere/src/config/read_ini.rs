@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     gcfg::{self, Cut},
     hints,
-    keys::{Key, Kind, Section},
+    keys::{Key, Kind, Section, not_a_number},
     read_yaml::split,
     settings::{Findings, Format, Settings, Value, with_oddity},
 };
@@ -102,16 +102,6 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
         "true" | "yes" | "on" | "1" => Some(true),
         "false" | "no" | "off" | "0" => Some(false),
         _ => None,
-    }
-}
-
-/// What is wrong with a text that is no number of this key.
-pub(crate) fn not_a_number(key: &Key, text: &str) -> &'static str {
-    let is_negative = text.trim().strip_prefix('-').is_some_and(|digits| digits.parse::<f64>().is_ok());
-    match (is_negative, key.name) {
-        (true, "port") => "must be a port number, 1 to 65535",
-        (true, _) => "must be a whole number of at least 0",
-        (false, _) => "must be a whole number",
     }
 }
 

@@ -6,8 +6,7 @@ use cloudprovider::{manifest_in_place_of_config, yaml_fault_cause};
 
 use super::{
     hints,
-    keys::{Key, Kind, Section},
-    read_ini::not_a_number,
+    keys::{Key, Kind, Section, not_a_number},
     settings::{Findings, Format, Settings, Value, with_oddity},
 };
 use crate::yaml::{Node, YamlFault};

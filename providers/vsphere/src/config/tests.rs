@@ -12,6 +12,7 @@ mod warnings;
 
 use std::path::Path;
 
+use cloudprovider::SecretName;
 use secrecy::ExposeSecret as _;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
     settings::{Settings, Value},
     *,
 };
+use crate::addresses::Family;
 
 const MINIMAL: &str = "vcenter: {a: {server: vc1, user: u, password: p}}\n";
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
+use super::pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
 use crate::{inventory::Changes, tags::TagClient, vcenter::VCenter, vim::CallError};
 
 /// Reads tags now, when something moves, and from time to time. Ends only with the session's credentials.

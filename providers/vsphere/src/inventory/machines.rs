@@ -8,7 +8,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::Metadata;
+use super::metadata::Metadata;
 use crate::{moref::MoRef, vm::VirtualMachine};
 
 /// A machine, with what is needed to bring it up to date.

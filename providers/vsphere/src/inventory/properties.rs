@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Metadata;
+use super::metadata::Metadata;
 use crate::{
     guestinfo,
     provider_id::parse_uuid,

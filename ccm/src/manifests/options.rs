@@ -1,0 +1,184 @@
+//! What a deployment is made from.
+
+use std::collections::BTreeMap;
+
+use cloudprovider::SecretName;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::{flags::Flags, program::Program};
+
+/// The name of everything, unless another one is asked for; the Lease's too.
+pub const NAME: &str = "cloud-controller-manager";
+
+/// The Secret that holds the cloud configuration, unless another one is named.
+pub const CONFIG_SECRET: &str = "cloud-config";
+
+/// The key of the cloud configuration in its Secret or ConfigMap.
+pub const CONFIG_KEY: &str = "cloud.conf";
+
+/// What a deployment is made from.
+#[derive(Clone, Debug)]
+pub struct ManifestOptions {
+    /// The name of the workload, the service account and the roles.
+    pub name: String,
+    /// The namespace of the pods and their service account. The Lease stays where `--leader-elect-resource-namespace`
+    /// says, so that no second CCM works in the cluster.
+    pub namespace: String,
+    /// `--cloud-provider`; empty where somebody else adds it.
+    pub provider: String,
+    /// The container image with its tag.
+    pub image: String,
+    /// How many pods a Deployment has; `None` for a DaemonSet.
+    pub replicas: Option<u32>,
+    /// Whether the pods have their node's network, as they need to before the pod network works.
+    pub host_network: bool,
+    /// Where the API server is, host and port, in place of the Service `kubernetes`.
+    pub api_server: Option<(String, u16)>,
+    /// `--cloud-config`
+    pub cloud_config: CloudConfig,
+    /// Secrets that the cloud configuration names, beside that with the configuration.
+    pub secrets: Vec<SecretName>,
+    /// More flags of the daemon, as `--name=value`.
+    pub arguments: Vec<String>,
+    /// Secrets with credentials for the image's registry.
+    pub image_pull_secrets: Vec<String>,
+    /// Whether a Service and a ServiceMonitor (of the Prometheus operator) are wanted.
+    pub service_monitor: bool,
+    /// What Prometheus shows to the endpoint that the ServiceMonitor names.
+    pub monitor_access: MonitorAccess,
+}
+
+/// How far Prometheus trusts who answers at the secure port, whose certificate is self-signed unless `--tls-cert-file` names
+/// another one. Its token is good for whatever Prometheus may do in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MonitorAccess {
+    /// It shows no token: metrics are read where `--authorization-always-allow-paths` lets everybody read them.
+    #[default]
+    NoToken,
+    /// It shows its token to whoever has a certificate of this authority.
+    Verified {
+        /// Where the authority's certificate is, in the namespace of the ServiceMonitor.
+        ca: CaObject,
+        /// The name in the endpoint's certificate. Empty: the Service's.
+        server_name: String,
+    },
+    /// It shows its token to whoever answers.
+    Unverified,
+}
+
+/// A Secret or a ConfigMap with a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaObject {
+    /// A key of a Secret.
+    Secret {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A key of a ConfigMap.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// Where the cloud configuration comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloudConfig {
+    /// The provider needs none.
+    None,
+    /// A Secret that somebody else makes.
+    Secret {
+        /// Its name.
+        name: String,
+        /// The configuration's key in it; other keys are files beside the configuration.
+        key: String,
+    },
+    /// A ConfigMap that somebody else makes.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The configuration's key in it.
+        key: String,
+    },
+    /// A Secret with this content is part of the manifests.
+    Content {
+        /// The Secret's name.
+        secret: String,
+        /// The configuration.
+        text: String,
+        /// Files beside it, by their names: keys of the Secret like the configuration itself.
+        files: BTreeMap<String, ByteString>,
+    },
+}
+
+impl CloudConfig {
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Secret { key, .. } | Self::ConfigMap { key, .. } => Some(key),
+            Self::Content { .. } => Some(CONFIG_KEY),
+        }
+    }
+
+    pub(super) fn object_name(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Secret { name, .. } | Self::ConfigMap { name, .. } | Self::Content { secret: name, .. } => {
+                Some(name)
+            }
+        }
+    }
+}
+
+impl ManifestOptions {
+    /// What is deployed for a provider unless more is said.
+    pub fn new(provider: &str) -> Self {
+        let program = Program::current();
+        Self {
+            name: NAME.to_owned(),
+            namespace: "kube-system".to_owned(),
+            provider: provider.to_owned(),
+            image: format!("{}:{}", program.name(), program.version().trim_start_matches('v')),
+            replicas: None,
+            host_network: true,
+            api_server: None,
+            cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
+            secrets: Vec::new(),
+            arguments: Vec::new(),
+            image_pull_secrets: Vec::new(),
+            service_monitor: false,
+            monitor_access: MonitorAccess::default(),
+        }
+    }
+}
+
+/// Whether nothing keeps a second pod from working. In a dry run none does.
+pub(super) fn has_no_election(flags: &Flags) -> bool {
+    !flags.leader_election.enabled && !flags.misc.dry_run
+}
+
+/// What every object of the deployment carries.
+pub(super) fn labels(options: &ManifestOptions) -> Value {
+    json!({
+        "app.kubernetes.io/name": NAME,
+        "app.kubernetes.io/instance": options.name,
+        // The label of Kubernetes' own example, by which people look for the pods.
+        "k8s-app": options.name,
+    })
+}
+
+/// What tells our pods from others. Cannot be changed once it is deployed.
+pub(super) fn selector(options: &ManifestOptions) -> Value {
+    json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": options.name})
+}
+
+/// Whether this may be a key of a Secret.
+pub(super) fn is_key(key: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !key.is_empty() && !matches!(key, "." | "..") && key.chars().all(is_allowed)
+}

@@ -1,0 +1,14 @@
+//! How long it is waited.
+
+use std::time::Duration;
+
+/// The longest pause between two connections, and before tags are read again.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether credentials that were refused, or missing, have changed. That costs no call.
+pub(super) const CREDENTIALS_PAUSE: Duration = Duration::from_secs(2);
+
+/// Between a half and the whole of it, so that several do not knock at the same time.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
