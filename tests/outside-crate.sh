@@ -17,7 +17,7 @@ block() {
 mkdir "$crate/src"
 block toml | sed "s|\"\.\./cloud-controller-manager/|\"$root/|" >"$crate/Cargo.toml"
 block rust,no_run >"$crate/src/main.rs"
-block rust,ignore >"$crate/src/tests.rs"
+block rs >"$crate/src/tests.rs"
 cp "$root/Cargo.lock" "$crate/"
 printf 'node-1 10.0.0.1\nnode-2 10.0.0.2\n' >"$crate/machines.txt"
 
