@@ -8,13 +8,18 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     ("cloudprovider", &[], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["cloudprovider"], &[]),
     ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),
-    // The providers are there for its binary alone.
-    ("ccm", &["cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"], &["sandbox"]),
+    ("ccm", &["cloudprovider"], &["sandbox"]),
+    // The only one that knows the providers.
+    (
+        "cloud-controller-manager",
+        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"],
+        &["sandbox"],
+    ),
     ("test-env", &[], &[]),
     (
         "bench",
