@@ -85,11 +85,9 @@ impl Program {
 }
 
 impl Default for Program {
-    /// The program of this crate.
+    /// The program of this crate, of an unknown commit.
     fn default() -> Self {
         Self::new("cloud-controller-manager", env!("CARGO_PKG_VERSION"))
-            .with_commit(option_env!("CCM_GIT_COMMIT"))
-            .with_build_date(option_env!("CCM_BUILD_DATE"))
     }
 }
 

@@ -2,10 +2,14 @@
 
 use std::process::ExitCode;
 
+use ccm::program::Program;
 use cloudprovider::Registry;
 
 fn main() -> ExitCode {
-    ccm::app::main(registry)
+    let program = Program::new("cloud-controller-manager", env!("CARGO_PKG_VERSION"))
+        .with_commit(option_env!("CCM_GIT_COMMIT"))
+        .with_build_date(option_env!("CCM_BUILD_DATE"));
+    ccm::app::main_as(program, registry)
 }
 
 /// The providers that this binary was built with.
