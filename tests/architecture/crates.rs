@@ -8,8 +8,9 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 9] = [
-    ("cloudprovider", &[], &[]),
+const RULES: [Rule; 10] = [
+    ("basics", &[], &[]),
+    ("cloudprovider", &["basics"], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["cloudprovider"], &[]),
     ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),

@@ -1,4 +1,4 @@
-//! Durations as Go writes them, in flags and configuration files.
+//! Values as Go programs read them, in flags and configuration files.
 
 use std::time::Duration;
 
