@@ -8,13 +8,14 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     ("basics", &[], &[]),
     ("cloudprovider", &["basics"], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["cloudprovider"], &[]),
     ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),
-    ("ccm", &["cloudprovider"], &["sandbox"]),
+    ("component", &["basics"], &["sandbox"]),
+    ("ccm", &["cloudprovider", "component"], &["sandbox"]),
     // The only one that knows the providers.
     (
         "cloud-controller-manager",
