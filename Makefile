@@ -69,7 +69,7 @@ lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS 
 	    else echo 'lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences were not checked'; fi
 
 .PHONY: outside-crate
-outside-crate: build-packages ## builds and runs the provider of docs/writing-a-provider.md, outside of this workspace
+outside-crate: build-packages ## builds, runs and tests the provider of docs/writing-a-provider.md, outside of this workspace
 	@CARGO='$(CARGO)' tests/outside-crate.sh
 
 .PHONY: deny

@@ -193,7 +193,11 @@ mod tests {
         let mut registry = Registry::new();
         assert_eq!(registry.logged_crates().count(), 0);
         registry.register("function", refusing).expect("free");
-        registry.register("closure", |input| refusing(input)).expect("free");
+        let closure = |input: &FactoryInput| {
+            input.warn(ConfigProblem::new("colour", "odd"));
+            refusing(input)
+        };
+        registry.register("closure", closure).expect("free");
         let own = env!("CARGO_CRATE_NAME");
         assert_eq!(registry.logged_crates().collect::<Vec<_>>(), [own]);
         registry.log_crate("a_client");

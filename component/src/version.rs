@@ -10,7 +10,7 @@ pub fn requested(request: &VersionRequest) -> Option<String> {
     let version = Program::current().version();
     match request {
         VersionRequest::No | VersionRequest::Report(_) => None,
-        VersionRequest::Print => Some(format!("Kubernetes {}\n", version)),
+        VersionRequest::Print => Some(format!("Kubernetes {version}\n")),
         VersionRequest::PrintRaw => Some(raw(version)),
     }
 }

@@ -18,11 +18,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use crate::backoff::Backoff;
-
-/// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
-/// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(800), most: Duration::from_secs(5) };
+use pauses::BACKOFF;
 
 /// A watch that worked for this long counts as well: the next failure is a first one. kube's own backoff begins anew
 /// with each list that is tried, so that lists that fail come every second.

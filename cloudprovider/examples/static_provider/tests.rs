@@ -1,4 +1,9 @@
-use cloudprovider::{ErrorKind, FactoryInput, InstanceLookup, NodeIdentity};
+use std::sync::Arc;
+
+use cloudprovider::{
+    CloudProvider, ErrorKind, FactoryInput, InstanceLookup, NodeIdentity, Result, async_trait,
+    testing::conformance::{self, ConfigurationCases, Hook, Hooks},
+};
 
 use super::{CONFIG, StaticProvider};
 
@@ -42,4 +47,37 @@ async fn absent_and_foreign() {
 fn every_fault_is_reported() {
     let error = StaticProvider::from_config(&FactoryInput::new("a b\n\nc")).expect_err("two bad lines");
     assert_eq!(error.problems().iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["line 1", "line 3"]);
+}
+
+/// What the conformance suites need of a provider whose machines never change.
+struct Static;
+
+#[async_trait]
+impl Hooks for Static {
+    fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
+        StaticProvider::from_config(&FactoryInput::new(CONFIG))
+    }
+
+    async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
+        let machines = CONFIG.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let node = |fields: Vec<&str>| NodeIdentity {
+            name: fields[0].to_owned(),
+            system_uuid: Some(fields[1].to_uppercase()),
+            ..NodeIdentity::default()
+        };
+        Ok(machines.map(node).collect())
+    }
+
+    fn configuration(&self) -> Hook<ConfigurationCases> {
+        let cases = ConfigurationCases::new(StaticProvider::from_config);
+        Ok(cases.with_good(CONFIG).with_bad("a b\n\nc", ["line 1", "line 3"]))
+    }
+}
+
+#[tokio::test]
+async fn the_rules_of_the_contract() {
+    let report = conformance::run(&Static).await;
+    report.print_and_assert();
+    // Without `create`, `power_off` and `disconnect` nothing happens in this cloud.
+    assert!(report.not_checked().any(|(_, missing)| missing == "the hook `create`"));
 }

@@ -7,6 +7,7 @@
 //! What the rules cannot see from outside is not among them, such as whether a factory calls the cloud.
 
 mod changes;
+mod check;
 mod configuration;
 mod hooks;
 mod lifecycle;
@@ -16,11 +17,14 @@ mod report;
 mod run;
 mod strange;
 
-use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 
-use self::run::{Checked, Run, Stop};
+use self::{
+    check::{Check, panic_words},
+    run::{Checked, Run, Stop},
+};
 pub use self::{
     hooks::{BadConfiguration, ConfigurationCases, Hook, HookError, Hooks},
     report::{Outcome, Report, Rule, RuleResult, Suite},
@@ -28,13 +32,6 @@ pub use self::{
 
 /// How long one rule may take, whatever hangs in it.
 const RULE_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// A rule and what checks it.
-struct Check {
-    name: &'static str,
-    says: &'static str,
-    look: for<'a> fn(&'a Run<'a>) -> BoxFuture<'a, Checked>,
-}
 
 fn checks(suite: Suite) -> &'static [Check] {
     match suite {
@@ -73,11 +70,6 @@ async fn outcome(look: BoxFuture<'_, Checked>) -> Outcome {
         Ok(Err(_)) => Outcome::Failed { reason: format!("not done within {} s", RULE_TIMEOUT.as_secs()) },
         Err(panic) => Outcome::Failed { reason: format!("a panic: {}", panic_words(&*panic)) },
     }
-}
-
-fn panic_words(panic: &(dyn Any + Send)) -> &str {
-    let words = panic.downcast_ref::<&str>().copied();
-    words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
 }
 
 #[cfg(test)]

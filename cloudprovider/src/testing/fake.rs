@@ -2,6 +2,7 @@
 
 mod fault;
 mod instance;
+mod parts;
 mod provider;
 mod state;
 
@@ -19,13 +20,10 @@ pub use self::{
     fault::{Call, Fault, Operation},
     instance::{FakeInstance, FakeLoadBalancer},
 };
-use self::{
-    provider::{FakeProvider, Parts},
-    state::State,
-};
+use self::{parts::Parts, state::State};
 use crate::{
-    CloudProvider, ControlPlaneEndpoint, InstanceChange, InstanceLookup, InstanceRef, InstanceStream,
-    LoadBalancerStatus, NodeIdentity, ProviderId, Result, Route, SecretName, Zone,
+    ControlPlaneEndpoint, InstanceChange, InstanceLookup, InstanceRef, InstanceStream, LoadBalancerStatus,
+    NodeIdentity, ProviderId, Result, Route, SecretName, Zone,
 };
 
 /// Changes that a slow listener may be behind before it is told to look at everything again.
@@ -78,11 +76,6 @@ impl FakeCloud {
             changes: broadcast::channel(CHANGES_KEPT).0,
         };
         Self { shared: Arc::new(shared), parts: Parts::default() }
-    }
-
-    /// A provider on it, not started.
-    pub fn provider(&self) -> Arc<dyn CloudProvider> {
-        Arc::new(FakeProvider::new(self.clone()))
     }
 
     /// The same cloud; providers made from this handle have no instances.

@@ -34,8 +34,8 @@ use idle::Idle;
 use requests::{OfConnection, Requests};
 use slots::{Slot, Slots};
 
-use limits::HANDSHAKE_MEMORY;
 pub(super) use limits::Limits;
+use limits::{BODY_WINDOW, HANDSHAKE_MEMORY, HEADER_SIZE, SEND_BUFFER};
 
 /// How long the head of a request may take, and how long the next one on an open connection; upstream's.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
@@ -43,17 +43,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection on which nothing moves for so long ends; upstream's. Longer than the longest profile.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Bytes of the head of a request. HTTP/2 counts 32 more for each field, which is about what it costs.
-const HEADER_SIZE: u32 = 16 << 10;
-
-/// Bytes of a request's body that come before anybody reads it.
-const BODY_WINDOW: u32 = 4 << 10;
-
 /// The least that HTTP/2 allows for all bodies of a connection.
 const CONNECTION_WINDOW: u32 = 64 << 10;
-
-/// Bytes of an answer that a connection holds.
-const SEND_BUFFER: usize = 8 << 10;
 
 /// Streams that a client may break off by its own fault before the connection ends.
 const BROKEN_STREAMS: usize = 256;

@@ -9,7 +9,12 @@ use std::{
 use http::Uri;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::BACKOFF;
+use crate::backoff::Backoff;
+
+/// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
+/// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.
+pub(super) const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(800), most: Duration::from_secs(5) };
 
 /// A watch that lasts less is a short one (client-go's figure). The API server ends them after minutes.
 const SHORT: Duration = Duration::from_secs(1);

@@ -6,7 +6,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    Check, HookError,
+    HookError,
+    check::Check,
     run::{
         Checked, Run, Stop, Working, called, described, ensure, failed, is_absent, is_powered, is_present,
         not_checked, with_id,

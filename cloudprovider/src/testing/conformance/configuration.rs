@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures::FutureExt as _;
 
 use super::{
-    Check, ConfigurationCases, panic_words,
+    ConfigurationCases,
+    check::{Check, panic_words},
     run::{Checked, Run, Stop, ensure, failed, not_checked, tells},
     strange::texts,
 };

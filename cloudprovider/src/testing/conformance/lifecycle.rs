@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Check,
+    check::Check,
     run::{Checked, Run, Working, called, described, ensure, failed, is_absent, is_present, not_checked},
 };
 use crate::CloudProvider;

@@ -6,7 +6,8 @@ use futures::{FutureExt as _, future::join_all, poll};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Check, HookError,
+    HookError,
+    check::Check,
     run::{
         Checked, Run, Working, called, described, ensure, failed, is_absent, is_powered, is_present,
         not_checked, with_id, within,

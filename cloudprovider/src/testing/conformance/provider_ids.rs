@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 
 use super::{
-    Check,
+    check::Check,
     run::{Checked, Run, called, described, ensure, failed, with_id},
     strange::{stranger, texts},
 };

@@ -1,6 +1,6 @@
 //! A provider on the fake cloud.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -12,33 +12,7 @@ use crate::{
     default_load_balancer_name, instance_stream,
 };
 
-/// What providers made from a handle have.
-#[derive(Clone, Debug)]
-pub(super) struct Parts {
-    pub(super) has_instances: bool,
-    pub(super) has_changes: bool,
-    pub(super) has_zones: bool,
-    pub(super) has_load_balancers: bool,
-    pub(super) has_routes: bool,
-    pub(super) has_clusters: bool,
-    pub(super) secrets: Vec<SecretName>,
-}
-
-impl Default for Parts {
-    fn default() -> Self {
-        Self {
-            has_instances: true,
-            has_changes: true,
-            has_zones: false,
-            has_load_balancers: false,
-            has_routes: false,
-            has_clusters: false,
-            secrets: Vec::new(),
-        }
-    }
-}
-
-pub(super) struct FakeProvider {
+struct FakeProvider {
     cloud: FakeCloud,
     form: String,
     /// Cancelled with the context of the start.
@@ -49,6 +23,13 @@ pub(super) struct FakeProvider {
 impl fmt::Debug for FakeProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FakeProvider").field("name", &self.cloud.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl FakeCloud {
+    /// A provider on it, not started.
+    pub fn provider(&self) -> Arc<dyn CloudProvider> {
+        Arc::new(FakeProvider::new(self.clone()))
     }
 }
 
@@ -63,7 +44,7 @@ enum Found {
 type Asked<'a> = (&'a NodeIdentity, Option<String>, Found);
 
 impl FakeProvider {
-    pub(super) fn new(cloud: FakeCloud) -> Self {
+    fn new(cloud: FakeCloud) -> Self {
         let form = format!("{}:///<id>", cloud.shared.name);
         Self { cloud, form, stopped: CancellationToken::new(), tasks: TaskTracker::new() }
     }

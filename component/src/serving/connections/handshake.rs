@@ -9,11 +9,8 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{super::peer::Peer, Tls, paced::Paced};
+use super::{super::peer::Peer, Tls, limits::TLS_BUFFER, paced::Paced};
 use crate::serving::{source::Source, tls::H2};
-
-/// Bytes that are encrypted and not taken yet.
-pub(super) const TLS_BUFFER: usize = 16 << 10;
 
 /// A connection over which requests can come.
 pub(super) struct Encrypted<S> {

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use super::{BODY_WINDOW, HEADER_SIZE, SEND_BUFFER, handshake::TLS_BUFFER, paced::HANDSHAKE_SIZE};
+use super::paced::HANDSHAKE_SIZE;
 use crate::serving::{listener, responses::PIECE};
 
 /// How long a client may take until it is encrypted, and its certificate is verified.
@@ -25,6 +25,18 @@ const REQUESTS_FROM_ONE_ADDRESS: usize = 128;
 
 /// Streams of an HTTP/2 connection whose client showed no certificate that is known.
 const STREAMS_OF_STRANGERS: u32 = 8;
+
+/// Bytes of the head of a request. HTTP/2 counts 32 more for each field, which is about what it costs.
+pub(super) const HEADER_SIZE: u32 = 16 << 10;
+
+/// Bytes of a request's body that come before anybody reads it.
+pub(super) const BODY_WINDOW: u32 = 4 << 10;
+
+/// Bytes of an answer that a connection holds.
+pub(super) const SEND_BUFFER: usize = 8 << 10;
+
+/// Bytes that are encrypted and not taken yet.
+pub(super) const TLS_BUFFER: usize = 16 << 10;
 
 /// Bytes that clients can make the daemon hold, and the kernel for it: all connections, requests and answers together.
 const MEMORY: u64 = 80 << 20;

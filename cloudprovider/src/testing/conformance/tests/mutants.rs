@@ -38,6 +38,7 @@ enum Wrong {
     ErrorsAreAbsent,
     TellsNothing,
     NamesNobody,
+    ShowsWhatItSawFirst,
     OneStream,
     DropsWhatIsUnread,
     NoResync,
@@ -119,6 +120,11 @@ impl Mutant {
                 let seen = self.common.seen.lock().expect("no panic");
                 let known = node.provider_id.as_ref().and_then(|id| seen.get(id));
                 known.map_or(InstanceLookup::Absent, |instance| InstanceLookup::Present(instance.clone()))
+            }
+            (Wrong::ShowsWhatItSawFirst, InstanceLookup::Present(instance)) => {
+                let id = instance.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
+                let mut seen = self.common.seen.lock().expect("no panic");
+                InstanceLookup::Present(seen.entry(id).or_insert(instance).clone())
             }
             (Wrong::StrangersAreUnknown, InstanceLookup::Absent) => unknown(),
             (Wrong::ErrorsAreAbsent, InstanceLookup::Unknown(_)) => InstanceLookup::Absent,
@@ -340,6 +346,7 @@ fn broken() -> Vec<(&'static str, Subject)> {
         of("lookups/clusters", Wrong::Reverses),
         of("changes/told", Wrong::TellsNothing),
         of("changes/told", Wrong::NamesNobody),
+        of("changes/told", Wrong::ShowsWhatItSawFirst),
         of("changes/every-stream", Wrong::OneStream),
         of("changes/unread", Wrong::DropsWhatIsUnread),
         of("changes/reconnect", Wrong::NoResync),

@@ -1,0 +1,29 @@
+//! What providers on the fake cloud have.
+
+use crate::SecretName;
+
+/// What providers made from a handle have.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub(super) has_instances: bool,
+    pub(super) has_changes: bool,
+    pub(super) has_zones: bool,
+    pub(super) has_load_balancers: bool,
+    pub(super) has_routes: bool,
+    pub(super) has_clusters: bool,
+    pub(super) secrets: Vec<SecretName>,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            has_instances: true,
+            has_changes: true,
+            has_zones: false,
+            has_load_balancers: false,
+            has_routes: false,
+            has_clusters: false,
+            secrets: Vec::new(),
+        }
+    }
+}
