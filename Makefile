@@ -24,7 +24,7 @@ help:
 
 .PHONY: demo
 demo: build-packages ## 100 virtual machines become Nodes, in about 25 s after the build; DEMO=keep goes on serving
-	@$(CARGO) run --locked -p ccm --example demo
+	@$(CARGO) run --locked -p cloud-controller-manager --example demo
 
 # Everything in one build, the daemon's binary and the demo included: asked for one by one, cargo would choose other
 # features for the dependencies and compile them again. The awk program passes everything on and adds up the lines in
@@ -57,7 +57,7 @@ soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers,
 lint: build-packages ## formatting, clippy, rustdoc, shell scripts, the one TLS stack, licences (with cargo-deny)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked -p ccm --no-default-features -- -D warnings
+	$(CARGO) clippy --locked -p cloud-controller-manager --no-default-features -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps --features cloudprovider/testing
 	@git ls-files -z '*.sh' .ci/run | xargs -0 -n 1 bash -n
 	@if command -v shellcheck >/dev/null; then git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck; \
@@ -87,7 +87,7 @@ doc: build-packages ## builds the Rust documentation
 
 .PHONY: build
 build: build-packages ## the release binary, target/release/cloud-controller-manager
-	$(CARGO) build --locked --release -p ccm
+	$(CARGO) build --locked --release -p cloud-controller-manager
 
 .PHONY: dist
 dist: build-packages ## tarball, Debian package and checksums for this machine's architecture, in target/dist
@@ -97,14 +97,14 @@ dist: build-packages ## tarball, Debian package and checksums for this machine's
 bench: cargo ## measures beside Go's managers and writes docs/performance.md: hours; QUICK=1 only tries it, in minutes
 	@tests/env/install.sh test
 	@for peer in kubernetes framework vcsim cpi; do tests/env/build.sh "$$peer" >/dev/null; done
-	$(CARGO) build --locked --release -p ccm -p bench
+	$(CARGO) build --locked --release -p cloud-controller-manager -p bench
 	@rm -f $(bench_results)
 	@$(release)/bench --results $(bench_results) run $(if $(QUICK),--quick,)
 	@$(if $(QUICK),,$(release)/bench --results $(bench_results) report)
 
 .PHONY: microbench
 microbench: build-packages ## nanoseconds and allocations of the parts that run for each Node or machine
-	$(CARGO) bench --locked -p ccm -p bench --bench hot_parts
+	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts
 
 .PHONY: manifests
 manifests: build-packages ## writes the generated files of deploy/ anew

@@ -17,18 +17,15 @@
 use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
 use cloudprovider::Registry;
+use component::{command_line::CommandLineError, leader_election::Lost, logging, program::Program, version};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     commands::{self, Check, Explain, Invocation, Output, Tool},
     daemon::{self, Misconfigured, PartEnded},
-    flags::{CommandLineError, Flags},
-    leader_election::Lost,
-    logging,
+    flags::Flags,
     manifests::ManifestsCommand,
-    program::Program,
-    version,
 };
 
 /// Makes the registry of the providers that a binary has.

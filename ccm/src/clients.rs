@@ -1,8 +1,7 @@
 //! The clients of the daemon's parts, each with upstream's name.
 
+use component::api_client::{ApiServer, ControllerClients};
 use kube::Client;
-
-use crate::api_client::{ApiServer, ControllerClients};
 
 /// Upstream's name of the client that is nobody else's.
 const MAIN: &str = "cloud-controller-manager";

@@ -13,10 +13,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use cloudprovider::{CloudProvider, ConfigProblem, ErrorKind, FactoryInput, Registry, decode_config};
+use component::files::FilesRead;
 
 pub use follower::Follower;
 
-use crate::{files::FilesRead, flags::Flags};
+use crate::flags::Flags;
 
 /// Where the configuration is, and which provider it is for.
 #[derive(Clone, Debug)]

@@ -9,6 +9,10 @@ mod tools;
 use std::ffi::OsString;
 
 use clap::{Args as _, Command, CommandFactory, FromArgMatches as _, Parser, Subcommand};
+use component::{
+    command_line::{CommandLineError, pflag},
+    program::Program,
+};
 
 pub use check::{Check, Finding, Report, Verdict, check};
 pub use completions::{Completions, completions};
@@ -17,9 +21,8 @@ pub use man::man;
 pub use tools::Output;
 
 use crate::{
-    flags::{ACCUMULATING, CommandLineError, Flags, pflag},
+    flags::{ACCUMULATING, Flags},
     manifests::ManifestsCommand,
-    program::Program,
 };
 
 /// Runs the cloud-specific controllers of a Kubernetes cluster: initialises Nodes whose kubelets run with

@@ -1,15 +1,13 @@
 //! The Node conditions that the controllers read and write.
 
 use cloudprovider::ErrorKind;
+use component::api_text::{api_time, truncated};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, READY};
 
-use crate::{
-    api_text::{api_time, truncated},
-    nodes::{Node, NodePatch},
-};
+use crate::nodes::{Node, NodePatch};
 
 /// A condition as we want it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,23 +2,35 @@
 
 mod configz;
 mod elected;
-mod metrics;
 mod serving_options;
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use cloudprovider::{CloudProvider, Registry, SecretSource, StartContext};
+use component::{
+    api_client::{ApiServer, ClientOptions, Location, wait_for_api_server},
+    command_line::FeatureMetrics,
+    debug_state::DebugState,
+    events::{EventObject, EventRecorder, event_recorder},
+    files::FilesRead,
+    health::{Concerns, HealthChecks},
+    inspection::Inspection,
+    logging::LogLevel,
+    metrics::Metrics,
+    reload::ReloadReporter,
+    serving::{Serving, ServingOptions, SetVerbosity, Shown},
+    work_queue::WorkQueueMetrics,
+};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use crate::metrics::new_metrics;
 pub use elected::run_elected;
-pub use metrics::new_metrics;
 
 use crate::{
-    api_client::{ApiServer, ClientOptions, Location, wait_for_api_server},
     clients::Clients,
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
@@ -27,22 +39,9 @@ use crate::{
         node::{self, NodeController, NodeControllerOptions},
         node_lifecycle::{self, BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
     },
-    debug_state::DebugState,
-    events::{EventObject, EventRecorder, event_recorder},
-    files::FilesRead,
-    flags::{
-        FeatureMetrics, Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
-        SERVICE_CONTROLLER,
-    },
-    health::{Concerns, HealthChecks},
-    inspection::Inspection,
-    logging::LogLevel,
-    metrics::Metrics,
+    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
     nodes::{NodeStore, NodeWriter, protobuf, watch_nodes},
-    reload::ReloadReporter,
     secrets::ClusterSecrets,
-    serving::{Serving, ServingOptions, SetVerbosity, Shown},
-    work_queue::WorkQueueMetrics,
 };
 
 /// `source.component` of the events that concern the daemon as a whole.
@@ -68,7 +67,7 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// # Errors
 /// What no waiting can mend: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an
 /// API server that is away or refuses us when the controllers are to start; [`PartEnded`], and
-/// [`Lost`](crate::leader_election::Lost). Each is the error's root.
+/// [`Lost`](component::leader_election::Lost). Each is the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;

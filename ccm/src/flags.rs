@@ -1,34 +1,23 @@
 //! The command line: upstream's flags with upstream's defaults, one module for each of the sections that `--help`
-//! shows.
+//! shows. Those that any Kubernetes daemon has are in [`component::command_line`].
 //!
 //! A flag is a field of its section. What is different from upstream stands in the section's `NOTES`, from which
 //! warnings and docs/flags.md are made.
 
-mod authentication;
-mod authorization;
 mod cloud_node_controller;
 mod cloud_node_lifecycle_controller;
 mod controllers;
-mod debugging;
 #[cfg(test)]
 mod documentation;
-mod feature_gates;
 mod generic;
-mod global;
 mod known_gates;
 mod leader_election;
-mod leader_migration;
 mod misc;
 mod node_labels;
-mod notes;
-pub(crate) mod pflag;
 mod secure_serving;
 mod service_lb_controller;
-mod shown;
-mod tls;
 #[cfg(test)]
 mod upstream;
-mod values;
 mod webhook;
 
 use std::{
@@ -38,32 +27,33 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use component::{
+    command_line::{
+        debugging, global,
+        notes::{Note, NoteKind},
+        pflag, shown,
+    },
+    leader_migration::LeaderMigration,
+    program::Program,
+};
 
-use crate::{leader_migration::LeaderMigration, program::Program};
-
-pub use authentication::AuthenticationFlags;
-pub use authorization::AuthorizationFlags;
 pub use cloud_node_controller::CloudNodeControllerFlags;
 pub use cloud_node_lifecycle_controller::CloudNodeLifecycleControllerFlags;
+pub use component::command_line::{
+    AuthenticationFlags, AuthorizationFlags, CommandLineError, DebuggingFlags, FeatureGate, FeatureGates,
+    FeatureMetrics, Gate, GlobalFlags, KnownGates, LeaderMigrationFlags, Stage, VModule, VersionRequest,
+};
 pub use controllers::{
     MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
     canonical_name,
 };
-pub use debugging::DebuggingFlags;
-pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Gate, KnownGates, Stage};
 pub use generic::GenericFlags;
-pub use global::GlobalFlags;
 pub use known_gates::KNOWN_GATES;
 pub use leader_election::LeaderElectionFlags;
-pub use leader_migration::LeaderMigrationFlags;
 pub use misc::MiscFlags;
 pub use node_labels::NodeLabels;
-use notes::{Note, NoteKind};
-pub use pflag::CommandLineError;
 pub use secure_serving::SecureServingFlags;
 pub use service_lb_controller::ServiceLbControllerFlags;
-pub(crate) use shown::go_duration;
-pub use values::{VModule, VersionRequest};
 pub use webhook::{WebhookFlags, WebhookServingFlags};
 
 /// Types whose flags add to what they have when they are given again, beside the lists.
@@ -148,7 +138,7 @@ impl Flags {
             |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         let given = command.get_arguments().filter(is_given).filter_map(clap::Arg::get_long);
         self.given = given.map(str::to_owned).collect();
-        self.shown = shown::shown(&command, matches);
+        self.shown = shown(&command, matches);
     }
 
     /// Whether a flag, named without its hyphens, is on the command line.
@@ -169,7 +159,7 @@ impl Flags {
             self.global.faults(gates),
             self.generic.faults(),
             self.leader_election.faults(),
-            self.leader_migration.faults(&self.leader_election, &MIGRATED_CONTROLLERS),
+            self.leader_migration.faults(self.leader_election.lease(), &MIGRATED_CONTROLLERS),
             self.cloud_node_controller.faults(),
             self.cloud_node_lifecycle_controller.faults(),
             self.misc.faults(),

@@ -12,11 +12,7 @@
 //! Each controller is a folder in [`controllers`]: what to do is decided by pure functions (Node, answer of the
 //! cloud, what was seen before -> what to write), apart from the loop that acts on it.
 
-pub mod api_client;
-pub mod api_text;
 pub mod app;
-pub mod backoff;
-mod classified;
 pub mod clients;
 pub mod cloud;
 pub mod cloud_config;
@@ -24,29 +20,20 @@ pub mod commands;
 pub mod conditions;
 pub mod controllers;
 pub mod daemon;
-pub mod debug_state;
-pub mod events;
-pub mod files;
 pub mod flags;
-pub mod health;
-pub mod inspection;
 mod labels;
-pub mod leader_election;
-pub mod leader_migration;
-pub mod logging;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
 pub mod permissions;
-pub mod program;
-pub mod reload;
 pub mod secrets;
-mod seldom;
-pub mod serving;
-pub mod version;
-pub mod watching;
-pub mod work_queue;
-pub mod yaml;
+
+/// What any daemon of Kubernetes needs: the crate [`component`], module by module.
+#[doc(no_inline)]
+pub use component::{
+    api_client, api_text, backoff, debug_state, events, files, health, inspection, leader_election,
+    leader_migration, logging, program, reload, serving, version, watching, work_queue, yaml,
+};
 
 /// The example there is compiled as a crate of its own, as its readers do.
 #[cfg(doctest)]

@@ -9,13 +9,13 @@ mod options;
 mod rbac;
 mod workload;
 
+use component::{command_line::CommandLineError, serving::is_always_allowed};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::{
-    flags::{self, CommandLineError, Flags},
+    flags::{self, Flags},
     permissions::{self, Permission},
-    serving::is_always_allowed,
 };
 
 pub use command::ManifestsCommand;
@@ -26,7 +26,7 @@ use options::{has_no_election, is_key, labels};
 
 impl ManifestOptions {
     /// The objects, in the order in which they have to be made. A mapping may hold a comment on itself, see
-    /// [`yaml::COMMENT`](crate::yaml::COMMENT).
+    /// [`yaml::COMMENT`](component::yaml::COMMENT).
     ///
     /// # Errors
     /// Everything that is wrong with the options, each fault with its option.

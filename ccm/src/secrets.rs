@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use cloudprovider::{
     Error, ErrorKind, SecretData, SecretName, SecretSource, SecretStream, SecretVersion, error_chain,
 };
-use futures::{StreamExt as _, stream};
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, Client, runtime::watcher};
-
-use crate::{
+use component::{
     api_client::describe,
     watching::{self, watch},
 };
+use futures::{StreamExt as _, stream};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Api, Client, runtime::watcher};
 
 /// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
 pub struct ClusterSecrets {

@@ -1,13 +1,8 @@
 //! The one error type of the contract.
 
-use std::{
-    borrow::Cow,
-    error::Error as StdError,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration};
+
+use basics::error_chain;
 
 use crate::ErrorKind;
 
@@ -174,27 +169,6 @@ impl Error {
     pub fn report(&self) -> String {
         error_chain(self)
     }
-}
-
-/// Any error and every source below it, on one line. What a part says already is not said again.
-///
-/// Sources are other people's code: one that panics while it is printed is named as such, and ends the chain.
-pub fn error_chain(error: &(dyn StdError + 'static)) -> String {
-    let (mut text, mut source) = printed(error);
-    while let Some(cause) = source {
-        let (part, next) = printed(cause);
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        source = next;
-    }
-    text
-}
-
-fn printed<'a>(error: &'a (dyn StdError + 'static)) -> (String, Option<&'a (dyn StdError + 'static)>) {
-    catch_unwind(AssertUnwindSafe(|| (error.to_string(), error.source())))
-        .unwrap_or_else(|_| ("an error whose text cannot be told: it panics".to_owned(), None))
 }
 
 impl fmt::Display for Error {

@@ -74,7 +74,6 @@
 mod addresses;
 mod clusters;
 mod config_text;
-mod duration;
 mod error;
 mod error_kind;
 mod instances;
@@ -89,19 +88,19 @@ mod routes;
 mod secrets;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(feature = "tls")]
-pub mod tls;
 mod unknown_word;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
+#[cfg(feature = "tls")]
+pub use basics::tls;
+pub use basics::{error_chain, go::parse_duration};
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{
     ConfigTextError, TextOddity, decode_config, is_invisible, manifest_in_place_of_config, yaml_fault_cause,
 };
-pub use duration::parse_duration;
-pub use error::{ConfigProblem, Error, Result, error_chain};
+pub use error::{ConfigProblem, Error, Result};
 pub use error_kind::ErrorKind;
 pub use instances::{
     CHECK_NODE_NAME, Instance, InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream,

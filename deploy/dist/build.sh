@@ -51,6 +51,6 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
 # --config: neither a person's own settings nor incremental leftovers decide what is in the binary.
-"$cargo" build --locked --release --package ccm --bin cloud-controller-manager \
+"$cargo" build --locked --release --package cloud-controller-manager --bin cloud-controller-manager \
     --config 'profile.release.incremental=false' --message-format=json-render-diagnostics "$@" |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1

@@ -40,7 +40,7 @@ if readelf --section-headers --wide "$binary" | grep -q '\.debug_'; then
     printf 'package.sh: %s has debug information\n' "$binary" >&2
     exit 1
 fi
-version=$("$cargo" pkgid --package ccm | sed 's/.*[#@]//')
+version=$("$cargo" pkgid --package cloud-controller-manager | sed 's/.*[#@]//')
 name=cloud-controller-manager
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -49,7 +49,7 @@ trap 'rm -rf "$work"' EXIT
 third_party_licences() {
     local crate version licence folder file
     printf 'Crates in this binary, each with its licence; the texts follow.\n\n'
-    "$cargo" tree --locked --package ccm --edges normal --prefix none --format '{p}|{l}' |
+    "$cargo" tree --locked --package cloud-controller-manager --edges normal --prefix none --format '{p}|{l}' |
         sed -n 's/^\([^ ]*\) v\([^ |]*\)\( (proc-macro)\)\{0,1\}|\(.*\)$/\1 \2 \4/p' | sort -u >"$work/crates"
     cat "$work/crates"
     while read -r crate version licence; do

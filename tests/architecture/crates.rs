@@ -8,13 +8,20 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 8] = [
-    ("cloudprovider", &[], &[]),
+const RULES: [Rule; 11] = [
+    ("basics", &[], &[]),
+    ("cloudprovider", &["basics"], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["cloudprovider"], &[]),
     ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),
-    // The providers are there for its binary alone.
-    ("ccm", &["cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"], &["sandbox"]),
+    ("component", &["basics"], &["sandbox"]),
+    ("ccm", &["cloudprovider", "component"], &["sandbox"]),
+    // The only one that knows the providers.
+    (
+        "cloud-controller-manager",
+        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"],
+        &["sandbox"],
+    ),
     ("test-env", &[], &[]),
     (
         "bench",

@@ -1,5 +1,4 @@
-//! The shape of the tree: which crate may depend on which, which modules know nothing of clouds and Nodes, and that no
-//! modules depend on each other in a circle.
+//! The shape of the tree: which crate may depend on which, and that no modules depend on each other in a circle.
 
 #[cfg(test)]
 mod circles;
@@ -7,8 +6,6 @@ mod circles;
 mod crates;
 #[cfg(test)]
 mod lexer;
-#[cfg(test)]
-mod machinery;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]

@@ -86,12 +86,6 @@ impl Crate {
         arrows
     }
 
-    /// The paths that begin with one of these words, each with the file that names it.
-    pub(crate) fn paths_into(&self, root: &str) -> BTreeSet<(Module, String)> {
-        let into = |one: Named| (one.path[0] == root).then(|| (one.file, one.path.join("::")));
-        self.named().into_iter().filter_map(into).collect()
-    }
-
     fn named(&self) -> Vec<Named> {
         let is_test = |file: &Module| (0..=file.len()).any(|length| self.tests.contains(&file[..length]));
         let files = self.files.iter().filter(|(file, _)| !is_test(file));

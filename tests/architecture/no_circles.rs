@@ -31,7 +31,7 @@ const LEFT: [(&str, &[&str]); 8] = [
         ],
     ),
     (
-        "ccm",
+        "component",
         &[
             "serving",
             "serving/connections",
@@ -45,10 +45,10 @@ const LEFT: [(&str, &[&str]); 8] = [
             "serving/handler",
         ],
     ),
-    ("ccm", &["serving/authentication", "serving/authentication/client_certificate", "serving/peer"]),
-    ("ccm", &["serving/authorization", "serving/authorization/reviews"]),
+    ("component", &["serving/authentication", "serving/authentication/client_certificate", "serving/peer"]),
+    ("component", &["serving/authorization", "serving/authorization/reviews"]),
     (
-        "ccm",
+        "component",
         &[
             "serving/certificates",
             "serving/certificates/choice",

@@ -149,7 +149,7 @@ fn build() -> anyhow::Result<PathBuf> {
         .args([
             "build",
             "--quiet",
-            "--package=ccm",
+            "--package=cloud-controller-manager",
             "--bin=cloud-controller-manager",
             "--message-format=json",
         ])

@@ -5,14 +5,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use component::metrics::{MetricSet, Register};
 use prometheus::{
     GaugeVec, HistogramVec, IntCounterVec, Opts,
     core::{Collector, Desc},
     proto::MetricFamily,
 };
 use tokio::time::Instant;
-
-use crate::metrics::{MetricSet, Register};
 
 /// A look-up in an inventory takes microseconds, one over the network up to the deadline. Seconds.
 const CALL_BUCKETS: [f64; 8] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0];

@@ -11,10 +11,10 @@ use cloudprovider::{
     Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone, Zones,
     async_trait,
 };
+use component::metrics::{MetricSet as _, Metrics};
 use tokio::time::Instant;
 
 use super::*;
-use crate::metrics::{MetricSet as _, Metrics};
 
 /// Behaves as badly as the names of the nodes say.
 #[derive(Debug, Default)]

@@ -8,6 +8,11 @@ use std::{
 };
 
 use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, NoSecrets, SecretSource, StartContext};
+use component::{
+    files::{FileChanges, FilesRead},
+    metrics::MetricSet as _,
+    reload::{ReloadReporter, Source},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -19,10 +24,7 @@ use super::{
 };
 use crate::{
     cloud::{Cloud, CloudMetrics, Started},
-    files::{FileChanges, FilesRead},
-    metrics::MetricSet as _,
     nodes::{Node, NodeStore},
-    reload::{ReloadReporter, Source},
 };
 
 /// `--cloud-config`, or a file that it names, as reloads are labelled.
@@ -338,8 +340,10 @@ mod tests {
     };
     use sandbox::{Sandbox, kubelet};
 
+    use component::reload::ReloadMetrics;
+
     use super::*;
-    use crate::{flags, nodes::watch_nodes, reload::ReloadMetrics};
+    use crate::{flags, nodes::watch_nodes};
 
     /// Has an instance for each Node, or the wrong password.
     #[derive(Debug)]

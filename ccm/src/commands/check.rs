@@ -7,15 +7,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Args;
 use cloudprovider::{CHECK_NODE_NAME, CloudProvider, InstanceLookup, NodeIdentity, Registry};
+use component::{api_client::describe, files::FilesRead};
 use futures::FutureExt as _;
 use kube::Client;
 
 use super::tools::{self, Output};
 use crate::{
-    api_client::describe,
     cloud::Cloud,
     cloud_config::{CloudConfig, Reading},
-    files::FilesRead,
     flags::Flags,
     nodes::{self, Node},
     permissions::Permission,

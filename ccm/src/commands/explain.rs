@@ -5,13 +5,13 @@ use std::{fmt::Write as _, sync::Arc};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use cloudprovider::{InstanceLookup, Registry};
+use component::api_client::describe;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
-    api_client::describe,
     controllers::{node, node_lifecycle},
     daemon,
     flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},

@@ -3,14 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{CloudProvider, InstanceLookup, StartContext};
+use component::{api_client, metrics::MetricSet as _};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api_client,
     cloud::{Cloud, CloudMetrics, Owner, Started},
     flags::Flags,
-    metrics::MetricSet as _,
     nodes::{Node, protobuf},
     secrets::ClusterSecrets,
 };

@@ -1,8 +1,7 @@
 //! Which controllers run.
 
+use component::metrics::{MetricSet, Register};
 use prometheus::{IntGauge, IntGaugeVec};
-
-use crate::metrics::{MetricSet, Register};
 
 /// Upstream's metric of the controllers that run.
 #[derive(Clone, Debug)]

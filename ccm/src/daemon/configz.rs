@@ -1,8 +1,9 @@
 //! `/configz`: the flags as upstream's `CloudControllerManagerConfiguration`.
 
+use component::command_line::go_duration;
 use serde_json::{Value, json};
 
-use crate::flags::{Flags, go_duration};
+use crate::flags::Flags;
 
 /// The document, in upstream's shape: most keys are names of Go fields, durations are texts.
 pub(super) fn configz(flags: &Flags) -> Value {

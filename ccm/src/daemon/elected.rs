@@ -1,17 +1,17 @@
 //! The daemon as one of several of which one leads, on one lock or, while controllers move between managers, on two.
 
 use anyhow::anyhow;
-use tokio_util::sync::CancellationToken;
-
-use super::{Base, Misconfigured, Parts, Work};
-use crate::{
-    flags::{Flags, MIGRATED_CONTROLLERS},
+use component::{
     health::Concerns,
     leader_election::{
         ElectionMetrics, ElectionStatus, Elector, Fence, LeaderElectionOptions, Leadership, Lost, identity,
     },
     leader_migration::{LeaderMigration, Lock},
 };
+use tokio_util::sync::CancellationToken;
+
+use super::{Base, Misconfigured, Parts, Work};
+use crate::flags::{Flags, MIGRATED_CONTROLLERS};
 
 /// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
 /// `--leader-elect` says. Until then everything that they need runs: the watch has its Nodes and the provider its

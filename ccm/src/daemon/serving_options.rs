@@ -1,13 +1,15 @@
 //! The options of the secure port from the command line.
 
-use super::configz::configz;
-use crate::{
-    flags::{AuthenticationFlags, AuthorizationFlags, Flags, SecureServingFlags},
+use component::{
+    command_line::{AuthenticationFlags, AuthorizationFlags},
     serving::{
         AuthenticationOptions, AuthorizationOptions, CertificateOptions, RequestHeaderOptions,
         ServingOptions, TlsOptions,
     },
 };
+
+use super::configz::configz;
+use crate::flags::{Flags, SecureServingFlags};
 
 impl From<&Flags> for ServingOptions {
     fn from(flags: &Flags) -> Self {

@@ -1,12 +1,12 @@
 //! The cloud-node controller, which initialises Nodes.
 
 use clap::Args;
-
-use super::{
-    NodeLabels,
+use component::command_line::{
     notes::{Note, differs, no_effect, ours},
     values::int32,
 };
+
+use super::NodeLabels;
 
 /// How much of its work is done at the same time.
 #[derive(Clone, Debug, Args)]

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-
-use super::{
+use component::command_line::{
     notes::{Note, differs, ours},
     values::{duration, int32},
 };

@@ -1,6 +1,6 @@
 //! `--controllers`: names, and which of them run.
 
-use crate::leader_migration::KnownControllers;
+use component::leader_migration::KnownControllers;
 
 /// Fills new Nodes in.
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";

@@ -3,12 +3,15 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, Args as _, Command};
-
-use super::{
-    DEPRECATED, FeatureGates, Flags,
-    known_gates::{KNOWN_GATES, WITH_EFFECT},
+use component::command_line::{
+    FeatureGates,
     notes::{Note, NoteKind},
     pflag,
+};
+
+use super::{
+    DEPRECATED, Flags,
+    known_gates::{KNOWN_GATES, WITH_EFFECT},
 };
 
 const INTRODUCTION: &str = "\

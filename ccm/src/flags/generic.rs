@@ -3,13 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
-
-use super::{
-    FeatureGates, controllers,
-    known_gates::feature_gates,
+use component::command_line::{
+    FeatureGates,
     notes::{Note, differs, no_effect, no_effect_either, not_yet},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
+
+use super::{controllers, known_gates::feature_gates};
 use crate::nodes::protobuf::PROTOBUF;
 
 /// The least rate that makes any sense: a request in 1,000 s.

@@ -1,6 +1,6 @@
 //! The gates that the Go framework's binary knows, as its `--feature-gates` has them.
 
-use super::feature_gates::{
+use component::command_line::feature_gates::{
     FeatureGates, Gate, KnownGates,
     Stage::{self, Alpha, Beta, Deprecated, Ga},
 };

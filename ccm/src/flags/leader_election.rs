@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-
-use super::values::{boolean, duration};
-use crate::leader_election::LeaderElectionOptions;
+use component::{
+    command_line::values::{boolean, duration},
+    leader_election::LeaderElectionOptions,
+};
 
 /// client-go's: a standby may wait for up to this many retry periods more.
 const JITTER: f64 = 1.2;
@@ -90,6 +91,11 @@ impl LeaderElectionFlags {
             }
         }
         faults
+    }
+
+    /// Name of the lease that the election is held on, if there is one.
+    pub(super) fn lease(&self) -> Option<&str> {
+        self.enabled.then_some(self.resource_name.as_str())
     }
 
     /// What whoever set them should know. In a dry run nobody works.

@@ -3,8 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
-
-use super::{
+use component::command_line::{
     notes::{Note, differs, ours},
     values::{boolean, duration, path},
 };

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::values::list;
+use component::command_line::values::list;
+
 use crate::labels::{key_fault, value_fault};
 
 /// Labels by their keys. A key that stands there twice has the last value.

@@ -3,13 +3,14 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{ArgAction, Args};
-
-use super::{
-    notes::{Note, differs},
-    tls,
-    values::{boolean, int32_list, integer, ip, list, named_certificate, path},
+use component::{
+    command_line::{
+        notes::{Note, differs},
+        tls,
+        values::{boolean, int32_list, integer, ip, list, named_certificate, path},
+    },
+    serving::NamedCertificate,
 };
-use crate::serving::NamedCertificate;
 
 /// Where HTTPS is served, and with which certificates.
 #[derive(Clone, Debug, Args)]

@@ -1,8 +1,7 @@
 //! The service controller, which is for load balancers.
 
 use clap::Args;
-
-use super::{
+use component::command_line::{
     notes::{Note, not_yet},
     values::int32,
 };

@@ -1,8 +1,9 @@
 //! Our flags compared with upstream's, which stand in `upstream.tsv`: name, shorthand, Go type, default.
 
 use clap::{Arg, Args as _, Command};
+use component::command_line::{notes::NoteKind, pflag};
 
-use super::{DEPRECATED, Flags, notes, notes::NoteKind, pflag};
+use super::{DEPRECATED, Flags, notes};
 
 struct Upstream {
     name: &'static str,

@@ -3,13 +3,14 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{ArgAction, Args};
-
-use super::{
-    notes::{Note, no_effect},
-    tls,
-    values::{boolean, int32_list, integer, ip, list, named_certificate, path},
+use component::{
+    command_line::{
+        notes::{Note, no_effect},
+        tls,
+        values::{boolean, int32_list, integer, ip, list, named_certificate, path},
+    },
+    serving::NamedCertificate,
 };
-use crate::serving::NamedCertificate;
 
 /// Which webhooks run.
 #[derive(Clone, Debug, Args)]

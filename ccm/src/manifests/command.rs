@@ -7,12 +7,12 @@ use std::{
 
 use clap::Args;
 use cloudprovider::{Registry, SecretName, decode_config};
+use component::{serving::is_always_allowed, yaml};
 
 use super::{
     CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOptions, MonitorAccess, NAME, content,
     workload::CONFIG_FOLDER,
 };
-use crate::{serving::is_always_allowed, yaml};
 
 /// Prints the deployment for these options as YAML, for `kubectl apply -f -`.
 #[derive(Args, Clone, Debug)]

@@ -1,9 +1,9 @@
 //! The files in `deploy/` that are written by `make manifests` and never by hand.
 
+use component::yaml;
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, rbac};
-use crate::yaml;
 use crate::{flags, permissions};
 
 /// The providers that have an overlay.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use cloudprovider::SecretName;
+use component::program::Program;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use crate::{flags::Flags, program::Program};
+use crate::flags::Flags;
 
 /// The name of everything, unless another one is asked for; the Lease's too.
 pub const NAME: &str = "cloud-controller-manager";

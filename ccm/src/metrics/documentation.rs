@@ -3,13 +3,11 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 
+use component::{api_client::ClientMetrics, serving::AccessMetrics, work_queue::WorkQueueMetrics};
 use http::StatusCode;
 use serde_json::Value;
 
-use super::Described;
-use crate::{
-    api_client::ClientMetrics, daemon::new_metrics, serving::AccessMetrics, work_queue::WorkQueueMetrics,
-};
+use super::{Described, new_metrics};
 
 /// Taken from the Go framework's own `/metrics`: name, type, labels, bounds of buckets, help. What only a Go program or
 /// an API server can have is left out.

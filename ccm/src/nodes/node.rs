@@ -3,13 +3,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use cloudprovider::{NodeAddress, NodeIdentity};
+use component::events::EventObject;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition_types;
-use crate::events::EventObject;
 
 /// A Node in the cache.
 ///

@@ -1,12 +1,12 @@
 //! The one watch on Nodes.
 
 use cloudprovider::error_chain;
+use component::watching::{self, watch};
 use futures::{StreamExt, pin_mut};
 use kube::{Api, Client, runtime::watcher};
 use tokio_util::sync::CancellationToken;
 
 use super::{NodeStore, node::WireNode};
-use crate::watching::{self, watch};
 
 /// Nodes of one page of the list. A page is in memory as a whole, with 15 kB or more for each Node.
 const PAGE: u32 = 250;

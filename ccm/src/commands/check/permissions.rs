@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider::CloudProvider;
+use component::api_client::describe;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -12,7 +13,6 @@ use kube::{Api, Client, api::PostParams};
 
 use super::Report;
 use crate::{
-    api_client::describe,
     cloud,
     flags::Flags,
     permissions::{self, Permission},

@@ -9,6 +9,12 @@ use std::{
 };
 
 use cloudprovider::{InstanceChange, InstanceLookup};
+use component::{
+    debug_state::seconds_from_now,
+    events::EventRecorder,
+    inspection::Inspection,
+    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
+};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -29,11 +35,7 @@ use super::{
 use crate::{
     cloud::{Cloud, Owner},
     conditions::WantedCondition,
-    debug_state::seconds_from_now,
-    events::EventRecorder,
-    inspection::Inspection,
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
-    work_queue::{Lengths, WorkQueue, WorkQueueMeter},
 };
 
 /// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in

@@ -1,8 +1,7 @@
 //! What the node controller counts.
 
+use component::metrics::{MetricSet, Register};
 use prometheus::{Histogram, IntGaugeVec};
-
-use crate::metrics::{MetricSet, Register};
 
 /// Upstream's buckets of the two delays, seconds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::InstanceMetadata;
+use component::debug_state::seconds_from_now;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -10,7 +11,6 @@ use tokio::time::Instant;
 use super::initialize::NotInitialized;
 use crate::{
     conditions::{INITIALIZED, WantedCondition},
-    debug_state::seconds_from_now,
     nodes::Node,
 };
 

@@ -11,6 +11,11 @@ use std::{
 };
 
 use cloudprovider::{InstanceChange, InstanceLookup};
+use component::{
+    debug_state::seconds_from_now,
+    events::{EventRecorder, EventType},
+    inspection::Inspection,
+};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Client;
@@ -33,9 +38,6 @@ use super::{
 use crate::{
     cloud::Cloud,
     conditions::INSTANCE_EXISTS,
-    debug_state::seconds_from_now,
-    events::{EventRecorder, EventType},
-    inspection::Inspection,
     nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
 };
 use writes::Write;

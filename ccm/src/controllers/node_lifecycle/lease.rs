@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use component::inspection::Inspection;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
@@ -14,7 +15,6 @@ use tokio::{
 };
 
 use super::availability::{Availability, MAX_ANSWER_TIME};
-use crate::inspection::Inspection;
 
 /// Where kubelets renew their leases; a lease is called as its Node.
 const NAMESPACE: &str = "kube-node-lease";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider::InstanceLookup;
+use component::{backoff::Backoff, debug_state::seconds_from_now};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -10,11 +11,7 @@ use super::{
     decide::{HeldBack, Verdict},
     silence::LeaseHistory,
 };
-use crate::{
-    backoff::Backoff,
-    debug_state::seconds_from_now,
-    nodes::{Node, WrittenVersion},
-};
+use crate::nodes::{Node, WrittenVersion};
 
 /// A write that fails is tried again in this rhythm.
 const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use cloudprovider::{ErrorKind, InstanceLookup};
+use component::metrics::{MetricSet, Register};
 use prometheus::{Histogram, IntCounterVec, IntGauge, IntGaugeVec, exponential_buckets};
-
-use crate::metrics::{MetricSet, Register};
 
 const EXISTS: &str = "instance_exists";
 const SHUTDOWN: &str = "instance_shutdown";
@@ -109,8 +108,9 @@ fn results(answer: &InstanceLookup) -> (&'static str, Option<&'static str>) {
 mod tests {
     use cloudprovider::{Error, Instance, PowerState, ProviderId};
 
+    use component::metrics::Metrics;
+
     use super::*;
-    use crate::metrics::Metrics;
 
     #[test]
     fn each_node_counts_as_upstreams_calls_for_it() {

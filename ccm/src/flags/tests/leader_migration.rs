@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use crate::{
-    flags::{
-        Flags, MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
-        SERVICE_CONTROLLER, parse,
-    },
-    leader_migration::{LeaderMigration, Lock},
+use component::leader_migration::{LeaderMigration, Lock};
+
+use crate::flags::{
+    Flags, MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
+    SERVICE_CONTROLLER, parse,
 };
 
 fn flags(args: &[&str]) -> Flags {

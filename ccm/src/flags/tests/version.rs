@@ -1,6 +1,6 @@
 //! `--version`.
 
-use crate::version::requested;
+use component::version::requested;
 
 fn requested_by(args: &[&str]) -> Option<String> {
     requested(&crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags").global.version)

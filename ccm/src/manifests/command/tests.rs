@@ -5,9 +5,9 @@ use cloudprovider::{
     CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Result, Routes,
     StartContext, Zones, async_trait,
 };
+use component::yaml::without_comments;
 
 use super::*;
-use crate::yaml::without_comments;
 
 #[derive(Parser)]
 struct Line {

@@ -171,7 +171,7 @@ async fn what_is_no_list_is_an_error() {
         (object("NodeList", vec![0x0a, 0x7f]), "cannot be read as protobuf"),
     ] {
         let error = listed(PROTOBUF, body).await.expect_err("no list");
-        assert!(crate::api_client::describe(&error).contains(words), "{error}");
+        assert!(component::api_client::describe(&error).contains(words), "{error}");
     }
 }
 
@@ -368,7 +368,7 @@ async fn an_event_that_cannot_be_read_is_the_last_one() {
     let events = watched(vec![[first, event("ADDED", b"what?".to_vec()), last].concat()]).await;
     assert!(events[0].is_ok() && events.len() == 2, "{events:?}");
     let error = events[1].as_ref().expect_err("an error");
-    assert!(crate::api_client::describe(error).contains("does not begin as an object"), "{error}");
+    assert!(component::api_client::describe(error).contains("does not begin as an object"), "{error}");
     // longer than any event may be
     let events = watched(vec![vec![0xff; 100]]).await;
     assert!(matches!(events[..], [Err(kube::Error::SerdeError(_))]), "{events:?}");

@@ -2,13 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use component::{backoff::Backoff, events::EventType};
 use tokio::time::Instant;
 
 use super::{GONE_FOR, NodeController, Write};
-use crate::{
-    backoff::Backoff, conditions::WantedCondition, controllers::node::sync::Outcome, events::EventType,
-    nodes::Node,
-};
+use crate::{conditions::WantedCondition, controllers::node::sync::Outcome, nodes::Node};
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
 

@@ -4,6 +4,13 @@ use cloudprovider::{
     CloudProvider, Clusters, Instance, InstanceMetadata, Instances, LoadBalancer, NodeAddress, NodeIdentity,
     PowerState, ProviderId, Routes, StartContext, Zones, async_trait,
 };
+use component::{
+    debug_state::DebugState,
+    events::{EventMetrics, EventObject, event_recorder},
+    health::HealthChecks,
+    metrics::MetricSet as _,
+    work_queue::WorkQueueMetrics,
+};
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use kube::{
     Api,
@@ -14,12 +21,7 @@ use sandbox::{Action, Fault, Matcher, Sandbox, kubelet};
 use super::{super::COMPONENT, *};
 use crate::{
     cloud::{CloudMetrics, Started},
-    debug_state::DebugState,
-    events::{EventMetrics, EventObject, event_recorder},
-    health::HealthChecks,
-    metrics::MetricSet as _,
     nodes::watch_nodes,
-    work_queue::WorkQueueMetrics,
 };
 
 /// The period of full looks here.

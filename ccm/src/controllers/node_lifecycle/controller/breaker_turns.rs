@@ -1,5 +1,7 @@
 //! What the breaker goes by, and what is told when it opens or closes.
 
+use component::events::EventType;
+
 use super::{
     super::{
         breaker::{BreakerLimits, Seen, Turn},
@@ -7,7 +9,6 @@ use super::{
     },
     NodeLifecycleController,
 };
-use crate::events::EventType;
 
 impl NodeLifecycleController {
     /// Counts over everything known, not over this batch: pushes come one by one. Only what changed since the last time is

@@ -6,6 +6,7 @@ use std::{
 };
 
 use cloudprovider::InstanceLookup;
+use component::inspection::Inspection;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,10 +21,7 @@ use super::{
     NodeLifecycleController,
     writes::Write,
 };
-use crate::{
-    inspection::Inspection,
-    nodes::{Node, ReadyStatus},
-};
+use crate::nodes::{Node, ReadyStatus};
 
 /// Kubelets that are listened to, only to know whether kubelets can renew their leases.
 const MAX_PEERS: usize = 10;

@@ -9,6 +9,12 @@ use cloudprovider::{
     CloudProvider, Clusters, InstanceStream, Instances, LoadBalancer, NodeIdentity, Routes, StartContext,
     Zones, async_trait,
 };
+use component::{
+    debug_state::DebugState,
+    events::{EventMetrics, EventObject, event_recorder},
+    health::HealthChecks,
+    metrics::MetricSet as _,
+};
 use http::{Method, Request};
 use kube::client::Body;
 use sandbox::{Sandbox, kubelet};
@@ -17,10 +23,6 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     cloud::{CloudMetrics, Started},
-    debug_state::DebugState,
-    events::{EventMetrics, EventObject, event_recorder},
-    health::HealthChecks,
-    metrics::MetricSet as _,
     nodes::watch_nodes,
 };
 

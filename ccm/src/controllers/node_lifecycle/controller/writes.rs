@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
+use component::{events::EventType, inspection::Inspection};
 use futures::{StreamExt, future::ready, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{super::silence::SilentKubelet, NodeLifecycleController};
-use crate::{
-    events::EventType,
-    inspection::Inspection,
-    nodes::{Node, NodePatch, WriteError, WrittenVersion},
-};
+use crate::nodes::{Node, NodePatch, WriteError, WrittenVersion};
 
 /// What to write about one Node after a look.
 pub(super) enum Write {

@@ -1,0 +1,15 @@
+//! What every crate of this repository may use: small functions on values, for which there is no better place.
+//!
+//! The contract with clouds (`cloudprovider`) and the machinery of a Kubernetes daemon (`component`) depend on neither of each
+//! other. What both need stands here. Nothing here knows Kubernetes, a cloud or an asynchronous runtime, and nothing here logs.
+//!
+//! - [`error_chain`]: an error and its sources on one line.
+//! - [`go`]: values as Go programs write them.
+//! - `tls` (feature `tls`): bounds on the certificates of a peer.
+
+mod error_chain;
+pub mod go;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+pub use error_chain::error_chain;

@@ -1,0 +1,28 @@
+//! The cloud-controller-manager: the only place that knows the providers.
+
+use std::process::ExitCode;
+
+use ccm::program::Program;
+use cloudprovider::Registry;
+
+fn main() -> ExitCode {
+    let program = Program::new("cloud-controller-manager", env!("CARGO_PKG_VERSION"))
+        .with_commit(option_env!("CCM_GIT_COMMIT"))
+        .with_build_date(option_env!("CCM_BUILD_DATE"));
+    ccm::app::main_as(program, registry)
+}
+
+/// The providers that this binary was built with.
+#[cfg_attr(
+    not(any(feature = "libvirt", feature = "vsphere")),
+    expect(clippy::unnecessary_wraps, reason = "a build may have no provider")
+)]
+fn registry() -> cloudprovider::Result<Registry> {
+    let mut registry = Registry::new();
+    registry.log_crate(env!("CARGO_CRATE_NAME"));
+    #[cfg(feature = "libvirt")]
+    registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    #[cfg(feature = "vsphere")]
+    registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
+    Ok(registry)
+}

@@ -1,0 +1,27 @@
+//! The command line of a Kubernetes program: Go's grammar of flags, their values, and the groups of flags that any such
+//! program has, one module for each of the sections that `--help` shows.
+//!
+//! A flag is a field of its group. What is different from upstream stands in the group's `NOTES`, from which a program makes
+//! warnings and its documentation.
+
+mod authentication;
+mod authorization;
+pub mod debugging;
+pub mod feature_gates;
+pub mod global;
+mod leader_migration;
+pub mod notes;
+pub mod pflag;
+mod shown;
+pub mod tls;
+pub mod values;
+
+pub use authentication::AuthenticationFlags;
+pub use authorization::AuthorizationFlags;
+pub use debugging::DebuggingFlags;
+pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Gate, KnownGates, Stage};
+pub use global::GlobalFlags;
+pub use leader_migration::LeaderMigrationFlags;
+pub use pflag::CommandLineError;
+pub use shown::{go_duration, shown};
+pub use values::{VModule, VersionRequest};
