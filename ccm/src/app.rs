@@ -43,9 +43,9 @@ const FATAL: u8 = 255;
 /// Upstream's exit code for a mistake in the program.
 const PANIC: u8 = 2;
 
-/// As [`main_as`] for the program of this crate: what it says of its name and version is ours.
+/// As [`main_as`] for `cloud-controller-manager` in the version of this crate.
 pub fn main(registry: MakeRegistry) -> ExitCode {
-    main_as(Program::default(), registry)
+    main_as(Program::new("cloud-controller-manager", env!("CARGO_PKG_VERSION")), registry)
 }
 
 /// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators. Whatever names

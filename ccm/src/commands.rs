@@ -65,7 +65,11 @@ pub(crate) fn command() -> Command {
 
 fn unfinished() -> Command {
     // The about text is the program's: those of flattened parts would replace it.
-    let command = CommandLine::command().name(Program::current().name());
+    let command = CommandLine::command();
+    let command = match Program::said() {
+        Some(program) => command.name(program.name()),
+        None => command,
+    };
     let about = command.get_about().cloned().unwrap_or_default();
     Flags::augment_args(command).about(about).long_about(None)
 }

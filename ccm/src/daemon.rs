@@ -44,6 +44,7 @@ use crate::{
     secrets::ClusterSecrets,
 };
 
+/// What the component is called: on the pages of the secure port, in the names of its own certificate's files, and in
 /// `source.component` of the events that concern the daemon as a whole.
 const COMPONENT: &str = "cloud-controller-manager";
 

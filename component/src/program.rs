@@ -1,6 +1,9 @@
 //! Which program this is: its name, version and commit, said once by its `main`.
 
-use std::sync::OnceLock;
+use std::{
+    path::Path,
+    sync::{LazyLock, OnceLock},
+};
 
 /// A program, as `--version`, the `User-Agent`, the metric `kubernetes_build_info`, the help text and the manual page name
 /// it.
@@ -18,8 +21,15 @@ pub struct Program {
     build_date: Option<String>,
 }
 
-/// Said once; until then it is ours.
+/// Said once.
 static PROGRAM: OnceLock<Program> = OnceLock::new();
+
+/// What is true where nobody said anything, as in tests: the name of the file that runs, and the version of this crate.
+static UNSAID: LazyLock<Program> = LazyLock::new(|| {
+    let path = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy();
+    Program::new(name, env!("CARGO_PKG_VERSION"))
+});
 
 impl Program {
     /// A program of this name and version, the latter as `1.2.3` or `v1.2.3-rc.1`.
@@ -42,9 +52,14 @@ impl Program {
         self
     }
 
-    /// The program that this process is: what its `main` said, or `cloud-controller-manager`.
+    /// The program that this process is: what its `main` said, or else the file that runs, with the version of this crate.
     pub fn current() -> &'static Self {
-        PROGRAM.get_or_init(Self::default)
+        Self::said().unwrap_or(&UNSAID)
+    }
+
+    /// What `main` said.
+    pub fn said() -> Option<&'static Self> {
+        PROGRAM.get()
     }
 
     /// Says which program this process is. The first word counts.
@@ -81,13 +96,6 @@ impl Program {
     /// When it was built; the beginning of 1970 where the build was not told, as Kubernetes' programs say.
     pub fn build_date(&self) -> &str {
         self.build_date.as_deref().unwrap_or("1970-01-01T00:00:00Z")
-    }
-}
-
-impl Default for Program {
-    /// The program of this crate, of an unknown commit.
-    fn default() -> Self {
-        Self::new("cloud-controller-manager", env!("CARGO_PKG_VERSION"))
     }
 }
 

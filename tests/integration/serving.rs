@@ -72,8 +72,7 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
 fn options() -> anyhow::Result<ServingOptions> {
     Ok(ServingOptions {
         bind_address: Ipv4Addr::LOCALHOST.into(),
-        secure_port: free_port()?,
-        ..ServingOptions::default()
+        ..ServingOptions::new("cloud-controller-manager", free_port()?)
     })
 }
 

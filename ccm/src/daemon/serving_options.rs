@@ -8,7 +8,7 @@ use component::{
     },
 };
 
-use super::configz::configz;
+use super::{COMPONENT, configz::configz};
 use crate::flags::{Flags, SecureServingFlags};
 
 impl From<&Flags> for ServingOptions {
@@ -31,6 +31,7 @@ impl From<&Flags> for ServingOptions {
         } = flags.secure_serving.clone();
         let gates = &flags.generic.feature_gates;
         Self {
+            component: COMPONENT,
             bind_address,
             secure_port: flags.secure_serving.port().unwrap_or_default(),
             permit_port_sharing,
@@ -39,6 +40,7 @@ impl From<&Flags> for ServingOptions {
             http2_max_streams_per_connection: http2_max_streams_per_connection.try_into().unwrap_or_default(),
             certificates: CertificateOptions {
                 cert_dir,
+                pair_name: COMPONENT,
                 tls_cert_file,
                 tls_private_key_file,
                 tls_sni_cert_key,
@@ -118,7 +120,8 @@ mod tests {
     fn without_flags_the_defaults_hold() {
         let options = options(&[]);
         let (configz, flagz) = (options.configz.clone(), options.flagz.clone());
-        let defaults = ServingOptions { configz, flagz, ..ServingOptions::default() };
+        let defaults =
+            ServingOptions { configz, flagz, ..ServingOptions::new("cloud-controller-manager", 10258) };
         assert_eq!(options, defaults);
     }
 

@@ -140,11 +140,12 @@ impl ManifestOptions {
     /// What is deployed for a provider unless more is said.
     pub fn new(provider: &str) -> Self {
         let program = Program::current();
+        let name = Program::said().map_or(NAME, Program::name);
         Self {
             name: NAME.to_owned(),
             namespace: "kube-system".to_owned(),
             provider: provider.to_owned(),
-            image: format!("{}:{}", program.name(), program.version().trim_start_matches('v')),
+            image: format!("{name}:{}", program.version().trim_start_matches('v')),
             replicas: None,
             host_network: true,
             api_server: None,

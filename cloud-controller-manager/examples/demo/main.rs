@@ -9,7 +9,7 @@
 //! | kubelets, kube-controller-manager | played, in `kubelets.rs` and `control_plane.rs` |
 //! | cloud-controller-manager | the daemon itself: its flags, its client, its provider, its controllers |
 //!
-//! Logs are off; `RUST_LOG=ccm=info` and the like switch them on.
+//! Logs are off; `RUST_LOG=ccm=info,component=info` and the like switch them on.
 
 mod cloud;
 mod control_plane;

@@ -19,7 +19,9 @@ pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
         program.short_commit(),
     );
     // A binary may be called anything.
-    HeaderValue::from_str(&agent).unwrap_or(HeaderValue::from_static("cloud-controller-manager"))
+    HeaderValue::from_str(&agent)
+        .or_else(|_| HeaderValue::from_str(program.name()))
+        .unwrap_or(HeaderValue::from_static("unknown"))
 }
 
 #[cfg(test)]

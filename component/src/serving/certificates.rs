@@ -21,9 +21,6 @@ pub(super) use choice::ForAddress;
 use choice::{Choice, Named};
 use pair::{Pair, PairFiles};
 
-/// The pair in `--cert-dir` is called as upstream calls it.
-const PAIR_NAME: &str = "cloud-controller-manager";
-
 /// Who replaces a pair writes two files. In between they do not fit, which is no fault for so many looks.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -54,8 +51,8 @@ impl Certificates {
             }),
             (None, None, Some(folder)) => {
                 let files = PairFiles {
-                    certificate: folder.join(format!("{PAIR_NAME}.crt")),
-                    key: folder.join(format!("{PAIR_NAME}.key")),
+                    certificate: folder.join(format!("{}.crt", options.pair_name)),
+                    key: folder.join(format!("{}.key", options.pair_name)),
                     flags: "--cert-dir",
                 };
                 self_signed::write_unless_there(&files, bind_address)?;
@@ -209,7 +206,7 @@ mod tests {
         let one = served(&Certificates::load(&options(&inner), local).expect("made"));
         let other = served(&Certificates::load(&options(&inner), local).expect("read"));
         assert_eq!(one, other);
-        fs::remove_file(inner.join("cloud-controller-manager.key")).expect("removed");
+        fs::remove_file(inner.join("server.key")).expect("removed");
         let error = Certificates::load(&options(&inner), local).expect_err("half a pair");
         assert!(format!("{error:#}").contains("--cert-dir"), "{error:#}");
     }
@@ -227,11 +224,8 @@ mod tests {
         let count =
             |result: &str| metrics.config_reloads.with_label_values(&["serving-certificate", result]).get();
         let soon = Duration::from_secs(60);
-        let (first, certificate, key) = (
-            served(&certificates),
-            folder.path().join("cloud-controller-manager.crt"),
-            folder.path().join("cloud-controller-manager.key"),
-        );
+        let (first, certificate, key) =
+            (served(&certificates), folder.path().join("server.crt"), folder.path().join("server.key"));
         tokio::time::sleep(soon).await;
         let (new_certificate, new_key) = self_signed::generate(local).expect("made");
         fs::write(&certificate, &new_certificate).expect("written");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn options(bind_address: IpAddr, secure_port: u16) -> ServingOptions {
-        ServingOptions { bind_address, secure_port, ..ServingOptions::default() }
+        ServingOptions { bind_address, secure_port, ..ServingOptions::new("server", 0) }
     }
 
     #[test]

@@ -9,9 +9,14 @@ use std::{
 
 use serde_json::Value;
 
-/// The secure port. The default is upstream's; every field is named like its flag.
+use crate::program::Program;
+
+/// The secure port. Every field is named like its flag; [`new`](ServingOptions::new) has upstream's defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingOptions {
+    /// What the component is called on `/statusz` and `/flagz`, which is not the name of the program: that of
+    /// Kubernetes' component in whose place it runs.
+    pub component: &'static str,
     /// `--bind-address`: an unspecified one means all addresses of all families.
     pub bind_address: IpAddr,
     /// `--secure-port`: 0 means no server.
@@ -43,10 +48,12 @@ pub struct ServingOptions {
 }
 
 /// The serving certificates.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateOptions {
     /// `--cert-dir`: where a self-signed pair is written to and read from.
     pub cert_dir: Option<PathBuf>,
+    /// What the two files of that pair are called, without their endings.
+    pub pair_name: &'static str,
     /// `--tls-cert-file`
     pub tls_cert_file: Option<PathBuf>,
     /// `--tls-private-key-file`
@@ -126,23 +133,45 @@ pub struct AuthorizationOptions {
 
 const CACHE_TTL: Duration = Duration::from_secs(10);
 
-impl Default for ServingOptions {
-    fn default() -> Self {
+impl ServingOptions {
+    /// Upstream's defaults for the component of this name, which serves on `secure_port`.
+    pub fn new(component: &'static str, secure_port: u16) -> Self {
         Self {
+            component,
             bind_address: Ipv4Addr::UNSPECIFIED.into(),
-            secure_port: 10258,
+            secure_port,
             permit_port_sharing: false,
             permit_address_sharing: false,
             disable_http2_serving: false,
             http2_max_streams_per_connection: 0,
-            certificates: CertificateOptions::default(),
+            certificates: CertificateOptions { pair_name: component, ..CertificateOptions::default() },
             tls: TlsOptions::default(),
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
             profiling: true,
             configz: Value::Object(serde_json::Map::new()),
-            statusz: Some(concat!("v", env!("CARGO_PKG_VERSION")).to_owned()),
+            statusz: Some(Program::current().version().to_owned()),
             flagz: Some(BTreeMap::new()),
+        }
+    }
+
+    /// Streams of one HTTP/2 connection.
+    pub(super) fn http2_max_streams(&self) -> u32 {
+        match self.http2_max_streams_per_connection {
+            0 => 100,
+            streams => streams,
+        }
+    }
+}
+
+impl Default for CertificateOptions {
+    fn default() -> Self {
+        Self {
+            cert_dir: None,
+            pair_name: "server",
+            tls_cert_file: None,
+            tls_private_key_file: None,
+            tls_sni_cert_key: Vec::new(),
         }
     }
 }
@@ -180,16 +209,6 @@ impl Default for AuthorizationOptions {
             authorized_ttl: CACHE_TTL,
             unauthorized_ttl: CACHE_TTL,
             always_allow_paths: ["/healthz", "/readyz", "/livez"].map(str::to_owned).into(),
-        }
-    }
-}
-
-impl ServingOptions {
-    /// Streams of one HTTP/2 connection.
-    pub(super) fn http2_max_streams(&self) -> u32 {
-        match self.http2_max_streams_per_connection {
-            0 => 100,
-            streams => streams,
         }
     }
 }

@@ -77,7 +77,7 @@ mod tests {
         let options =
             CertificateOptions { cert_dir: Some(folder.path().to_owned()), ..CertificateOptions::default() };
         let certificates = Certificates::load(&options, LOCAL).expect("a certificate");
-        let pem = std::fs::read(folder.path().join("cloud-controller-manager.crt")).expect("a certificate");
+        let pem = std::fs::read(folder.path().join("server.crt")).expect("a certificate");
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(
             rustls::pki_types::pem::PemObject::pem_slice_iter(&pem)

@@ -36,7 +36,7 @@ async fn start(folder: &Path, limits: Limits) -> Serving {
 /// The same with an authority of clients.
 async fn start_with(folder: &Path, limits: Limits, client_ca_file: Option<PathBuf>) -> Serving {
     let authentication = AuthenticationOptions { client_ca_file, ..AuthenticationOptions::default() };
-    start_as(folder, limits, ServingOptions { authentication, ..ServingOptions::default() }).await
+    start_as(folder, limits, ServingOptions { authentication, ..ServingOptions::new("server", 0) }).await
 }
 
 /// The same with these options.
@@ -330,7 +330,7 @@ async fn who_takes_no_large_answers_makes_room() {
     // For four requests of one connection, and not for what they are answered: each has some KiB.
     let memory = limits::CONNECTION_MEMORY + 4 * limits::REQUEST_MEMORY + (4 << 10);
     let limits = Limits { memory, taking: 10 * LIMIT, ..Limits::new(100) };
-    let options = ServingOptions { authorization, ..ServingOptions::default() };
+    let options = ServingOptions { authorization, ..ServingOptions::new("server", 0) };
     let server = start_as(folder.path(), limits, options).await;
     let mut stream = http2(folder.path(), &server, "/metrics").await;
     let ended = timeout(LIMIT, stream.read_to_end(&mut Vec::new())).await;

@@ -20,13 +20,12 @@ use super::super::{
 use crate::{metrics::start_time, yaml};
 use negotiation::{Encoding, Format, Version};
 
-/// What the component is called.
-const COMPONENT: &str = "cloud-controller-manager";
-
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
 /// What both pages show; each is there if its gate is on.
 pub(super) struct Zpages {
+    /// What the component is called.
+    component: &'static str,
     statusz: Option<Statusz>,
     flagz: Option<Flags>,
 }
@@ -35,6 +34,7 @@ pub(super) struct Zpages {
 type Flags = Arc<Mutex<BTreeMap<String, String>>>;
 
 struct Statusz {
+    component: &'static str,
     /// Without a `v`, as upstream.
     version: String,
     /// First parts of the paths that can be read.
@@ -43,6 +43,7 @@ struct Statusz {
 
 impl Zpages {
     pub(super) fn new(options: &ServingOptions) -> Self {
+        let component = options.component;
         let flagz = options.flagz.clone().map(|flags| Arc::new(Mutex::new(flags)));
         let statusz = options.statusz.as_ref().map(|version| {
             let debug = options.profiling.then_some("/debug");
@@ -50,9 +51,9 @@ impl Zpages {
             let always = ["/configz", "/healthz", "/livez", "/metrics", "/readyz"];
             let mut paths: Vec<_> = always.into_iter().chain(debug).chain(flagz).collect();
             paths.sort_unstable();
-            Statusz { version: version.trim_start_matches('v').to_owned(), paths }
+            Statusz { component, version: version.trim_start_matches('v').to_owned(), paths }
         });
-        Self { statusz, flagz }
+        Self { component, statusz, flagz }
     }
 
     /// Changes the verbosity, and what is shown of it.
@@ -77,9 +78,9 @@ impl Zpages {
         let flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
         let text = || {
             let lines: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}\n")).collect();
-            format!("\n{COMPONENT} flagz\n{WARNING}\n{}", lines.concat())
+            format!("\n{} flagz\n{WARNING}\n{}", self.component, lines.concat())
         };
-        negotiated(headers, "Flagz", text, || json!({"flags": *flags}))
+        negotiated(headers, self.component, "Flagz", text, || json!({"flags": *flags}))
     }
 }
 
@@ -91,8 +92,9 @@ impl Statusz {
         let up = now.as_second().saturating_sub(start.as_second()).max(0);
         let text = || {
             format!(
-                "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nGo version: \n\
+                "\n{} statusz\n{WARNING}\n\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nGo version: \n\
                  Binary version: {}\n\nPaths: {}\n",
+                self.component,
                 start.strftime("%a %b %e %H:%M:%S UTC %Y"),
                 up / 3600,
                 up / 60 % 60,
@@ -111,13 +113,14 @@ impl Statusz {
                 "paths": self.paths,
             })
         };
-        negotiated(headers, "Statusz", text, object)
+        negotiated(headers, self.component, "Statusz", text, object)
     }
 }
 
 /// The page in the form that the client takes.
 fn negotiated(
     headers: &HeaderMap,
+    component: &str,
     kind: &str,
     text: impl FnOnce() -> String,
     object: impl FnOnce() -> Value,
@@ -130,7 +133,7 @@ fn negotiated(
     let mut object = object();
     object["kind"] = kind.into();
     object["apiVersion"] = format!("{}/{}", negotiation::GROUP, version.as_str()).into();
-    object["metadata"] = json!({"name": COMPONENT});
+    object["metadata"] = json!({"name": component});
     let mut answer = match encoding {
         Encoding::Json => responses::json(StatusCode::OK, &object),
         Encoding::Yaml => responses::text(StatusCode::OK, yaml::document(&object)),
@@ -163,7 +166,7 @@ mod tests {
         ServingOptions {
             statusz: Some("v1.2.3".into()),
             flagz: Some([("v", "0"), ("profiling", "true")].map(|(k, v)| (k.into(), v.into())).into()),
-            ..ServingOptions::default()
+            ..ServingOptions::new("cloud-controller-manager", 0)
         }
     }
 
