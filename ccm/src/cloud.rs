@@ -1,6 +1,7 @@
 //! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
 
 mod batches;
+mod in_force;
 mod metrics;
 mod seen;
 
@@ -12,13 +13,15 @@ use cloudprovider::{
     ProviderId, SecretName, StartContext, Zone,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use self::metrics::CloudMetrics;
 
 use self::batches::Batches;
 use crate::nodes::Node;
+use in_force::InForce;
+pub use in_force::Trial;
 use seen::Seen;
 
 /// How long a provider may take to end, sessions included, when the process is about to.
@@ -157,6 +160,7 @@ pub struct Cloud {
     current: Arc<ArcSwap<Started>>,
     /// How often another provider has taken over.
     replaced: watch::Sender<u64>,
+    in_force: Arc<InForce>,
     batches: Arc<Batches>,
     /// Of `--node-labels`.
     labels: Arc<BTreeMap<String, String>>,
@@ -166,7 +170,8 @@ impl Cloud {
     /// Puts the boundary around `provider`.
     pub fn new(provider: Started, metrics: CloudMetrics) -> Self {
         let (current, replaced) = (Arc::new(ArcSwap::from_pointee(provider)), watch::Sender::new(0));
-        Self { current, replaced, batches: Arc::new(Batches::new(metrics)), labels: Arc::default() }
+        let (in_force, batches) = (Arc::new(InForce::new()), Arc::new(Batches::new(metrics)));
+        Self { current, replaced, in_force, batches, labels: Arc::default() }
     }
 
     /// The same, every instance with these additional labels, which count more than the provider's own.
@@ -193,6 +198,7 @@ impl Cloud {
 
     /// Lets the provider behind `other` take over. The one before is stopped when the last call of it has ended.
     pub fn replace_with(&self, other: &Self) {
+        self.in_force.begins();
         self.current.store(other.current.load_full());
         self.replaced.send_modify(|count| *count += 1);
     }
@@ -266,6 +272,16 @@ impl Cloud {
     /// had it may merely not see.
     pub fn has_seen(&self, node: &Node) -> bool {
         self.current.load().seen.has(&node.identity.uid)
+    }
+
+    /// Since when the configuration in force answers. `None` while another one is tried: it may have what this one has not.
+    pub fn settled_since(&self) -> Option<Instant> {
+        self.in_force.settled_since()
+    }
+
+    /// Says that another configuration is tried, until what this gives is dropped.
+    pub fn begin_trial(&self) -> Trial {
+        Trial::new(Arc::clone(&self.in_force))
     }
 
     /// Forgets what was seen of Nodes that are not there any more: `is_there` is asked for each by its UID.

@@ -185,6 +185,7 @@ impl Follower {
             return Err(why);
         }
         tracing::info!("a changed cloud config: starting it beside the one in force");
+        let _trial = self.cloud.begin_trial();
         let began = Instant::now();
         let stop = stop.child_token();
         let context = StartContext::new(stop, &self.cluster_name).with_secrets(Arc::clone(&self.secrets));
@@ -391,6 +392,23 @@ mod tests {
         assert_eq!(calls(), 0, "what it answered while it was tried");
         follower.cloud.lookup(&follower.nodes.all()).await;
         assert_eq!(calls(), 1, "what it answers in force");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_is_in_force_from_when_it_takes_over() {
+        let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
+        let follower = follower(&everything(), &metrics, &stop).await;
+        let before = follower.cloud.settled_since().expect("nothing is tried");
+        let other = everything();
+        other.answer_with(|_| Instance::new(ProviderId::new("every", "/2"), PowerState::Running).into());
+        let while_tried = async {
+            sleep(SETTLED_AFTER / 2).await;
+            assert_eq!(follower.cloud.settled_since(), None, "it is tried");
+        };
+        let (outcome, ()) = tokio::join!(follower.take_over(Ok(other.provider()), &stop), while_tried);
+        outcome.expect("it takes over");
+        assert_eq!(follower.cloud.settled_since(), Some(before + SETTLED_AFTER));
         stop.cancel();
     }
 

@@ -33,7 +33,7 @@ use super::{
     memory::Memory,
     metrics::NodeLifecycleMetrics,
     silence::Kubelet,
-    unseen::{grace_period, unseen_grace_period},
+    unseen::{Unseen, grace_period},
 };
 use crate::{
     cloud::Cloud,
@@ -217,6 +217,10 @@ impl NodeLifecycleController {
         DeletionRules { grace, minimum_age: self.options.deletion_minimum_age }
     }
 
+    fn unseen(&self, node: &Node) -> Option<Unseen> {
+        Unseen::of(&self.cloud, node, self.options.deletion_unseen_grace_period, self.rules().grace)
+    }
+
     fn take_due(&mut self) -> Vec<String> {
         let now = Instant::now();
         let names: Vec<String> =
@@ -363,12 +367,11 @@ impl NodeLifecycleController {
     }
 
     fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
-        let unseen_grace = (!self.cloud.has_seen(node))
-            .then(|| unseen_grace_period(self.options.deletion_unseen_grace_period, self.rules().grace));
+        let unseen = self.unseen(node);
         let memory = self.memory_of(node, now);
         let before = memory.answer();
         memory.note(answer, now);
-        memory.unseen_grace = unseen_grace;
+        memory.unseen = unseen;
         let answer = memory.answer();
         if memory.absence.is_some() {
             self.absent.insert(node.name().to_owned());
@@ -417,8 +420,10 @@ impl NodeLifecycleController {
         kubelet: Option<Kubelet>,
         writes: &mut Vec<Write>,
     ) {
-        let (rules, breaker_is_open) = (self.rules(), self.breaker.is_open());
+        let (rules, breaker_is_open, unseen) = (self.rules(), self.breaker.is_open(), self.unseen(node));
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
+        // Another configuration may have taken over, or be tried, since the cloud answered.
+        memory.unseen = unseen;
         let now = Instant::now();
         if let Some(until) = memory.blocked_until(node, now) {
             self.due.insert(node.name().to_owned(), until);

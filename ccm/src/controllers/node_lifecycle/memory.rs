@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{
     decide::{HeldBack, Verdict},
     silence::LeaseHistory,
+    unseen::Unseen,
 };
 use crate::nodes::{Node, WrittenVersion};
 
@@ -32,8 +33,8 @@ pub(super) struct Memory {
     pub absence: Option<Absence>,
     /// Whether the last answer was that the instance exists.
     pub is_present: bool,
-    /// How long the row must be, where the provider has never had the instance. `None`: it has had it.
-    pub unseen_grace: Option<Duration>,
+    /// Where the provider has never had the instance. `None`: it has had it, or that makes no difference.
+    pub unseen: Option<Unseen>,
     /// The kubelet's lease since the cloud said that the instance is gone.
     pub lease: Option<LeaseHistory>,
     /// Since when nothing but the kubelet is uncertain.
@@ -70,7 +71,7 @@ impl Memory {
             first_seen: now,
             absence: None,
             is_present: false,
-            unseen_grace: None,
+            unseen: None,
             lease: None,
             listening_since: None,
             verdict: Verdict::Ignore.words(),
@@ -144,7 +145,7 @@ impl Memory {
         };
         json!({
             "lastAnswer": last_answer,
-            "neverSeen": self.unseen_grace.is_some(),
+            "neverSeen": self.unseen.is_some(),
             "absentForSeconds": self.absence.map(|absence| -seconds_from_now(absence.first)),
             "heldBack": self.held_back.map(|reason| json!({
                 "reason": reason.as_str(),

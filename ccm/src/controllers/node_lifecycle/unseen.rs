@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::memory::{Absence, Memory};
+use crate::{cloud::Cloud, nodes::Node};
 
 /// The least grace period that the monitor period gives.
 const MIN_GRACE: Duration = Duration::from_secs(5);
@@ -29,10 +30,30 @@ pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration 
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
 }
 
+/// What is asked of the absence of an instance that the provider has never had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    /// How long it must last.
+    pub grace: Duration,
+    /// Since when the configuration in force answers: what another one said before does not count. `None`: one is tried
+    /// that may have the instance.
+    pub since: Option<Instant>,
+}
+
+impl Unseen {
+    /// `None`: the provider has had the instance, or `flag` asks for no more than `grace`, the usual grace period.
+    pub(super) fn of(cloud: &Cloud, node: &Node, flag: Option<Duration>, grace: Duration) -> Option<Self> {
+        let unseen_grace = unseen_grace_period(flag, grace);
+        let is_asked = unseen_grace > grace && !cloud.has_seen(node);
+        is_asked.then(|| Self { grace: unseen_grace, since: cloud.settled_since() })
+    }
+}
+
 /// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
 pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
-    let grace = memory.unseen_grace?;
-    (absence.last.duration_since(absence.first) < grace).then(|| absence.first + grace)
+    let Unseen { grace, since } = memory.unseen?;
+    let first = since.map_or(absence.last, |since| absence.first.max(since));
+    (absence.last.saturating_duration_since(first) < grace).then(|| first + grace)
 }
 
 #[cfg(test)]
@@ -47,7 +68,6 @@ mod tests {
         },
         *,
     };
-    use crate::nodes::Node;
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -78,9 +98,30 @@ mod tests {
         let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
         let mut memory = Memory::new("u", start);
         assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
-        memory.unseen_grace = Some(seconds(300));
+        memory.unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
         assert_eq!(waits_until(&memory, absence(299)), Some(start + seconds(300)));
         assert_eq!(waits_until(&memory, absence(300)), None);
+    }
+
+    #[test]
+    fn another_configuration_begins_anew_and_one_that_is_tried_keeps_what_it_may_have() {
+        let start = Instant::now();
+        let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
+        let with = |since: Option<Instant>| Memory {
+            unseen: Some(Unseen { grace: seconds(120), since }),
+            ..Memory::new("u", start)
+        };
+        let changed = with(Some(start + seconds(100)));
+        assert_eq!(
+            waits_until(&changed, absence(90)),
+            Some(start + seconds(220)),
+            "an answer from before it"
+        );
+        assert_eq!(waits_until(&changed, absence(219)), Some(start + seconds(220)));
+        assert_eq!(waits_until(&changed, absence(220)), None);
+        for last in [0, 119, 120, 3600] {
+            assert_eq!(waits_until(&with(None), absence(last)), Some(start + seconds(last + 120)));
+        }
     }
 
     #[test]
@@ -94,10 +135,11 @@ mod tests {
             }))
         };
         let rules = DeletionRules { grace: seconds(5), minimum_age: Duration::ZERO };
-        let decide = |allowed: &str, unseen_grace: Option<Duration>, gone_for: u64| {
+        let decide = |allowed: &str, grace: Option<Duration>, gone_for: u64| {
             let now = start + seconds(gone_for);
             let absence = Some(Absence { first: start, last: now });
-            let memory = Memory { absence, unseen_grace, ..Memory::new("u", start) };
+            let unseen = grace.map(|grace| Unseen { grace, since: Some(start) });
+            let memory = Memory { absence, unseen, ..Memory::new("u", start) };
             let silent = Kubelet::Silent(SilentKubelet::fake("u", now));
             verdict(&node(allowed), &memory, Some(silent), rules, false, now, Timestamp::UNIX_EPOCH)
         };

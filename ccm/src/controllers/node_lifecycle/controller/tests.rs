@@ -155,6 +155,23 @@ async fn answers_that_are_too_old_by_their_turn_delete_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_never_seen_is_kept_while_another_configuration_is_tried() {
+    let mut world = World::new(1, |_| {}).await;
+    world.controller.options.deletion_unseen_grace_period = Some(seconds(30));
+    world.look().await;
+    let trial = world.controller.cloud.begin_trial();
+    for _ in 0..10 {
+        sleep(seconds(30)).await;
+        world.look().await;
+        assert_eq!(world.controller.nodes.len(), 1);
+    }
+    assert_eq!(world.reason("n0").await.as_deref(), Some("InstanceNeverSeen"));
+    drop(trial);
+    world.look().await;
+    assert_eq!(world.controller.nodes.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_row_of_answers_ends_where_the_node_is_another_clouds() {
     let mut world = World::new(1, |_| {}).await;
     world.look().await;
