@@ -90,6 +90,7 @@ impl CloudConfig {
         let outcome = self.registry.create(&self.provider, &input).map_err(|error| {
             let file = match &self.path {
                 Some(path) if is_known => format!(" (--cloud-config {})", path.display()),
+                _ if !is_known => " (--cloud-provider)".to_owned(),
                 None if error.kind() == ErrorKind::InvalidConfiguration => {
                     " (--cloud-config is not given)".to_owned()
                 }
@@ -167,7 +168,7 @@ mod tests {
         for config in [config.as_str(), "--cloud-config=/no/such"] {
             assert_eq!(
                 fault(&["--cloud-provider=openstack", config]),
-                "unknown cloud provider \"openstack\" (known: known)"
+                "unknown cloud provider \"openstack\" (known: known) (--cloud-provider)"
             );
         }
     }

@@ -240,9 +240,9 @@ impl Explanation {
         }
         add("Initialised", format!("{}, {}", if self.initialized { "yes" } else { "no" }, self.why));
         let mut text = table(&rows);
-        if self.differences.is_empty() {
+        if self.differences.is_empty() && self.cloud.instance == "present" {
             text += "\nNo difference between the Node and what the cloud says.\n";
-        } else {
+        } else if !self.differences.is_empty() {
             let mut rows = vec![["DIFFERS", "NODE", "CLOUD"].map(str::to_owned).to_vec()];
             rows.extend(self.differences.iter().map(|difference| {
                 vec![difference.field.clone(), difference.node.clone(), difference.cloud.clone()]

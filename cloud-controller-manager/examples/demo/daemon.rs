@@ -1,6 +1,7 @@
 //! The daemon as its binary runs it: from a command line.
 
 use std::{
+    net::{Ipv4Addr, TcpListener},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,10 +21,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it with these files; every flag that is not given has its default.
+    /// Starts it with these files and with a free port of loopback; every other flag has its default.
     pub(crate) fn start(cloud_config: &Path, kubeconfig: &Path) -> anyhow::Result<Self> {
+        // Nobody else's port, and not the default one: a daemon of yours may have that.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let command_line = vec![
             "cloud-controller-manager".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
             format!("--cloud-provider={NAME}"),
             format!("--cloud-config={}", cloud_config.display()),
             format!("--kubeconfig={}", kubeconfig.display()),

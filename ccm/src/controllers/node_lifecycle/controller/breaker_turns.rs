@@ -73,8 +73,9 @@ impl NodeLifecycleController {
             }
             Some(Turn::Closed { absent, total }) => {
                 tracing::info!(absent, total, "node deletions are allowed again");
-                let message =
-                    format!("Node deletions are allowed again: {absent} of {total} nodes have no instance");
+                let message = format!(
+                    "Node deletions are allowed again: {absent} of {total} nodes have no instance and are neither kept nor let go by an operator"
+                );
                 self.events.record(self.events.daemon(), EventType::Normal, "DeletionBreakerClosed", message);
             }
         }
