@@ -1,4 +1,5 @@
-//! The shape of the tree: which crate may depend on which, and that no modules depend on each other in a circle.
+//! The shape of the tree: which crate may depend on which, that no modules depend on each other in a circle, and that the page
+//! about it names what is there.
 
 #[cfg(test)]
 mod circles;
@@ -10,3 +11,5 @@ mod lexer;
 mod modules;
 #[cfg(test)]
 mod no_circles;
+#[cfg(test)]
+mod page;

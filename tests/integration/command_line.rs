@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::{
     daemon::binary,
     peers::Borrowed,
+    serving::free_port,
     trial::{Outcome, trial},
 };
 
@@ -160,18 +161,20 @@ fn unreachable_api_server() -> Outcome {
         "--authorization-kubeconfig=/no/such/file",
     ] {
         let (name, _) = flag.split_once('=').context("a flag")?;
+        let port = format!("--secure-port={}", free_port()?);
         let arguments = [
             provider,
             &config,
             "--master=http://127.0.0.1:1",
             "--bind-address=127.0.0.1",
+            &port,
             "--tls-private-key-file=/no/such/file",
             flag,
         ];
         let arguments = if name == "--tls-cert-file" {
             &arguments[..]
         } else {
-            &[&arguments[..4], &arguments[5..]].concat()
+            &[&arguments[..5], &arguments[6..]].concat()
         };
         expect(arguments, BAD_FILES, &[name, "/no/such/file"])?;
     }

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use crate::{
     api::{self, Api, Target},
     daemon::{DaemonProcess, InProcess, binary},
-    fake_cloud::{Failure, FakeCloud, Machine},
+    fake_cloud::{FakeCloud, Lookups, running, unavailable},
     guest::command_line,
     hypervisors::{name, test_driver_file},
     support::*,
@@ -107,8 +107,8 @@ fn factory(input: &FactoryInput, made: &Made) -> cloudprovider::Result<Arc<dyn C
     let mut problems = Vec::new();
     for word in input.config.as_deref().unwrap_or_default().split_whitespace() {
         match word.parse::<usize>() {
-            Ok(number) => cloud.put(&uuid(number), Machine::running(number)),
-            Err(_) if word == "away" => cloud.fail(Some(Failure::Unavailable("the cloud is away"))),
+            Ok(number) => cloud.put(&uuid(number), running(number)),
+            Err(_) if word == "away" => cloud.fail_lookups(unavailable("the cloud is away")),
             Err(_) => problems.push(ConfigProblem::new("machines", "a word is not a number")),
         }
     }
@@ -173,7 +173,7 @@ async fn change(api: &Api) -> anyhow::Result<()> {
     eventually(SOON, "the old cloud is stopped", || async { Ok(old.is_stopped().then_some(())) }).await?;
     // What the new one pushes is heard.
     register(api, 3).await?;
-    mounted.made(1)?.put(&uuid(3), Machine::running(3));
+    mounted.made(1)?.put(&uuid(3), running(3));
     initialized(api, 3).await?;
     daemon.stop().await?;
     let new = mounted.made(1)?;
@@ -197,7 +197,7 @@ async fn broken(api: &Api) -> anyhow::Result<()> {
     ensure!(!message.contains("hunter2"));
     // The one before works on.
     register(api, 2).await?;
-    mounted.made(0)?.put(&uuid(2), Machine::running(2));
+    mounted.made(0)?.put(&uuid(2), running(2));
     initialized(api, 2).await?;
 
     // A file that is away for a while, and is back as it was.
@@ -264,7 +264,7 @@ async fn sees_less(api: &Api) -> anyhow::Result<()> {
         set_ready_unknown(&api.client, &name(number)).await?;
     }
     let expired = mounted.made(0)?;
-    expired.fail(Some(Failure::Unavailable("the password has expired")));
+    expired.fail_lookups(unavailable("the password has expired"));
     sleep(NOTICED).await;
     mounted.swap("1", "new")?;
     refused(&daemon, REFUSED).await?;
@@ -311,7 +311,7 @@ async fn hanging(api: &Api) -> anyhow::Result<()> {
     register(api, 1).await?;
     initialized(api, 1).await?;
     let old = mounted.made(0)?;
-    old.delay(Duration::from_secs(50));
+    old.set_latency(Duration::from_secs(50));
     sleep(NOTICED).await;
     mounted.swap("1 2", "x")?;
     register(api, 2).await?;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{Failure, FakeCloud, Machine},
+    fake_cloud::{FakeCloud, Lookups, running, unavailable},
     support::*,
     trial::on,
 };
@@ -58,7 +58,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 pub(crate) async fn cloud_with_nodes(api: &Api) -> anyhow::Result<FakeCloud> {
     let cloud = FakeCloud::new();
     for number in 0..NODES {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
     }
     Ok(cloud)
@@ -143,7 +143,7 @@ async fn refused_watches(api: &Api) -> anyhow::Result<()> {
     faults(api)?.drop_watches();
     sleep(Duration::from_secs(600)).await;
     faults(api)?.clear();
-    cloud.put(&uuid(NODES), Machine::running(NODES));
+    cloud.put(&uuid(NODES), running(NODES));
     kubelet::register(&api.client, &kubelet::node(&name(NODES), &uuid(NODES))).await?;
     let limit = Duration::from_secs(8);
     node_becomes(&api.client, &name(NODES), limit, "initialized", is_initialized).await?;
@@ -157,7 +157,7 @@ async fn spoilt_events(api: &Api) -> anyhow::Result<()> {
     for (spoil, first) in [(Spoil::Kind, NODES), (Spoil::Cut, NODES + 2)] {
         faults(api)?.spoil_events(spoil, 1);
         for number in [first, first + 1] {
-            cloud.put(&uuid(number), Machine::running(number));
+            cloud.put(&uuid(number), running(number));
             kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
         }
         for number in [first, first + 1] {
@@ -202,13 +202,13 @@ async fn replaced(api: &Api) -> anyhow::Result<()> {
         Ok(())
     };
     // Each wants a condition all the while.
-    cloud.fail(Some(Failure::Unavailable("the cloud is away")));
+    cloud.fail_lookups(unavailable("the cloud is away"));
     sleep(Duration::from_secs(30)).await;
     written(1)?;
     // What changes at the cloud is tried once more, by the other controller.
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     for number in 0..3 {
-        cloud.change(&uuid(number), |machine| *machine = Machine::running(77));
+        cloud.change(&uuid(number), |machine| *machine = running(77));
     }
     sleep(Duration::from_secs(20)).await;
     written(2)?;
@@ -296,7 +296,7 @@ async fn unreadable_leases(api: &Api) -> anyhow::Result<()> {
 async fn hanging_end(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = start(api, &[]).await?;
     all_initialized(api).await?;
-    cloud.delay(Duration::from_secs(3600));
+    cloud.set_latency(Duration::from_secs(3600));
     faults(api)?
         .inject(Fault::new(Matcher::any().resource("events"), Action::Delay(Duration::from_secs(3600))));
     sleep(Duration::from_secs(10)).await;
@@ -314,7 +314,7 @@ async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
     for (number, slow) in [(0, status), (1, main)] {
         let (name, uuid) = (name(number), uuid(number));
         let cloud = FakeCloud::new();
-        cloud.put(&uuid, Machine::running(number));
+        cloud.put(&uuid, running(number));
         faults(api)?.inject(Fault::new(slow, Action::Delay(SLOW)).times(1));
         let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
         kubelet::register(&api.client, &kubelet::node(&name, &uuid)).await?;
@@ -345,7 +345,7 @@ async fn slow_writes(api: &Api) -> anyhow::Result<()> {
     const MANY: usize = 300;
     let cloud = FakeCloud::new();
     for number in 0..MANY {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         let mut node = kubelet::node(&name(number), &uuid(number));
         let spec = node.spec.get_or_insert_default();
         spec.provider_id = Some(format!("fake:///{}", uuid(number)));

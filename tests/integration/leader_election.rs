@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, Lookups, running},
     support::*,
     trial::{on, on_both},
 };
@@ -189,8 +189,8 @@ fn unchanged_for(seconds: f64, left: &Record, taken: &Record) -> anyhow::Result<
 async fn hand_over(api: &Api) -> anyhow::Result<()> {
     let (cloud, idle) = (FakeCloud::new(), FakeCloud::new());
     for number in 0..3 {
-        cloud.put(&uuid(number), Machine::running(number));
-        idle.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
+        idle.put(&uuid(number), running(number));
     }
     let first = InProcess::start_elected(&api.client, cloud.provider(), &[])?;
     leads(&first, Duration::from_secs(5)).await?;
@@ -236,7 +236,7 @@ async fn slow_work(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     // A write that ends in time, and one that does not: then the lease is left to expire.
     for (number, slow, expected) in [(0, 5, 4.8..5.2), (1, 60, 12.0..15.5)] {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         let first = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
         leads(&first, Duration::from_secs(10)).await?;
         let idle = FakeCloud::new();
@@ -262,7 +262,7 @@ async fn slow_work(api: &Api) -> anyhow::Result<()> {
 
 async fn crash(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(0), Machine::running(0));
+    cloud.put(&uuid(0), running(0));
     let first = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
     leads(&first, Duration::from_secs(5)).await?;
     let second = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;

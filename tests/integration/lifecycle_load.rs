@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     support::*,
     trial::on,
 };
@@ -40,7 +40,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     let names: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     for (number, name) in names.iter().enumerate() {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(name, &uuid(number))).await?;
         node_becomes(&api.client, name, SOON, "initialized", is_initialized).await?;
     }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::ensure;
 use ccm::controllers::node::NodeMetrics;
-use cloudprovider::NodeAddress;
+use cloudprovider::{Error, NodeAddress, testing::FakeInstance};
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::Node;
@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{Failure, FakeCloud, Machine},
+    fake_cloud::{FakeCloud, Fault, Lookups, running, unavailable},
     support::*,
     trial::{Scenario, on, on_both},
 };
@@ -82,7 +82,7 @@ async fn written_by_others(api: &Api) -> anyhow::Result<()> {
         }
     });
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     let daemon = InProcess::start(&Client::new(service, "default"), cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     let node = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
@@ -96,7 +96,7 @@ async fn written_by_others(api: &Api) -> anyhow::Result<()> {
 
 async fn complete(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    let mut machine = Machine::running(1);
+    let mut machine = running(1);
     machine.metadata.additional_labels = [
         ("example.com/rack".to_owned(), "7".to_owned()),
         ("kubernetes.io/os".to_owned(), "dropped".to_owned()),
@@ -148,7 +148,7 @@ async fn complete(api: &Api) -> anyhow::Result<()> {
 
 async fn says_why(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.fail(Some(Failure::Unavailable("the management network is down")));
+    cloud.fail_lookups(unavailable("the management network is down"));
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
 
@@ -174,7 +174,7 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
     sleep(Duration::from_secs(5)).await;
     ensure!(api.requests.of("PATCH nodes/status") == 0, "the condition is written once");
 
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     node_becomes(
         &api.client,
         "n1",
@@ -186,7 +186,7 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
     ensure!(!is_initialized(&nodes(&api.client).get("n1").await?));
 
     // What the cloud pushes ends the wait at once, whatever the backoff.
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     let done = node_becomes(&api.client, "n1", Duration::from_secs(3), "initialized", is_initialized).await?;
     ensure!(condition_status(&done, "CloudProviderInitialized").as_deref() == Some("True"));
     ensure!(
@@ -198,7 +198,10 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
 
 async fn incomplete(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine { incomplete: Some("no DHCP lease yet"), ..Machine::running(1) });
+    cloud.put(
+        &uuid(1),
+        running(1).with_incomplete(Error::in_progress(Duration::from_secs(1), "no DHCP lease yet")),
+    );
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     let waits = |node: &_| {
@@ -214,7 +217,7 @@ async fn incomplete(api: &Api) -> anyhow::Result<()> {
 
 async fn provided_node_ip(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     let mut node = kubelet::node("n1", &uuid(1));
     let annotation = "alpha.kubernetes.io/provided-node-ip";
@@ -238,7 +241,7 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     // It would know each of them.
     cloud.ignore_provider_ids();
     for number in [1, 3] {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
     }
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &["--node-deletion-minimum-age=0s"])?;
     let mut node = kubelet::node("n1", &uuid(1));
@@ -280,7 +283,7 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
 
 async fn follows(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
@@ -327,8 +330,8 @@ async fn follows(api: &Api) -> anyhow::Result<()> {
 
 async fn panics(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
-    cloud.fail(Some(Failure::Panic));
+    cloud.put(&uuid(1), running(1));
+    cloud.fail_lookups(Fault::Panic);
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     let says_so = |node: &_| {
@@ -336,7 +339,7 @@ async fn panics(api: &Api) -> anyhow::Result<()> {
             .is_some_and(|(_, _, words)| words.contains("the cloud provider panicked"))
     };
     node_becomes(&api.client, "n1", SOON, "says that the provider panicked", says_so).await?;
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
     daemon.stop().await
 }
@@ -346,9 +349,9 @@ async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 20;
     const POISONED: usize = 7;
     let cloud = FakeCloud::new();
-    cloud.poison(&uuid(POISONED), true);
+    cloud.fail_instance(&uuid(POISONED), Fault::Panic);
     for number in 0..NODES {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
     }
     let flags = ["--node-deletion-minimum-age=0s", "--node-deletion-grace-period=1s"];
@@ -372,15 +375,15 @@ async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
     cloud.change(&uuid(1), |machine| {
         machine.metadata.addresses = vec![NodeAddress::internal_ip("10.9.9.9")];
     });
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     node_becomes(&api.client, "n1", SOON, "follows the cloud", |node| {
         addresses(node) == ["InternalIP 10.9.9.9", "Hostname n1"]
     })
     .await?;
-    cloud.poison(&uuid(POISONED), false);
+    cloud.fail_instance(&uuid(POISONED), None);
     node_becomes(&api.client, &poisoned, Duration::from_secs(60), "initialized", is_initialized).await?;
 
-    cloud.poison(&uuid(POISONED), true);
+    cloud.fail_instance(&uuid(POISONED), Fault::Panic);
     set_ready_unknown(&api.client, &poisoned).await?;
     set_ready_unknown(&api.client, "n3").await?;
     cloud.remove(&uuid(3));
@@ -394,7 +397,7 @@ async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
 async fn without_id(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     for number in [1, 2] {
-        cloud.put(&uuid(number), Machine { has_id: false, ..Machine::running(number) });
+        cloud.put(&uuid(number), FakeInstance { has_provider_id: false, ..running(number) });
     }
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     let mut with = kubelet::node("with", &uuid(1));
@@ -411,16 +414,16 @@ async fn without_id(api: &Api) -> anyhow::Result<()> {
     };
     let without = node_becomes(&api.client, "without", SOON, "says what is missing", waits).await?;
     ensure!(!is_initialized(&without) && addresses(&without) == ["Hostname without"], "nothing is written");
-    cloud.change(&uuid(2), |machine| machine.has_id = true);
+    cloud.change(&uuid(2), |machine| machine.has_provider_id = true);
     node_becomes(&api.client, "without", SOON, "initialized", is_initialized).await?;
     daemon.stop().await
 }
 
 async fn name_reused(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
-    cloud.put(&uuid(2), Machine::running(2));
-    cloud.delay(Duration::from_secs(2));
+    cloud.put(&uuid(1), running(1));
+    cloud.put(&uuid(2), running(2));
+    cloud.set_latency(Duration::from_secs(2));
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     sleep(Duration::from_secs(1)).await;
@@ -437,7 +440,7 @@ async fn settled_hour(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 100;
     let cloud = FakeCloud::new();
     for number in 0..NODES {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
     }
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;

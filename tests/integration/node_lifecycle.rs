@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{Failure, FakeCloud, Machine},
+    fake_cloud::{FakeCloud, Fault, Lookups, running, unavailable},
     support::*,
     trial::{Scenario, on, on_both},
 };
@@ -54,7 +54,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn silent_nodes(api: &Api, count: usize, flags: &[&str]) -> anyhow::Result<(FakeCloud, InProcess)> {
     let cloud = FakeCloud::new();
     for number in 0..count {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await?;
     }
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), flags)?;
@@ -158,7 +158,7 @@ async fn vanishes_in_silence(api: &Api) -> anyhow::Result<()> {
 
 async fn unreachable(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 2, &QUICK).await?;
-    cloud.fail(Some(Failure::Unavailable("kvm1 is unreachable: broken pipe")));
+    cloud.fail_lookups(unavailable("kvm1 is unreachable: broken pipe"));
     let says_why = |node: &_| {
         condition(node, "CloudProviderInstanceExists")
             .is_some_and(|(status, _, words)| status == "Unknown" && words.contains("broken pipe"))
@@ -167,7 +167,7 @@ async fn unreachable(api: &Api) -> anyhow::Result<()> {
         node_becomes(&api.client, name, SOON, "says why nothing is decided", says_why).await?;
     }
     node_stays(&api.client, "n0", Duration::from_secs(10)).await?;
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     let recovered =
         |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
     node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
@@ -191,7 +191,7 @@ async fn label_keeps(api: &Api) -> anyhow::Result<()> {
 async fn recovers_meanwhile(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 2, &QUICK).await?;
     sleep(Duration::from_secs(1)).await;
-    cloud.delay(Duration::from_secs(4));
+    cloud.set_latency(Duration::from_secs(4));
     cloud.remove(&uuid(0));
     cloud.remove(&uuid(1));
     // The second answer, which would confirm the first one, is on its way.

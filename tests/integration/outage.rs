@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::{
     api,
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     shipped_roles,
     support::*,
     trial::{Outcome, runtime, trial},
@@ -26,8 +26,8 @@ fn outage() -> Outcome {
     runtime(false)?.block_on(async {
         let client = api::client(control_plane.kubeconfig()).await?;
         let cloud = FakeCloud::new();
-        cloud.put(&uuid(1), Machine::running(1));
-        cloud.put(&uuid(2), Machine::running(2));
+        cloud.put(&uuid(1), running(1));
+        cloud.put(&uuid(2), running(2));
         let requests = api::RequestCounts::default();
         let kubeconfig = shipped_roles::kubeconfig(&control_plane).await?;
         let daemon_client = api::counted_client(&kubeconfig, &requests).await?;

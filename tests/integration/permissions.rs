@@ -29,7 +29,7 @@ use crate::{
     api::{Api, Target},
     clients::from_file,
     daemon::{InProcess, parse},
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     serving::{Curl, free_port, grant, service_account},
     shipped_roles,
     support::*,
@@ -316,7 +316,7 @@ async fn life(
     let standby = start(kubeconfig, kind, &cloud, free_port()?).await?;
     read_metrics(control_plane, port).await?;
 
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     kubelet::register(admin, &kubelet::node("n1", &uuid(1))).await?;
     node_becomes(admin, "n1", SOON, "initialized", is_initialized).await?;
     cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
@@ -335,7 +335,7 @@ async fn life(
     };
     cloud.remove(&uuid(1));
     node_becomes(admin, "n1", SOON, "is held back", exists("False")).await?;
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     node_becomes(admin, "n1", SOON, "is well again", exists("True")).await?;
     // The same words twice are one event that counts.
     cloud.remove(&uuid(1));

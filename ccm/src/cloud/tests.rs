@@ -2,44 +2,18 @@
 
 mod batches;
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-};
-
 use cloudprovider::{
-    Clusters, Instance, Instances, LoadBalancer, PowerState, ProviderId, Routes, StartContext, Zone, Zones,
-    async_trait,
+    Instance, PowerState, ProviderId, StartContext, Zone,
+    testing::{FakeCloud, Fault, Operation},
 };
 use component::metrics::{MetricSet as _, Metrics};
 use tokio::time::Instant;
 
 use super::*;
 
-/// Behaves as badly as the names of the nodes say.
-#[derive(Debug, Default)]
-struct Unruly {
-    /// Each call of `lookup` panics.
-    panics: AtomicBool,
-    calls: AtomicUsize,
-    /// How many milliseconds `lookup` takes for each node.
-    milliseconds: AtomicU64,
-    /// The names of the last call.
-    asked: Mutex<Vec<String>>,
-    subscriptions: AtomicUsize,
-}
-
 /// As a panic, but without a word on the terminal.
 fn fall() -> ! {
     std::panic::resume_unwind(Box::new("the provider falls"))
-}
-
-struct FallsWhenGivenUp;
-
-impl Drop for FallsWhenGivenUp {
-    fn drop(&mut self) {
-        fall();
-    }
 }
 
 /// What instances of these nodes have for an ID.
@@ -52,89 +26,29 @@ fn id_for(name: &str) -> Option<ProviderId> {
     }
 }
 
-#[async_trait]
-impl Instances for Unruly {
-    fn owns(&self, provider_id: &str) -> bool {
-        if provider_id == "panic" {
-            fall();
-        }
-        provider_id.starts_with("unruly:///") && provider_id != "unruly:///"
+/// Behaves as badly as the names of the nodes say.
+fn unruly() -> FakeCloud {
+    let fake = FakeCloud::named("unruly").with_zones();
+    for (name, fault) in
+        [("panic", Fault::Panic), ("hang", Fault::HangThenPanic), ("short", Fault::NoAnswers)]
+    {
+        fake.fail_nodes(move |node| node.name.starts_with(name), fault);
     }
-    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        *self.asked.lock().expect("no panic here") = nodes.iter().map(|node| node.name.clone()).collect();
-        let has = |name: &str| nodes.iter().any(|node| node.name.starts_with(name));
-        if self.panics.load(Ordering::Relaxed) || has("panic") {
-            fall();
-        }
-        if has("hang") {
-            let _held = FallsWhenGivenUp;
-            std::future::pending::<()>().await;
-        }
-        if has("short") {
-            return Vec::new();
-        }
-        let takes = self.milliseconds.load(Ordering::Relaxed) * nodes.len() as u64;
-        if takes > 0 {
-            tokio::time::sleep(Duration::from_millis(takes)).await;
-        }
-        let present = |name: &str| Instance::new(id_for(name), PowerState::Running).into();
-        nodes.iter().map(|node| present(&node.name)).collect()
-    }
-    fn changes(&self) -> Option<InstanceStream> {
-        self.subscriptions.fetch_add(1, Ordering::Relaxed);
-        let changes = stream::iter([0, 1]);
-        Some(changes.map(|i| if i == 0 { InstanceChange::Resync } else { fall() }).boxed())
-    }
-}
-
-#[async_trait]
-impl Zones for Unruly {
-    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<cloudprovider::Result<Zone>> {
-        if nodes.iter().any(|node| node.name == "no-zone-for-this") {
-            fall();
-        }
-        nodes
-            .iter()
-            .map(|node| match node.name.as_str() {
-                "nowhere" => Err(Error::new(ErrorKind::Unavailable, "tags are away")),
-                _ => Ok(Zone { zone: Some("z".into()), region: None }),
-            })
-            .collect()
-    }
-}
-
-#[async_trait]
-impl CloudProvider for Unruly {
-    fn name(&self) -> &'static str {
-        "unruly"
-    }
-    async fn start(&self, context: StartContext) -> cloudprovider::Result<()> {
-        match context.cluster_name.as_str() {
-            "panic" => fall(),
-            "hang" => std::future::pending().await,
-            "bad" => Err(Error::new(ErrorKind::Unauthenticated, "no such user")),
-            _ => Ok(()),
-        }
-    }
-    async fn ended(&self) {
-        std::future::pending::<()>().await;
-    }
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        Some(self)
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
+    fake.answer_with(|node| Instance::new(id_for(&node.name), PowerState::Running).into());
+    fake.own_with(|id| match id {
+        "panic" => fall(),
+        _ => id.starts_with("unruly:///") && id != "unruly:///",
+    });
+    fake.zones_with(|node| match node.name.as_str() {
+        "no-zone-for-this" => fall(),
+        "nowhere" => Err(Error::new(ErrorKind::Unavailable, "tags are away")),
+        _ => Ok(Zone { zone: Some("z".into()), region: None }),
+    });
+    fake.changes_with(|| {
+        stream::iter([0, 1]).map(|i| if i == 0 { InstanceChange::Resync } else { fall() }).boxed()
+    });
+    fake.fail(Operation::Ended, Fault::Hang);
+    fake
 }
 
 fn cloud() -> Cloud {
@@ -142,24 +56,25 @@ fn cloud() -> Cloud {
 }
 
 fn started(stop: CancellationToken) -> Cloud {
-    with(Arc::default(), stop)
+    with(&unruly(), stop)
 }
 
-fn with(provider: Arc<Unruly>, stop: CancellationToken) -> Cloud {
-    Cloud::new(Started::new(provider, stop), CloudMetrics::unregistered().expect("metrics"))
+fn with(fake: &FakeCloud, stop: CancellationToken) -> Cloud {
+    Cloud::new(Started::new(fake.provider(), stop), CloudMetrics::unregistered().expect("metrics"))
 }
 
 /// A provider to look into, and the boundary around it.
-fn watched() -> (Arc<Unruly>, Cloud) {
-    let provider = Arc::<Unruly>::default();
-    (provider.clone(), with(provider, CancellationToken::new()))
+fn watched() -> (FakeCloud, Cloud) {
+    let fake = unruly();
+    let cloud = with(&fake, CancellationToken::new());
+    (fake, cloud)
 }
 
-impl Unruly {
-    /// How many calls there were since the last question.
-    fn calls(&self) -> usize {
-        self.calls.swap(0, Ordering::Relaxed)
-    }
+/// How many look-ups there were since the last question.
+fn calls(fake: &FakeCloud) -> usize {
+    let count = fake.count(Operation::Lookup);
+    fake.forget_calls();
+    count
 }
 
 /// `count` nodes, of which these are called something else.
@@ -197,7 +112,7 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
 
 #[tokio::test]
 async fn an_id_that_is_not_the_providers_decides_before_the_look_up() {
-    let (provider, cloud) = watched();
+    let (fake, cloud) = watched();
     let nodes = [
         node("a", None),
         node("b", Some("unruly:///7")),
@@ -206,7 +121,7 @@ async fn an_id_that_is_not_the_providers_decides_before_the_look_up() {
         node("unclear", Some("panic")),
     ];
     let answers = cloud.lookup(&nodes).await;
-    assert_eq!(*provider.asked.lock().expect("no panic"), ["a", "b"]);
+    assert_eq!(fake.calls().pop().expect("a call").nodes, ["a", "b"]);
     assert_eq!(without_answer(&nodes, &answers), ["broken", "foreign", "unclear"]);
     for (answer, kind, words) in [
         (&answers[2], ErrorKind::InvalidInput, "\"unruly://\" begins with unruly:// and is not of the form"),
@@ -217,9 +132,9 @@ async fn an_id_that_is_not_the_providers_decides_before_the_look_up() {
         assert_eq!(error.kind(), kind);
         assert!(error.report().contains(words), "{}", error.report());
     }
-    provider.calls();
+    calls(&fake);
     cloud.lookup(&nodes[2..]).await;
-    assert_eq!(provider.calls(), 0, "there is nothing to ask");
+    assert_eq!(calls(&fake), 0, "there is nothing to ask");
 }
 
 #[tokio::test]
@@ -243,18 +158,22 @@ async fn an_id_that_nobody_could_read_is_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_goes_wrong_is_an_error() {
-    let start = async |cluster: &str| {
-        let stop = CancellationToken::new();
-        let context = StartContext::new(stop.clone(), cluster);
-        let started = Started::start(Arc::<Unruly>::default(), context, Duration::from_secs(9)).await;
+    let start = async |fault: Option<Fault>| {
+        let (fake, stop) = (unruly(), CancellationToken::new());
+        fake.fail(Operation::Start, fault);
+        let context = StartContext::new(stop.clone(), "c");
+        let started = Started::start(fake.provider(), context, Duration::from_secs(9)).await;
         (started.map(drop).map_err(|error| error.report()), stop.is_cancelled())
     };
-    for (cluster, words) in
-        [("panic", "it panicked; the log says more"), ("hang", "not done within 9s"), ("bad", "no such user")]
-    {
-        assert_eq!(start(cluster).await, (Err(words.to_owned()), true));
+    let refused = Fault::Error(Error::new(ErrorKind::Unauthenticated, "no such user"));
+    for (fault, words) in [
+        (Fault::Panic, "it panicked; the log says more"),
+        (Fault::Hang, "not done within 9s"),
+        (refused, "no such user"),
+    ] {
+        assert_eq!(start(Some(fault)).await, (Err(words.to_owned()), true));
     }
-    assert_eq!(start("good").await.0, Ok(()));
+    assert_eq!(start(None).await.0, Ok(()));
 }
 
 #[tokio::test]
@@ -292,7 +211,7 @@ async fn every_instance_has_the_labels_of_the_command_line() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_stream_is_a_resync_and_begins_anew_later() {
-    let (provider, cloud) = watched();
+    let (fake, cloud) = watched();
     let mut changes = cloud.changes();
     for round in 1..4 {
         assert_eq!(changes.next().await, Some(InstanceChange::Resync));
@@ -301,7 +220,7 @@ async fn a_panicking_stream_is_a_resync_and_begins_anew_later() {
         let began = Instant::now();
         assert_eq!(changes.next().await, Some(InstanceChange::Resync), "changes were missed");
         assert_eq!(began.elapsed(), CHANGES_AGAIN_AFTER);
-        assert_eq!(provider.subscriptions.load(Ordering::Relaxed), round + 1);
+        assert_eq!(fake.count(Operation::Changes), round + 1);
     }
 }
 
@@ -330,7 +249,7 @@ fn a_broken_id_of_ours_is_not_foreign() {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_never_answered_has_an_age() {
     let metrics = Metrics::new("cloud_controller_manager").expect("metrics");
-    let started = Started::new(Arc::<Unruly>::default(), CancellationToken::new());
+    let started = Started::new(unruly().provider(), CancellationToken::new());
     let cloud = Cloud::new(started, metrics.get().expect("metrics"));
     let age = || {
         let text = metrics.text();

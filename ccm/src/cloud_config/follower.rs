@@ -335,8 +335,8 @@ impl Doubt {
 #[cfg(test)]
 mod tests {
     use cloudprovider::{
-        Clusters, Instance, InstanceStream, Instances, LoadBalancer, NodeIdentity, PowerState, ProviderId,
-        Registry, Routes, Zones, async_trait,
+        Instance, PowerState, ProviderId, Registry,
+        testing::{FakeCloud, Fault, Operation},
     };
     use sandbox::{Sandbox, kubelet};
 
@@ -345,63 +345,22 @@ mod tests {
     use super::*;
     use crate::{flags, nodes::watch_nodes};
 
-    /// Has an instance for each Node, or the wrong password.
-    #[derive(Debug)]
-    struct Everything {
-        may_log_in: bool,
+    /// Has an instance for each Node.
+    fn everything() -> FakeCloud {
+        let fake = FakeCloud::named("every").without_changes();
+        fake.own_with(|_| true);
+        fake.answer_with(|_| Instance::new(ProviderId::new("every", "/1"), PowerState::Running).into());
+        fake
     }
 
-    #[async_trait]
-    impl Instances for Everything {
-        fn owns(&self, _: &str) -> bool {
-            true
-        }
-        async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-            if !self.may_log_in {
-                let error = Error::new(ErrorKind::Unauthenticated, "wrong password");
-                return nodes.iter().map(|_| error.clone().into()).collect();
-            }
-            let instance = || Instance::new(ProviderId::new("every", "/1"), PowerState::Running).into();
-            nodes.iter().map(|_| instance()).collect()
-        }
-        fn changes(&self) -> Option<InstanceStream> {
-            None
-        }
-    }
-
-    #[async_trait]
-    impl CloudProvider for Everything {
-        fn name(&self) -> &'static str {
-            "every"
-        }
-        async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
-            Ok(())
-        }
-        fn instances(&self) -> Option<&dyn Instances> {
-            Some(self)
-        }
-        fn zones(&self) -> Option<&dyn Zones> {
-            None
-        }
-        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-            None
-        }
-        fn routes(&self) -> Option<&dyn Routes> {
-            None
-        }
-        fn clusters(&self) -> Option<&dyn Clusters> {
-            None
-        }
-    }
-
-    /// Follows for a cluster of one Node; `may_log_in` is that of the provider at work.
-    async fn follower(may_log_in: bool, metrics: &CloudMetrics, stop: &CancellationToken) -> Follower {
+    /// Follows for a cluster of one Node, with a provider on this cloud at work.
+    async fn follower(old: &FakeCloud, metrics: &CloudMetrics, stop: &CancellationToken) -> Follower {
         let (sandbox, nodes) = (Sandbox::new(), NodeStore::new());
         let client = sandbox.client();
         kubelet::register(&client, &kubelet::node("n1", "n1")).await.expect("registered");
         tokio::spawn(watch_nodes(client, nodes.clone(), stop.clone()));
         nodes.synced().await;
-        let old = Started::new(Arc::new(Everything { may_log_in }), stop.child_token());
+        let old = Started::new(old.provider(), stop.child_token());
         let labels = [("example.com/rack".to_owned(), "a1".to_owned())].into();
         let cloud = Cloud::new(old, metrics.clone()).with_labels(labels);
         let flags = flags::parse(["ccm", "--cloud-provider=every"]).expect("a good command line");
@@ -413,10 +372,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_candidate_that_answers_the_same_takes_over_at_once() {
         let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
-        let follower = follower(true, &metrics, &stop).await;
+        let follower = follower(&everything(), &metrics, &stop).await;
         let began = Instant::now();
-        let candidate = Arc::new(Everything { may_log_in: true });
-        follower.take_over(Ok(candidate), &stop).await.expect("it knows as much");
+        follower.take_over(Ok(everything().provider()), &stop).await.expect("it knows as much");
         assert_eq!(began.elapsed(), Duration::ZERO, "the labels of --node-labels are no difference");
         stop.cancel();
     }
@@ -424,10 +382,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_candidate_answers_does_not_count_as_the_one_in_forces() {
         let (metrics, stop) = (CloudMetrics::unregistered().expect("metrics"), CancellationToken::new());
-        let follower = follower(false, &metrics, &stop).await;
+        let refused = everything();
+        let error = Error::new(ErrorKind::Unauthenticated, "wrong password");
+        refused.fail(Operation::Lookup, Fault::Error(error));
+        let follower = follower(&refused, &metrics, &stop).await;
         let calls = || metrics.provider_calls.with_label_values(&["lookup", "ok"]).get();
-        let candidate = Arc::new(Everything { may_log_in: true });
-        follower.take_over(Ok(candidate), &stop).await.expect("it knows more");
+        follower.take_over(Ok(everything().provider()), &stop).await.expect("it knows more");
         assert_eq!(calls(), 0, "what it answered while it was tried");
         follower.cloud.lookup(&follower.nodes.all()).await;
         assert_eq!(calls(), 1, "what it answers in force");

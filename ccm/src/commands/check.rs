@@ -267,10 +267,7 @@ fn nobody() -> Arc<Node> {
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::{
-        Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Routes, StartContext, Zones,
-        async_trait,
-    };
+    use cloudprovider::{ConfigProblem, Error, FactoryInput, testing::FakeCloud};
 
     use super::*;
     use crate::flags;
@@ -288,7 +285,7 @@ mod tests {
             if text.contains('!') {
                 return Err(Error::invalid_configuration(vec![problem]));
             }
-            Ok(Arc::new(Nothing) as Arc<dyn CloudProvider>)
+            Ok(FakeCloud::named("x").provider())
         };
         registry.register("x", factory).expect("free");
         let config = format!("--cloud-config={}", file.path().display());
@@ -299,40 +296,6 @@ mod tests {
         let place = file.path().display().to_string();
         let findings = report.findings().iter();
         findings.map(|finding| (finding.verdict, finding.detail.replace(&place, "FILE"))).collect()
-    }
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    #[async_trait]
-    impl CloudProvider for Nothing {
-        fn name(&self) -> &'static str {
-            "x"
-        }
-
-        async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
-            Ok(())
-        }
-
-        fn instances(&self) -> Option<&dyn Instances> {
-            None
-        }
-
-        fn zones(&self) -> Option<&dyn Zones> {
-            None
-        }
-
-        fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-            None
-        }
-
-        fn routes(&self) -> Option<&dyn Routes> {
-            None
-        }
-
-        fn clusters(&self) -> Option<&dyn Clusters> {
-            None
-        }
     }
 
     #[test]

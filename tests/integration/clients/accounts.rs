@@ -14,7 +14,7 @@ use super::{allow, from_file};
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     support::*,
     trial::on,
 };
@@ -44,7 +44,7 @@ async fn accounts(api: &Api) -> anyhow::Result<()> {
     let parts = from_file(&control_plane.kubeconfig_for(user, &[])?, options, cloud.provider()).await?;
     let daemon = InProcess::start_parts(parts, &[])?;
     let limit = Duration::from_secs(30);
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     node_becomes(&api.client, "n1", limit, "initialized", is_initialized).await?;
     event(&api.client, "default", "n1", "Synced").await?;
@@ -53,7 +53,7 @@ async fn accounts(api: &Api) -> anyhow::Result<()> {
     // With the account its tokens end: the API server says 401, once it has forgotten that it knew them.
     accounts.delete("node-controller", &kube::api::DeleteParams::default()).await?;
     sleep(Duration::from_secs(15)).await;
-    cloud.put(&uuid(2), Machine::running(2));
+    cloud.put(&uuid(2), running(2));
     kubelet::register(&api.client, &kubelet::node("n2", &uuid(2))).await?;
     node_becomes(&api.client, "n2", Duration::from_secs(60), "initialized", is_initialized).await?;
     let second = accounts.get("node-controller").await?;

@@ -19,7 +19,7 @@ use super::from_file;
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
     support::*,
     trial::on,
@@ -50,7 +50,7 @@ async fn swallowed(api: &Api) -> anyhow::Result<()> {
     let daemon = InProcess::run_parts(parts, &[], true)?;
     let initialized = async |number: usize| {
         let name = format!("n{number}");
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
         node_becomes(&api.client, &name, limit, "initialized", is_initialized).await
     };

@@ -16,7 +16,7 @@ use super::from_file;
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, InProcess, binary},
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     support::*,
     trial::on,
 };
@@ -46,7 +46,7 @@ fn of_user(api: &Api, user: &str) -> anyhow::Result<String> {
 
 async fn initialized(api: &Api, cloud: &FakeCloud, number: usize) -> anyhow::Result<()> {
     let name = format!("n{number}");
-    cloud.put(&uuid(number), Machine::running(number));
+    cloud.put(&uuid(number), running(number));
     kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
     node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await?;
     Ok(())

@@ -9,7 +9,7 @@ use ccm::{
     manifests::ManifestOptions,
     permissions,
 };
-use cloudprovider::PowerState;
+use cloudprovider::{PowerState, testing::FakeInstance};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
@@ -23,7 +23,7 @@ use super::over;
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, InProcess, binary, parse},
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     shipped_roles,
     support::*,
     trial::{on, on_both},
@@ -40,9 +40,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 async fn said(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(1), Machine::running(1));
-    cloud.put(&uuid(2), Machine { power_state: PowerState::Off, ..Machine::running(2) });
-    cloud.put(&uuid(4), Machine::running(4));
+    cloud.put(&uuid(1), running(1));
+    cloud.put(&uuid(2), FakeInstance { power_state: PowerState::Off, ..running(2) });
+    cloud.put(&uuid(4), running(4));
     // One to be initialised, one that is off, one that is gone, one that is not as the cloud says.
     kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
     for number in [2, 3, 4] {
@@ -87,7 +87,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     let new = merge(&api.client, "new", labels.clone()).await?;
     merge(&api.client, "n4", labels).await?;
     sleep(Duration::from_secs(5)).await;
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     sleep(Duration::from_secs(10)).await;
     ensure!(sum() == before, "each is said once: {before:?}, later {:?}", sum());
     for reason in ["WriteFailed", "InstanceNotFound"] {

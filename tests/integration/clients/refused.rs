@@ -14,7 +14,7 @@ use super::{allow, over};
 use crate::{
     api::{Api, RequestCounts, Target, counted_client},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
     support::*,
     trial::on,
@@ -45,7 +45,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     let client = counted_client(&path, &requests).await?;
     let daemon = InProcess::start_parts(over(&client, ClientOptions::default(), cloud.provider())?, &[])?;
     let register = async |number: usize| {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await
     };
     let initialized =

@@ -16,7 +16,7 @@ use super::{allow, from_file};
 use crate::{
     api::{Api, Target},
     daemon::InProcess,
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     forwarder::Forwarder,
     support::*,
     trial::on,
@@ -59,7 +59,7 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     let refused = || metrics.config_reload_failed.with_label_values(&[label]).get() == 1;
     let initialized = async |number: usize| {
         let name = format!("n{number}");
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
         node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await
     };
@@ -104,7 +104,7 @@ async fn new_address(api: &Api) -> anyhow::Result<()> {
     let daemon = InProcess::run_parts(parts, &[], true)?;
     let initialized = async |number: usize| {
         let name = format!("n{number}");
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&name, &uuid(number))).await?;
         node_becomes(&api.client, &name, LIMIT, "initialized", is_initialized).await
     };
@@ -148,7 +148,7 @@ async fn new_token(api: &Api) -> anyhow::Result<()> {
     let parts = from_file(&path, ClientOptions::default(), cloud.provider()).await?;
     let daemon = InProcess::start_parts(parts, &[])?;
     let register = async |number: usize| {
-        cloud.put(&uuid(number), Machine::running(number));
+        cloud.put(&uuid(number), running(number));
         kubelet::register(&api.client, &kubelet::node(&format!("n{number}"), &uuid(number))).await
     };
     register(1).await?;

@@ -17,7 +17,7 @@ use super::{NAME, SHORT, elector, initialized, leads, leases, options, record_of
 use crate::{
     api::{Api, Target},
     daemon::{DaemonProcess, InProcess, binary},
-    fake_cloud::{FakeCloud, Machine},
+    fake_cloud::{FakeCloud, running},
     support::*,
     trial::{Outcome, on_both, runtime, trial},
 };
@@ -69,7 +69,7 @@ async fn second_lock(api: &Api) -> anyhow::Result<()> {
     let mut rival = elector(&api.client, rival)?.acquire(&never).await.context("the rival")?;
 
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(0), Machine::running(0));
+    cloud.put(&uuid(0), running(0));
     // The shipped roles know the second Lease only where the flags ask for it.
     let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[]))?;
     leads(&daemon, LIMIT).await?;
@@ -151,7 +151,7 @@ async fn elsewhere(api: &Api) -> anyhow::Result<()> {
          - {name: nodeipam, component: '*'}\n",
     )?;
     let cloud = FakeCloud::new();
-    cloud.put(&uuid(0), Machine::running(0));
+    cloud.put(&uuid(0), running(0));
     let config = format!("--leader-migration-config={}", file.display());
     let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[&config]))?;
     initialized(api, 0).await?;

@@ -24,7 +24,7 @@ pub(super) fn trials() -> Vec<Trial> {
 async fn breaker(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
     // A cloud that forgets everything, as with wrong credentials or an empty project.
-    cloud.fail(Some(Failure::Empty));
+    cloud.fail_lookups(Fault::Absent);
     node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
     ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     event(&api.client, "kube-system", "cloud-controller-manager", "DeletionBreakerOpened").await?;
@@ -38,7 +38,7 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     merge(&api.client, "n3", allow).await?;
     node_vanishes(&api.client, "n3", SOON).await?;
     // The cloud remembers.
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     eventually(SOON, "the breaker closes", || async {
         Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 0).then_some(()))
     })
@@ -63,7 +63,7 @@ async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
     for number in 1..10 {
         kubelet::heartbeat(&api.client, &format!("n{number}"), true).await?;
     }
-    cloud.fail(Some(Failure::Empty));
+    cloud.fail_lookups(Fault::Absent);
     node_stays(&api.client, "n0", Duration::from_secs(12)).await?;
     ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     daemon.stop().await
@@ -122,19 +122,19 @@ async fn new_leader(api: &Api) -> anyhow::Result<()> {
     nodes(&api.client).get("n1").await?;
     ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
     // While the cloud cannot tell, the Nodes go on saying what is known; the next leader has nothing else.
-    cloud.fail(Some(Failure::Unavailable("kvm1 is unreachable")));
+    cloud.fail_lookups(unavailable("kvm1 is unreachable"));
     sleep(Duration::from_secs(2)).await;
     ensure!(is_held(&nodes(&api.client).get("n0").await?));
     daemon.crash().await;
 
-    cloud.fail(None);
+    cloud.fail_lookups(None);
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &QUICK)?;
     node_stays(&api.client, "n1", Duration::from_secs(5)).await?;
     // An operator decides on one, and the machine of the other one is back.
     merge(&api.client, "n0", allow).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
     nodes(&api.client).get("n1").await?;
-    cloud.put(&uuid(1), Machine::running(1));
+    cloud.put(&uuid(1), running(1));
     eventually(SOON, "the breaker closes", || async {
         Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 0).then_some(()))
     })

@@ -180,7 +180,7 @@ async fn comes_during_a_look(
     cloud.remove(&uuid(0));
     cloud.remove(&uuid(1));
     node_becomes(&api.client, "n0", SOON, "is held back", is_held_back(held_back)).await?;
-    cloud.delay(Duration::from_secs(2));
+    cloud.set_latency(Duration::from_secs(2));
     let asked = cloud.lookups();
     eventually(SOON, "a slow look-up begins", || async { Ok((cloud.lookups() > asked + 1).then_some(())) })
         .await?;
@@ -295,7 +295,7 @@ fn frozen() -> Outcome {
         let cloud = FakeCloud::new();
         let names: Vec<String> = (0..4).map(|number| format!("n{number}")).collect();
         for (number, name) in names.iter().enumerate() {
-            cloud.put(&uuid(number), Machine::running(number));
+            cloud.put(&uuid(number), running(number));
             kubelet::register(&client, &kubelet::node(name, &uuid(number))).await?;
         }
         let daemon = InProcess::start(&daemon_client, cloud.provider(), &QUICK)?;

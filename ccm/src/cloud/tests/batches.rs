@@ -28,31 +28,31 @@ async fn a_fault_costs_its_node_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn one_node_of_thousands_is_found_and_then_asked_about_apart() {
-    let (provider, cloud) = watched();
+    let (fake, cloud) = watched();
     let nodes = many(5000, &[(4321, "panic")]);
     for most_calls in [1 + 2 * 13, 2, 2] {
         let answers = cloud.lookup(&nodes).await;
         assert_eq!(without_answer(&nodes, &answers), ["panic-4321"]);
-        let calls = provider.calls();
+        let calls = calls(&fake);
         assert!(calls <= most_calls, "{calls} calls");
     }
     // Another batch with it is spared too, and it alone costs one call.
     let few = [nodes[1].clone(), nodes[4321].clone()];
     assert_eq!(without_answer(&few, &cloud.lookup(&few).await), ["panic-4321"]);
-    assert_eq!(provider.calls(), 2);
+    assert_eq!(calls(&fake), 2);
     cloud.lookup(&few[1..]).await;
-    assert_eq!(provider.calls(), 1);
+    assert_eq!(calls(&fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_such_nodes_are_found_in_bounded_steps() {
-    let (provider, cloud) = watched();
+    let (fake, cloud) = watched();
     let others: Vec<(usize, &str)> = (0..60).map(|i| (i * 16 + i % 7, "panic")).collect();
     let nodes = many(1000, &others);
     let mut left = usize::MAX;
     for round in 0.. {
         let answers = cloud.lookup(&nodes).await;
-        let calls = provider.calls();
+        let calls = calls(&fake);
         assert!(calls <= 2 + MORE_CALLS as usize, "{calls} calls");
         left = without_answer(&nodes, &answers).len();
         assert!(left >= 60, "who spoils the others is asked about");
@@ -70,19 +70,19 @@ async fn many_such_nodes_are_found_in_bounded_steps() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_always_panics_is_not_asked_for_ever() {
-    let (provider, cloud) = watched();
-    provider.panics.store(true, Ordering::Relaxed);
+    let (fake, cloud) = watched();
+    fake.fail(Operation::Lookup, Fault::Panic);
     let nodes = many(1000, &[]);
     for _ in 0..10 {
         assert_eq!(without_answer(&nodes, &cloud.lookup(&nodes).await).len(), 1000);
-        let calls = provider.calls();
+        let calls = calls(&fake);
         assert!(calls <= 2 + MORE_CALLS as usize, "{calls} calls");
     }
-    provider.panics.store(false, Ordering::Relaxed);
+    fake.fail(Operation::Lookup, None);
     assert!(without_answer(&nodes, &cloud.lookup(&nodes).await).is_empty());
-    assert!(provider.calls() <= 2);
+    assert!(calls(&fake) <= 2);
     cloud.lookup(&nodes).await;
-    assert_eq!(provider.calls(), 1, "nobody is asked about apart any more");
+    assert_eq!(calls(&fake), 1, "nobody is asked about apart any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,8 +110,8 @@ async fn one_node_that_hangs_costs_the_others_seconds() {
 #[tokio::test(start_paused = true)]
 async fn one_node_that_hangs_is_found_where_the_others_take_their_time() {
     for place in [77, 1900] {
-        let (provider, cloud) = watched();
-        provider.milliseconds.store(7, Ordering::Relaxed);
+        let (fake, cloud) = watched();
+        fake.set_latency_per_node(Duration::from_millis(7));
         let nodes = many(2500, &[(place, "hang")]);
         let mut left = Vec::new();
         for _ in 0..6 {
@@ -126,8 +126,8 @@ async fn one_node_that_hangs_is_found_where_the_others_take_their_time() {
 #[tokio::test(start_paused = true)]
 async fn one_node_of_thousands_that_hangs_is_found_however_long_the_others_take() {
     for (milliseconds, place) in [(7, 77), (7, 4900), (11, 77), (11, 4900)] {
-        let (provider, cloud) = watched();
-        provider.milliseconds.store(milliseconds, Ordering::Relaxed);
+        let (fake, cloud) = watched();
+        fake.set_latency_per_node(Duration::from_millis(milliseconds));
         let nodes = many(5000, &[(place, "hang")]);
         cloud.lookup(&nodes[..1]).await;
         let mut left = Vec::new();
@@ -142,11 +142,11 @@ async fn one_node_of_thousands_that_hangs_is_found_however_long_the_others_take(
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_asked_about_with_the_others_again_after_a_while() {
-    let (provider, cloud) = watched();
+    let (fake, cloud) = watched();
     cloud.lookup(&many(2, &[(0, "panic")])).await;
-    assert_eq!(provider.calls(), 3);
+    assert_eq!(calls(&fake), 3);
     tokio::time::advance(Duration::from_secs(3600)).await;
     cloud.lookup(&many(2, &[])).await;
     cloud.lookup(&many(2, &[(0, "panic")])).await;
-    assert_eq!(provider.calls(), 1 + 3);
+    assert_eq!(calls(&fake), 1 + 3);
 }

@@ -1,10 +1,7 @@
 use std::sync::Arc;
 
 use clap::Parser;
-use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instances, LoadBalancer, Result, Routes,
-    StartContext, Zones, async_trait,
-};
+use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, Result, testing::FakeCloud};
 use component::yaml::without_comments;
 
 use super::*;
@@ -20,42 +17,9 @@ fn command(arguments: &[&str]) -> ManifestsCommand {
 }
 
 /// A provider whose configuration is the name of a Secret in `vault`, or nothing.
-#[derive(Debug)]
-struct Cloud(Option<String>);
-
-#[async_trait]
-impl CloudProvider for Cloud {
-    fn name(&self) -> &'static str {
-        "libvirt"
-    }
-
-    async fn start(&self, _: StartContext) -> Result<()> {
-        Ok(())
-    }
-
-    fn secrets(&self) -> Vec<SecretName> {
-        self.0.iter().map(|name| SecretName { namespace: "vault".into(), name: name.clone() }).collect()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        None
-    }
-
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
+fn cloud(secret: Option<&str>) -> Arc<dyn CloudProvider> {
+    let secret = secret.map(|name| SecretName { namespace: "vault".into(), name: name.to_owned() });
+    FakeCloud::named("libvirt").with_secrets(secret).provider()
 }
 
 fn registry() -> Registry {
@@ -64,7 +28,7 @@ fn registry() -> Registry {
         match input.config.as_deref() {
             Some("odd") => {
                 input.warn(ConfigProblem::new("colour", "is not known"));
-                Ok(Arc::new(Cloud(None)))
+                Ok(cloud(None))
             }
             Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
             // The files that it names, of which those beside the configuration are relative.
@@ -74,11 +38,11 @@ fn registry() -> Registry {
                 let missing: Vec<_> = text.split(' ').skip(1).filter(unreadable).collect();
                 let problem = |name: &&str| ConfigProblem::new(*name, "cannot be read");
                 match missing[..] {
-                    [] => Ok(Arc::new(Cloud(None))),
+                    [] => Ok(cloud(None)),
                     _ => Err(Error::invalid_configuration(missing.iter().map(problem).collect())),
                 }
             }
-            config => Ok(Arc::new(Cloud(config.map(str::to_owned)))),
+            config => Ok(cloud(config)),
         }
     };
     registry.register("libvirt", factory).expect("free");

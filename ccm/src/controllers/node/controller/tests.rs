@@ -1,9 +1,6 @@
 //! The loop over a sandbox, where more than pure decisions is in question.
 
-use cloudprovider::{
-    CloudProvider, Clusters, Instance, InstanceMetadata, Instances, LoadBalancer, NodeAddress, NodeIdentity,
-    PowerState, ProviderId, Routes, StartContext, Zones, async_trait,
-};
+use cloudprovider::{Instance, InstanceMetadata, NodeAddress, PowerState, ProviderId, testing::FakeCloud};
 use component::{
     debug_state::DebugState,
     events::{EventMetrics, EventObject, event_recorder},
@@ -28,59 +25,15 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(3600);
 
 /// Has an instance for each Node.
-#[derive(Debug)]
-struct Everything;
-
-#[async_trait]
-impl Instances for Everything {
-    fn owns(&self, provider_id: &str) -> bool {
-        provider_id.starts_with("every://")
-    }
-
-    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        let instance = |node: &&NodeIdentity| {
-            let addresses = vec![NodeAddress::internal_ip("10.0.0.1")];
-            let metadata = InstanceMetadata { addresses, ..InstanceMetadata::default() };
-            let id = ProviderId::new("every", &format!("/{}", node.name));
-            Instance::new(id, PowerState::Running).with_metadata(metadata).into()
-        };
-        nodes.iter().map(instance).collect()
-    }
-
-    fn changes(&self) -> Option<cloudprovider::InstanceStream> {
-        None
-    }
-}
-
-#[async_trait]
-impl CloudProvider for Everything {
-    fn name(&self) -> &'static str {
-        "every"
-    }
-
-    async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
-        Ok(())
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
+fn everything() -> FakeCloud {
+    let fake = FakeCloud::named("every").without_changes();
+    fake.answer_with(|node| {
+        let addresses = vec![NodeAddress::internal_ip("10.0.0.1")];
+        let metadata = InstanceMetadata { addresses, ..InstanceMetadata::default() };
+        let id = ProviderId::new("every", &format!("/{}", node.name));
+        Instance::new(id, PowerState::Running).with_metadata(metadata).into()
+    });
+    fake
 }
 
 /// A controller at work.
@@ -95,7 +48,7 @@ fn start() -> Working {
     let (sandbox, nodes, stop) = (Sandbox::new(), NodeStore::new(), CancellationToken::new());
     let client = sandbox.client();
     let cloud_metrics = CloudMetrics::unregistered().expect("metrics");
-    let cloud = Cloud::new(Started::new(Arc::new(Everything), stop.child_token()), cloud_metrics);
+    let cloud = Cloud::new(Started::new(everything().provider(), stop.child_token()), cloud_metrics);
     let daemon = EventObject::lease("kube-system", "ccm", "");
     let (events, _) =
         event_recorder(COMPONENT, client.clone(), daemon, EventMetrics::unregistered().expect("metrics"));

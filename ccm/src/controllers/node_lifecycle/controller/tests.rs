@@ -2,13 +2,10 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 
-use cloudprovider::{
-    CloudProvider, Clusters, InstanceStream, Instances, LoadBalancer, NodeIdentity, Routes, StartContext,
-    Zones, async_trait,
-};
+use cloudprovider::testing::FakeCloud;
 use component::{
     debug_state::DebugState,
     events::{EventMetrics, EventObject, event_recorder},
@@ -26,51 +23,6 @@ use crate::{
     nodes::watch_nodes,
 };
 
-/// Has no instance at all.
-#[derive(Debug, Default)]
-struct Gone {
-    /// Whether the configuration in force is that of another cloud.
-    owns_nothing: AtomicBool,
-}
-
-#[async_trait]
-impl Instances for Gone {
-    fn owns(&self, _: &str) -> bool {
-        !self.owns_nothing.load(Ordering::Relaxed)
-    }
-    async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        nodes.iter().map(|_| InstanceLookup::Absent).collect()
-    }
-    fn changes(&self) -> Option<InstanceStream> {
-        None
-    }
-}
-
-#[async_trait]
-impl CloudProvider for Gone {
-    fn name(&self) -> &'static str {
-        "gone"
-    }
-    async fn start(&self, _: StartContext) -> cloudprovider::Result<()> {
-        Ok(())
-    }
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-    fn zones(&self) -> Option<&dyn Zones> {
-        None
-    }
-    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
-    }
-    fn routes(&self) -> Option<&dyn Routes> {
-        None
-    }
-    fn clusters(&self) -> Option<&dyn Clusters> {
-        None
-    }
-}
-
 /// What requests take, by method and path, and how many came.
 #[derive(Debug, Default)]
 struct Delays {
@@ -81,7 +33,8 @@ struct Delays {
 struct World {
     client: Client,
     delays: Arc<Delays>,
-    provider: Arc<Gone>,
+    /// Has no instance at all.
+    cloud: FakeCloud,
     controller: NodeLifecycleController,
     inspection: Inspection,
     stop: CancellationToken,
@@ -122,16 +75,16 @@ impl World {
             breaker: BreakerLimits { count: 0, percent: 100 },
             dry_run: false,
         };
-        let provider = Arc::<Gone>::default();
-        let cloud = Cloud::new(
-            Started::new(provider.clone(), stop.clone()),
+        let cloud = FakeCloud::named("gone").without_changes();
+        let boundary = Cloud::new(
+            Started::new(cloud.provider(), stop.clone()),
             CloudMetrics::unregistered().expect("metrics"),
         );
         let metrics = NodeLifecycleMetrics::unregistered().expect("metrics");
         let controller =
-            NodeLifecycleController::new(nodes, cloud, slow.clone(), slow, events, metrics, options);
+            NodeLifecycleController::new(nodes, boundary, slow.clone(), slow, events, metrics, options);
         let inspection = Inspection::register("test", &HealthChecks::new(), &DebugState::new());
-        Self { client, delays, provider, controller, inspection, stop, _sandbox: sandbox }
+        Self { client, delays, cloud, controller, inspection, stop, _sandbox: sandbox }
     }
 
     /// One look at all Nodes.
@@ -205,10 +158,11 @@ async fn answers_that_are_too_old_by_their_turn_delete_nothing() {
 async fn a_row_of_answers_ends_where_the_node_is_another_clouds() {
     let mut world = World::new(1, |_| {}).await;
     world.look().await;
-    world.provider.owns_nothing.store(true, Ordering::Relaxed);
+    // The configuration in force is that of another cloud.
+    world.cloud.own_with(|_| false);
     sleep(seconds(3600)).await;
     world.look().await;
-    world.provider.owns_nothing.store(false, Ordering::Relaxed);
+    world.cloud.own_with(|_| true);
     world.look().await;
     assert_eq!(world.controller.nodes.len(), 1, "it is the first answer again");
     sleep(seconds(6)).await;
