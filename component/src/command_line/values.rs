@@ -94,7 +94,6 @@ pub fn ip(text: &str) -> Result<IpAddr, String> {
 }
 
 /// A path, `None` for nothing.
-#[expect(clippy::unnecessary_wraps, reason = "clap wants a parser that can fail")]
 pub fn path(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
