@@ -32,7 +32,7 @@ pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration 
 /// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
 pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
     let grace = memory.unseen_grace?;
-    (absence.last.duration_since(absence.first) < grace).then(|| absence.first + grace)
+    (absence.lasted() < grace).then(|| absence.first + grace)
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
         },
         *,
     };
-    use crate::nodes::Node;
+    use crate::{cloud::CallTime, nodes::Node};
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn only_what_was_never_seen_waits_and_only_as_long() {
         let start = Instant::now();
-        let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
+        let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
         let mut memory = Memory::new("u", start);
         assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
         memory.unseen_grace = Some(seconds(300));
@@ -96,7 +96,7 @@ mod tests {
         let rules = DeletionRules { grace: seconds(5), minimum_age: Duration::ZERO };
         let decide = |allowed: &str, unseen_grace: Option<Duration>, gone_for: u64| {
             let now = start + seconds(gone_for);
-            let absence = Some(Absence { first: start, last: now });
+            let absence = Some(Absence { first: start, last: CallTime::at(now) });
             let memory = Memory { absence, unseen_grace, ..Memory::new("u", start) };
             let silent = Kubelet::Silent(SilentKubelet::fake("u", now));
             verdict(&node(allowed), &memory, Some(silent), rules, false, now, Timestamp::UNIX_EPOCH)

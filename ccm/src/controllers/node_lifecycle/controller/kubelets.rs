@@ -14,7 +14,7 @@ use super::{
     super::{
         SHUTDOWN_TAINT,
         availability::choose_peers,
-        decide::{MAX_ANSWER_AGE, is_allowed, is_excluded, needs_no_listening},
+        decide::{is_allowed, is_excluded, needs_no_listening},
         lease::LeaseRead,
         silence::{Kubelet, LeaseHistory, judge},
     },
@@ -72,18 +72,23 @@ impl NodeLifecycleController {
     }
 
     /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once. What is not
-    /// decided before the cloud's answers, of `answered`, are too old is asked about again.
+    /// decided before the cloud's answer about it is too old is asked about again.
     pub(super) async fn judge_kubelets(
         &mut self,
         asked: Vec<(&Arc<Node>, &InstanceLookup)>,
-        answered: Instant,
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
             let now = Instant::now();
-            if now.duration_since(answered) > MAX_ANSWER_AGE {
-                self.due.extend(batch.iter().map(|(node, _)| (node.name().to_owned(), now)));
+            let is_old = |name: &str| {
+                let absence = self.memories.get(name).and_then(|memory| memory.absence);
+                absence.is_some_and(|absence| absence.is_old(now))
+            };
+            let (old, batch): (Vec<_>, Vec<_>) =
+                batch.iter().copied().partition(|(node, _)| is_old(node.name()));
+            self.due.extend(old.iter().map(|(node, _)| (node.name().to_owned(), now)));
+            if batch.is_empty() {
                 continue;
             }
             // Who does not answer is not asked about hundreds of leases.
@@ -101,7 +106,7 @@ impl NodeLifecycleController {
             }
             // An operator may have decided on some Nodes meanwhile.
             self.update_breaker();
-            let writes = self.decide_all(batch, reads.into_iter().collect());
+            let writes = self.decide_all(&batch, reads.into_iter().collect());
             self.write(writes, stop, inspection).await;
         }
     }
