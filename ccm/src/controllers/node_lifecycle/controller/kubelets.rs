@@ -79,6 +79,8 @@ impl NodeLifecycleController {
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
+        // Where nobody is listened to, nothing else tells that the API server does not answer.
+        let mut nobody_answers = false;
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
             let now = Instant::now();
             let is_old = |name: &str| {
@@ -92,13 +94,14 @@ impl NodeLifecycleController {
                 continue;
             }
             // Who does not answer is not asked about hundreds of leases.
-            let answers = self.leases.availability().answers();
+            let answers = !nobody_answers && self.leases.availability().answers();
             let names = batch
                 .iter()
                 .filter(|_| answers)
                 .map(|(node, _)| (node.name().to_owned(), node.identity.uid.clone()));
             let reads = self.leases.read_all(names.collect(), inspection);
             let Some(reads) = stop.run_until_cancelled(reads).await else { return };
+            nobody_answers |= !reads.is_empty() && reads.iter().all(|(_, read)| !read.is_answered());
             for (name, read) in &reads {
                 if let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == read.uid()) {
                     LeaseHistory::update(&mut memory.lease, read);

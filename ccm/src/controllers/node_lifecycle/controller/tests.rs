@@ -251,6 +251,31 @@ async fn a_deletion_that_hangs_is_given_up_with_its_proof() {
     assert_eq!(world.controller.nodes.len(), 1, "nothing is sent after that");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_is_not_asked_about_the_leases_of_all_that_are_kept() {
+    const COUNT: usize = 20;
+    let mut world = World::new(COUNT, |_| {}).await;
+    for _ in 0..10 {
+        for number in 0..COUNT {
+            kubelet::renew_lease(&world.client, &format!("n{number}")).await.expect("renewed");
+        }
+        world.look().await;
+        sleep(seconds(5)).await;
+    }
+    for number in 0..COUNT {
+        let name = format!("n{number}");
+        assert_eq!(world.reason(&name).await.as_deref(), Some("KubeletAlive"), "{name}");
+    }
+    assert!(world.controller.leases.observed().is_empty(), "nobody is listened to for them any more");
+    world.delays.leases_read.store(0, Ordering::Relaxed);
+    world.delay(Method::GET, "/leases/", seconds(3));
+    world.look().await;
+    assert_eq!(world.delays.leases_read.load(Ordering::Relaxed), 1, "the first one tells enough");
+    assert_eq!(world.controller.nodes.len(), COUNT);
+    let is_kept = |memory: &Memory| memory.held_back == Some(HeldBack::KubeletAlive);
+    assert!(world.controller.memories.values().all(is_kept), "nothing else is known of them");
+}
+
 /// Else the next leader takes what the breaker held back once for what it holds back.
 #[tokio::test(start_paused = true)]
 async fn what_the_breaker_held_back_once_is_written_over_while_its_kubelet_is_listened_to() {
