@@ -30,6 +30,27 @@ const END_TIMEOUT: Duration = Duration::from_secs(6);
 /// A stream of changes that panicked is asked for anew after this time.
 const CHANGES_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
+/// When the call was under way that an answer is from: what it says was so at some time between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTime {
+    /// When it was sent.
+    pub sent: Instant,
+    /// When its answer was there.
+    pub ended: Instant,
+}
+
+impl CallTime {
+    /// Of a call that takes no time.
+    pub fn now() -> Self {
+        Self::at(Instant::now())
+    }
+
+    /// Of one that took no time then.
+    pub fn at(time: Instant) -> Self {
+        Self { sent: time, ended: time }
+    }
+}
+
 /// A provider that was started, and is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Started {
@@ -233,11 +254,17 @@ impl Cloud {
     /// Looks up the instances of `nodes`, one answer each, in order. The provider is asked about those that are its own
     /// or nobody's; about the others it cannot be told.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
+        self.lookup_timed(nodes).await.0
+    }
+
+    /// As [`lookup`](Self::lookup), with the time of the call that each answer is from. A batch may take more than one, and
+    /// minutes, so its end says nothing of how old an answer is.
+    pub async fn lookup_timed(&self, nodes: &[Arc<Node>]) -> (Vec<InstanceLookup>, Vec<CallTime>) {
         // Held until the call ends: a provider that is replaced is not stopped before.
         let current = self.current.load_full();
         let Some(true) = caught(|| current.provider.instances().is_some()) else {
             let error = Error::unsupported("the cloud provider does not support instances");
-            return InstanceLookup::all_unknown(nodes, &error);
+            return (InstanceLookup::all_unknown(nodes, &error), vec![CallTime::now(); nodes.len()]);
         };
         let refused: Vec<Option<Error>> = nodes.iter().map(|node| current.refusal(&node.identity)).collect();
         let asked = nodes.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
@@ -251,10 +278,9 @@ impl Cloud {
             InstanceLookup::Unknown,
         );
         let mut answers = answers.await.into_iter();
-        let mut all: Vec<InstanceLookup> = refused
-            .into_iter()
-            .filter_map(|refused| refused.map(InstanceLookup::Unknown).or_else(|| answers.next()))
-            .collect();
+        let refusal = |error: Error| (InstanceLookup::Unknown(error), CallTime::now());
+        let (mut all, times): (Vec<InstanceLookup>, Vec<CallTime>) =
+            refused.into_iter().filter_map(|refused| refused.map(refusal).or_else(|| answers.next())).unzip();
         for (node, answer) in nodes.iter().zip(&mut all) {
             let InstanceLookup::Present(instance) = answer else { continue };
             let labels = self.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
@@ -265,7 +291,7 @@ impl Cloud {
             }
         }
         current.seen.note(nodes, &all);
-        all
+        (all, times)
     }
 
     /// Whether the provider at work, with the configuration in force, has had an instance of this Node. What it has never
@@ -318,7 +344,7 @@ impl Cloud {
             Err,
         );
         let found = found.await;
-        for (index, zone) in without.into_iter().zip(found) {
+        for (index, (zone, _)) in without.into_iter().zip(found) {
             if let InstanceLookup::Present(instance) = &mut answers[index] {
                 match zone {
                     Ok(zone) => {

@@ -12,7 +12,7 @@ use cloudprovider::{Error, ErrorKind, NodeIdentity};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::metrics::CloudMetrics;
+use super::{CallTime, metrics::CloudMetrics};
 
 /// Deadline of one call, should the provider have none of its own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -91,6 +91,8 @@ struct Run<'a, 'n, T> {
     operation: &'static str,
     nodes: &'a [&'n NodeIdentity],
     answers: Vec<Option<Result<T, Error>>>,
+    /// When the call of each answer was.
+    times: Vec<CallTime>,
     calls: u32,
     /// When the first call ended.
     more_since: Option<Instant>,
@@ -106,8 +108,8 @@ impl Batches {
         Self { metrics, memory: Mutex::default() }
     }
 
-    /// Asks about `nodes`, in one call where that works; one answer each, in order. `fault` makes an answer of why there
-    /// is none.
+    /// Asks about `nodes`, in one call where that works; one answer each, in order, with the time of the call that it is from.
+    /// `fault` makes an answer of why there is none.
     pub(super) async fn ask<'n, T>(
         &self,
         operation: &'static str,
@@ -115,12 +117,13 @@ impl Batches {
         call: impl Fn(Vec<&'n NodeIdentity>) -> BoxFuture<'n, Vec<T>>,
         is_error: impl Fn(&T) -> bool,
         fault: impl Fn(Error) -> T,
-    ) -> Vec<T> {
+    ) -> Vec<(T, CallTime)> {
         let mut run = Run {
             batches: self,
             operation,
             nodes,
             answers: nodes.iter().map(|_| None).collect(),
+            times: vec![CallTime::now(); nodes.len()],
             calls: 0,
             more_since: None,
             has_good_one: false,
@@ -158,7 +161,7 @@ impl Batches {
         if !nodes.is_empty() && run.answers.iter().all(is_good) {
             self.metrics.inventory_age.answered(operation);
         }
-        run.end().map(|answer| answer.unwrap_or_else(&fault)).collect()
+        run.end().map(|(answer, time)| (answer.unwrap_or_else(&fault), time)).collect()
     }
 
     fn groups(&self, operation: &'static str, nodes: &[&NodeIdentity]) -> Groups {
@@ -248,9 +251,13 @@ impl<'n, T> Run<'_, 'n, T> {
         let error = match outcome {
             Ok(found) => {
                 self.has_good_one = true;
+                let time = CallTime { sent: began, ended: Instant::now() };
                 let pace = Pace { took: began.elapsed(), count: group.len() };
                 self.batches.lock().entry(self.operation).or_default().pace = Some(pace);
-                group.iter().zip(found).for_each(|(&index, answer)| self.answers[index] = Some(Ok(answer)));
+                for (&index, answer) in group.iter().zip(found) {
+                    self.answers[index] = Some(Ok(answer));
+                    self.times[index] = time;
+                }
                 return None;
             }
             Err(error) => error,
@@ -309,7 +316,7 @@ impl<'n, T> Run<'_, 'n, T> {
     }
 
     /// Remembers what became clear.
-    fn end(self) -> impl Iterator<Item = Result<T, Error>> {
+    fn end(self) -> impl Iterator<Item = (Result<T, Error>, CallTime)> {
         let mut memory = self.batches.lock();
         let suspects = &mut memory.entry(self.operation).or_default().suspects;
         for (node, answer) in self.nodes.iter().zip(&self.answers) {
@@ -337,7 +344,8 @@ impl<'n, T> Run<'_, 'n, T> {
         suspects.retain(|_, suspect| suspect.failed_at.elapsed() < FORGET_AFTER);
         drop(memory);
         let why = self.why;
-        self.answers.into_iter().map(move |answer| answer.unwrap_or_else(|| Err(why.clone())))
+        let answers = self.answers.into_iter().map(move |answer| answer.unwrap_or_else(|| Err(why.clone())));
+        answers.zip(self.times)
     }
 }
 

@@ -12,9 +12,10 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The threads of providers that were told to stop.
-static ENDING: Mutex<Vec<LaneCount>> = Mutex::new(Vec::new());
+/// The providers that were started and may still have a thread.
+static STARTED: Mutex<Vec<StartedLanes>> = Mutex::new(Vec::new());
 
 /// Pause between two looks at their numbers.
 const POLL: Duration = Duration::from_millis(10);
@@ -28,9 +29,10 @@ impl LaneCount {
         self.0.load(Ordering::Acquire) == 0
     }
 
-    /// Notes that the provider was told to stop.
-    pub(crate) fn is_ending(&self) {
-        ending().push(self.clone());
+    /// Notes that the provider was started: `actors` start its threads, until `stop`. Call it when they run.
+    pub(crate) fn started(&self, stop: &CancellationToken, actors: &TaskTracker) {
+        let lanes = StartedLanes { count: self.clone(), stop: stop.clone(), actors: actors.clone() };
+        all_started().push(lanes);
     }
 
     /// Waits until no thread of this provider, nor of one that was told to stop before, is in a call any more but those that
@@ -38,9 +40,10 @@ impl LaneCount {
     pub(crate) async fn all_ended(&self) {
         loop {
             let others_ended = {
-                let mut ending = ending();
-                ending.retain(|count| !count.is_zero());
-                ending.is_empty()
+                let mut started = all_started();
+                started.retain(|lanes| !lanes.have_ended());
+                // Others are at work, and may be for as long as they like.
+                !started.iter().any(|lanes| lanes.stop.is_cancelled())
             };
             if others_ended && self.is_zero() {
                 return;
@@ -50,8 +53,24 @@ impl LaneCount {
     }
 }
 
-fn ending() -> MutexGuard<'static, Vec<LaneCount>> {
-    ENDING.lock().unwrap_or_else(PoisonError::into_inner)
+/// The threads of a provider that was started.
+#[derive(Debug)]
+struct StartedLanes {
+    count: LaneCount,
+    stop: CancellationToken,
+    actors: TaskTracker,
+}
+
+impl StartedLanes {
+    /// Whether there is no thread, nor anybody who may start one.
+    fn have_ended(&self) -> bool {
+        // In this order: an actor may start a thread right before it ends.
+        self.actors.is_empty() && self.count.is_zero()
+    }
+}
+
+fn all_started() -> MutexGuard<'static, Vec<StartedLanes>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thread among those that a [`LaneCount`] counts.
@@ -196,15 +215,25 @@ mod tests {
     async fn a_provider_waits_for_its_own_threads_and_for_those_of_providers_before_it() {
         let [old, new, other] = [(); 3].map(|()| LaneCount::default());
         let (release, wait) = mpsc::channel::<()>();
+        let [stop, never] = [(); 2].map(|()| CancellationToken::new());
+        let [actors, others] = [(); 2].map(|()| TaskTracker::new());
+        let (actor, _other) = (actors.token(), others.token());
+        old.started(&stop, &actors);
+        other.started(&never, &others);
         let _at_work = Lane::spawn("other".to_owned(), &other, || ()).expect("a thread");
         new.all_ended().await;
+        stop.cancel();
+        let soon = Duration::from_millis(50);
+        let waits = async |why: &str| {
+            tokio::time::timeout(soon, new.all_ended()).await.expect_err(why);
+        };
+        waits("the one before has no thread, and may be about to start one").await;
         let hanging = Lane::spawn("old".to_owned(), &old, || ()).expect("a thread");
         drop(hanging.run(move |()| wait.recv()));
-        drop(hanging);
-        old.is_ending();
-        let soon = Duration::from_millis(50);
-        tokio::time::timeout(soon, new.all_ended()).await.expect_err("the one before is in a call");
+        drop((hanging, actor));
+        waits("the one before is in a call").await;
         drop(release);
         new.all_ended().await;
+        assert!(!all_started().iter().any(|lanes| Arc::ptr_eq(&lanes.count.0, &old.0)), "it is forgotten");
     }
 }

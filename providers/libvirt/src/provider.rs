@@ -205,10 +205,10 @@ impl CloudProvider for LibvirtProvider {
             let actor = connection::run(Arc::clone(hypervisor), commands, context.stop.clone());
             self.actors.spawn(actor);
         }
-        let (stopped, lanes) = (self.stopped.clone(), self.lanes.clone());
+        self.lanes.started(&context.stop, &self.actors);
+        let stopped = self.stopped.clone();
         self.actors.spawn(async move {
             context.stop.cancelled().await;
-            lanes.is_ending();
             stopped.cancel();
         });
         Ok(())

@@ -27,6 +27,19 @@ async fn a_fault_costs_its_node_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_answer_has_the_time_of_its_own_call() {
+    let (fake, cloud) = watched();
+    fake.set_latency(Duration::from_secs(2));
+    let began = Instant::now();
+    let (answers, times) = cloud.lookup_timed(&nodes(&["panic", "a", "b", "c"])).await;
+    let calls: Vec<(u64, u64)> =
+        times.iter().map(|time| ((time.sent - began).as_secs(), (time.ended - began).as_secs())).collect();
+    assert!(matches!(answers[0], InstanceLookup::Unknown(_)));
+    // All [0, 2], the second half [2, 4], the first one [4, 6], and its halves.
+    assert_eq!(calls[1..], [(6, 8), (2, 4), (2, 4)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_node_of_thousands_is_found_and_then_asked_about_apart() {
     let (fake, cloud) = watched();
     let nodes = many(5000, &[(4321, "panic")]);

@@ -36,7 +36,7 @@ use super::{
     unseen::{Unseen, grace_period},
 };
 use crate::{
-    cloud::Cloud,
+    cloud::{CallTime, Cloud},
     conditions::INSTANCE_EXISTS,
     nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
 };
@@ -326,20 +326,19 @@ impl NodeLifecycleController {
             self.observe_kubelets();
             return;
         }
-        let Some(answers) = stop.run_until_cancelled(self.cloud.lookup(&nodes)).await else {
+        let Some((answers, times)) = stop.run_until_cancelled(self.cloud.lookup_timed(&nodes)).await else {
             self.metrics.canceled(nodes.len());
             return;
         };
         self.metrics.answered(&answers);
-        let now = Instant::now();
-        for (node, answer) in nodes.iter().zip(&answers) {
-            self.note(node, answer, now);
+        for ((node, answer), time) in nodes.iter().zip(&answers).zip(times) {
+            self.note(node, answer, time);
         }
         self.update_breaker();
         let candidates = self.observe_kubelets();
         let asked = nodes.iter().zip(&answers);
         let (may_go, stay): (Vec<_>, Vec<_>) = asked.partition(|(node, _)| candidates.contains(node.name()));
-        self.judge_kubelets(may_go, now, stop, inspection).await;
+        self.judge_kubelets(may_go, stop, inspection).await;
         let writes = self.decide_all(&stay, HashMap::new());
         self.write(writes, stop, inspection).await;
     }
@@ -366,11 +365,11 @@ impl NodeLifecycleController {
         self.write(writes, stop, inspection).await;
     }
 
-    fn note(&mut self, node: &Node, answer: &InstanceLookup, now: Instant) {
+    fn note(&mut self, node: &Node, answer: &InstanceLookup, time: CallTime) {
         let unseen = self.unseen(node);
-        let memory = self.memory_of(node, now);
+        let memory = self.memory_of(node, Instant::now());
         let before = memory.answer();
-        memory.note(answer, now);
+        memory.note(answer, time);
         memory.unseen = unseen;
         let answer = memory.answer();
         if memory.absence.is_some() {

@@ -27,8 +27,12 @@ const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 /// The least time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
 
-/// An answer of the cloud that is older decides nothing: it is asked again.
+/// An answer of the cloud that came longer ago decides nothing: it is asked again.
 pub(super) const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
+
+/// Nor does one whose call was sent longer ago: the instance may be back since. Enough for a cloud that is slow about all
+/// Nodes, since those whose instance seems to be gone are asked about by themselves.
+pub(super) const MAX_CALL_AGE: Duration = Duration::from_secs(30);
 
 /// What must hold before a Node is deleted.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,8 @@ pub(super) enum HeldBack {
     LeaseRecent,
     /// No other kubelet is heard either.
     NoKubeletHeard,
+    /// The provider takes too long to say that the instance is gone.
+    CloudTooSlow,
     /// The provider has never had the instance, and has not said for long enough that it is gone.
     InstanceNeverSeen,
 }
@@ -99,13 +105,14 @@ impl HeldBack {
             Self::LeaseUnread => "LeaseUnread",
             Self::LeaseRecent => "LeaseRecent",
             Self::NoKubeletHeard => "NoKubeletHeard",
+            Self::CloudTooSlow => "CloudTooSlow",
             Self::InstanceNeverSeen => "InstanceNeverSeen",
         }
     }
 
-    /// Whether nobody knows yet if the kubelet lives.
+    /// Whether nobody knows yet if the kubelet lives, or whether it and the instance are both gone by now.
     pub(super) fn is_uncertain(self) -> bool {
-        matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard)
+        matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard | Self::CloudTooSlow)
     }
 
     /// Whether it is the kubelet, and no decision on the Node.
@@ -133,6 +140,9 @@ impl HeldBack {
             Self::NoKubeletHeard => format!(
                 "no other kubelet renews its lease in kube-node-lease either, so the fault may be the API server's or the network's; if not, set the annotation {ALLOW_DELETION}=true on the node"
             ),
+            Self::CloudTooSlow => format!(
+                "the cloud provider takes more than {MAX_CALL_AGE:?} to say so, and the instance may be back by then"
+            ),
             Self::InstanceNeverSeen => unseen::MESSAGE.to_owned(),
         };
         format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
@@ -141,6 +151,16 @@ impl HeldBack {
     /// The condition that says so on the Node.
     pub(super) fn condition(self) -> WantedCondition {
         WantedCondition::new(INSTANCE_EXISTS, "False", self.as_str(), self.message())
+    }
+}
+
+impl From<Undecided> for HeldBack {
+    fn from(why: Undecided) -> Self {
+        match why {
+            Undecided::Unread => Self::LeaseUnread,
+            Undecided::Recent => Self::LeaseRecent,
+            Undecided::NobodyHeard => Self::NoKubeletHeard,
+        }
     }
 }
 
@@ -178,7 +198,7 @@ pub(super) fn verdict(
         return Verdict::Ignore;
     }
     // Two answers, whatever the rules say about the time between them.
-    let between = absence.last.duration_since(absence.first);
+    let between = absence.lasted();
     if between < rules.grace || between.is_zero() {
         return Verdict::Wait(absence.first + rules.grace.max(LEAST_BETWEEN));
     }
@@ -197,14 +217,17 @@ pub(super) fn verdict(
     }
     match kubelet {
         // Many Nodes had their turn before this one.
-        Some(Kubelet::Silent(_)) if now.duration_since(absence.last) > MAX_ANSWER_AGE => Verdict::Listen(now),
+        Some(Kubelet::Silent(_)) if absence.is_old(now) => Verdict::Listen(now),
+        Some(Kubelet::Silent(_)) if now.duration_since(absence.last.sent) > MAX_CALL_AGE => {
+            listen(HeldBack::CloudTooSlow, now, memory, now)
+        }
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
         Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
         // The period looks at the lease too, so that a renewal is not missed.
         Some(Kubelet::Renews { silent_at }) => Verdict::HoldBack(HeldBack::KubeletAlive, Some(silent_at)),
-        Some(Kubelet::Undecided(why, again)) => listen(why, again, memory, now),
+        Some(Kubelet::Undecided(why, again)) => listen(why.into(), again, memory, now),
         // It had not to go yet when the leases were read.
-        None => listen(Undecided::Unread, now + LEASE_POLL, memory, now),
+        None => listen(HeldBack::LeaseUnread, now + LEASE_POLL, memory, now),
     }
 }
 
@@ -230,15 +253,10 @@ pub(super) fn needs_no_listening(node: &Node, memory: &Memory, now: Instant) -> 
     }
 }
 
-fn listen(why: Undecided, again: Instant, memory: &Memory, now: Instant) -> Verdict {
+fn listen(reason: HeldBack, again: Instant, memory: &Memory, now: Instant) -> Verdict {
     if memory.listening_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
         return Verdict::Listen(again);
     }
-    let reason = match why {
-        Undecided::Unread => HeldBack::LeaseUnread,
-        Undecided::Recent => HeldBack::LeaseRecent,
-        Undecided::NobodyHeard => HeldBack::NoKubeletHeard,
-    };
     Verdict::HoldBack(reason, Some(again))
 }
 

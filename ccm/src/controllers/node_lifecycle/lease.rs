@@ -79,6 +79,11 @@ impl LeaseRead {
         self.answered
     }
 
+    /// Whether it says anything.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answer != LeaseAnswer::NoAnswer
+    }
+
     pub(super) fn answer(&self) -> &LeaseAnswer {
         &self.answer
     }

@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    decide::{HeldBack, Verdict},
+    decide::{HeldBack, MAX_ANSWER_AGE, Verdict},
     silence::LeaseHistory,
     unseen::Unseen,
 };
-use crate::nodes::{Node, WrittenVersion};
+use crate::{
+    cloud::CallTime,
+    nodes::{Node, WrittenVersion},
+};
 
 /// A write that fails is tried again in this rhythm.
 const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
@@ -60,8 +63,22 @@ pub(super) struct Memory {
 /// A row of answers that an instance is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence {
+    /// When the call of the first answer ended: the instance was gone by then.
     pub first: Instant,
-    pub last: Instant,
+    /// The call of the last answer: the instance was gone once it was sent, and may be back since.
+    pub last: CallTime,
+}
+
+impl Absence {
+    /// Whether the last answer came so long ago that it decides nothing.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        now.duration_since(self.last.ended) > MAX_ANSWER_AGE
+    }
+
+    /// How long the instance was gone at least. Of two calls that overlap the second one proves nothing.
+    pub(super) fn lasted(&self) -> Duration {
+        self.last.sent.saturating_duration_since(self.first)
+    }
 }
 
 impl Memory {
@@ -96,12 +113,12 @@ impl Memory {
     }
 
     /// Takes note of an answer. Anything but "gone" breaks the row: two answers in a row are asked for.
-    pub(super) fn note(&mut self, answer: &InstanceLookup, now: Instant) {
+    pub(super) fn note(&mut self, answer: &InstanceLookup, time: CallTime) {
         self.is_present = matches!(answer, InstanceLookup::Present(_));
         match answer {
             InstanceLookup::Absent => {
-                let first = self.absence.map_or(now, |absence| absence.first);
-                self.absence = Some(Absence { first, last: now });
+                let first = self.absence.map_or(time.ended, |absence| absence.first);
+                self.absence = Some(Absence { first, last: time });
             }
             InstanceLookup::Present(_) | InstanceLookup::Unknown(_) => {
                 self.break_row();
@@ -185,12 +202,31 @@ mod tests {
     fn time_in_which_nobody_was_asked_is_no_absence() {
         let start = Instant::now();
         let mut memory = Memory::new("u", start);
-        memory.note(&InstanceLookup::Absent, start);
+        memory.note(&InstanceLookup::Absent, CallTime::at(start));
         memory.listening_since = Some(start);
         memory.note_not_asked();
         assert_eq!((memory.absence, memory.listening_since, memory.answer()), (None, None, "unknown"));
         let later = start + Duration::from_secs(3600);
-        memory.note(&InstanceLookup::Absent, later);
-        assert_eq!(memory.absence, Some(Absence { first: later, last: later }));
+        memory.note(&InstanceLookup::Absent, CallTime::at(later));
+        assert_eq!(memory.absence, Some(Absence { first: later, last: CallTime::at(later) }));
+    }
+
+    #[test]
+    fn an_absence_lasts_from_the_end_of_its_first_call_to_the_begin_of_its_last_one() {
+        let start = Instant::now();
+        let call = |sent: u64, ended: u64| CallTime {
+            sent: start + Duration::from_secs(sent),
+            ended: start + Duration::from_secs(ended),
+        };
+        for (first, last, lasted) in
+            [((0, 50), (3, 60), 0), ((0, 50), (50, 90), 0), ((0, 15), (20, 35), 5), ((0, 1), (6, 91), 5)]
+        {
+            let mut memory = Memory::new("u", start);
+            for (sent, ended) in [first, last] {
+                memory.note(&InstanceLookup::Absent, call(sent, ended));
+            }
+            let absence = memory.absence.expect("a row");
+            assert_eq!(absence.lasted(), Duration::from_secs(lasted), "{first:?} {last:?}");
+        }
     }
 }

@@ -52,8 +52,8 @@ impl Unseen {
 /// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
 pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
     let Unseen { grace, since } = memory.unseen?;
-    let first = since.map_or(absence.last, |since| absence.first.max(since));
-    (absence.last.saturating_duration_since(first) < grace).then(|| first + grace)
+    let first = since.map_or(absence.last.ended, |since| absence.first.max(since));
+    (Absence { first, ..absence }.lasted() < grace).then(|| first + grace)
 }
 
 #[cfg(test)]
@@ -68,6 +68,7 @@ mod tests {
         },
         *,
     };
+    use crate::cloud::CallTime;
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -95,7 +96,7 @@ mod tests {
     #[test]
     fn only_what_was_never_seen_waits_and_only_as_long() {
         let start = Instant::now();
-        let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
+        let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
         let mut memory = Memory::new("u", start);
         assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
         memory.unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn another_configuration_begins_anew_and_one_that_is_tried_keeps_what_it_may_have() {
         let start = Instant::now();
-        let absence = |last: u64| Absence { first: start, last: start + seconds(last) };
+        let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
         let with = |since: Option<Instant>| Memory {
             unseen: Some(Unseen { grace: seconds(120), since }),
             ..Memory::new("u", start)
@@ -137,7 +138,7 @@ mod tests {
         let rules = DeletionRules { grace: seconds(5), minimum_age: Duration::ZERO };
         let decide = |allowed: &str, grace: Option<Duration>, gone_for: u64| {
             let now = start + seconds(gone_for);
-            let absence = Some(Absence { first: start, last: now });
+            let absence = Some(Absence { first: start, last: CallTime::at(now) });
             let unseen = grace.map(|grace| Unseen { grace, since: Some(start) });
             let memory = Memory { absence, unseen, ..Memory::new("u", start) };
             let silent = Kubelet::Silent(SilentKubelet::fake("u", now));

@@ -14,7 +14,7 @@ use super::{
     super::{
         SHUTDOWN_TAINT,
         availability::choose_peers,
-        decide::{MAX_ANSWER_AGE, is_allowed, is_excluded, needs_no_listening},
+        decide::{is_allowed, is_excluded, needs_no_listening},
         lease::LeaseRead,
         silence::{Kubelet, LeaseHistory, judge},
     },
@@ -72,28 +72,36 @@ impl NodeLifecycleController {
     }
 
     /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once. What is not
-    /// decided before the cloud's answers, of `answered`, are too old is asked about again.
+    /// decided before the cloud's answer about it is too old is asked about again.
     pub(super) async fn judge_kubelets(
         &mut self,
         asked: Vec<(&Arc<Node>, &InstanceLookup)>,
-        answered: Instant,
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
+        // Where nobody is listened to, nothing else tells that the API server does not answer.
+        let mut nobody_answers = false;
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
             let now = Instant::now();
-            if now.duration_since(answered) > MAX_ANSWER_AGE {
-                self.due.extend(batch.iter().map(|(node, _)| (node.name().to_owned(), now)));
+            let is_old = |name: &str| {
+                let absence = self.memories.get(name).and_then(|memory| memory.absence);
+                absence.is_some_and(|absence| absence.is_old(now))
+            };
+            let (old, batch): (Vec<_>, Vec<_>) =
+                batch.iter().copied().partition(|(node, _)| is_old(node.name()));
+            self.due.extend(old.iter().map(|(node, _)| (node.name().to_owned(), now)));
+            if batch.is_empty() {
                 continue;
             }
             // Who does not answer is not asked about hundreds of leases.
-            let answers = self.leases.availability().answers();
+            let answers = !nobody_answers && self.leases.availability().answers();
             let names = batch
                 .iter()
                 .filter(|_| answers)
                 .map(|(node, _)| (node.name().to_owned(), node.identity.uid.clone()));
             let reads = self.leases.read_all(names.collect(), inspection);
             let Some(reads) = stop.run_until_cancelled(reads).await else { return };
+            nobody_answers |= !reads.is_empty() && reads.iter().all(|(_, read)| !read.is_answered());
             for (name, read) in &reads {
                 if let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == read.uid()) {
                     LeaseHistory::update(&mut memory.lease, read);
@@ -101,7 +109,7 @@ impl NodeLifecycleController {
             }
             // An operator may have decided on some Nodes meanwhile.
             self.update_breaker();
-            let writes = self.decide_all(batch, reads.into_iter().collect());
+            let writes = self.decide_all(&batch, reads.into_iter().collect());
             self.write(writes, stop, inspection).await;
         }
     }

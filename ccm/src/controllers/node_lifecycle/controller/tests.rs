@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use cloudprovider::testing::FakeCloud;
+use cloudprovider::{
+    Instance, InstanceLookup, PowerState,
+    testing::{FakeCloud, Fault},
+};
 use component::{
     debug_state::DebugState,
     events::{EventMetrics, EventObject, event_recorder},
@@ -154,6 +157,71 @@ async fn answers_that_are_too_old_by_their_turn_delete_nothing() {
     assert_eq!(reads, 7, "what is not used is not asked for");
 }
 
+/// One call about the others takes long after one that found the instance gone, which comes back meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() {
+    let mut world = World::new(4, |_| {}).await;
+    let back_at = Arc::new(Mutex::new(None::<Instant>));
+    world.cloud.answer_with({
+        let back_at = Arc::clone(&back_at);
+        move |node| {
+            let is_back = back_at.lock().expect("no panic").is_some_and(|then| then <= Instant::now());
+            if node.name == "n3" && !is_back {
+                return InstanceLookup::Absent;
+            }
+            Instance::new(None, PowerState::Running).into()
+        }
+    });
+    let look = async |world: &mut World| {
+        let mut nodes = world.controller.nodes.all();
+        nodes.sort_by_key(|node| node.name().to_owned());
+        world.controller.look_at(nodes, &world.stop, &world.inspection).await;
+    };
+    // That is the pace of calls about all Nodes.
+    world.cloud.set_latency(seconds(30));
+    look(&mut world).await;
+    sleep(seconds(6)).await;
+    world.cloud.set_latency(Duration::from_millis(500));
+    world.cloud.fail_nodes(|node| node.name == "n0", Fault::Panic);
+    *back_at.lock().expect("no panic") = Some(Instant::now() + seconds(2));
+    let cloud = world.cloud.clone();
+    tokio::spawn(async move {
+        // The first call has failed, and the half with n3 has its answer.
+        sleep(Duration::from_millis(900)).await;
+        cloud.set_latency(seconds(28));
+    });
+    let began = Instant::now();
+    look(&mut world).await;
+    assert!(began.elapsed() > seconds(28), "{:?}", began.elapsed());
+    sleep(seconds(1)).await;
+    assert_eq!(world.controller.nodes.len(), 4);
+    let due = world.controller.due.get("n3").copied();
+    assert!(due.is_some_and(|due| due <= Instant::now()), "it is asked about again at once");
+    look(&mut world).await;
+    assert_eq!(world.controller.memories["n3"].answer(), "present");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_cloud_deletes_and_one_that_takes_too_long_is_told_of() {
+    for (latency, is_deleted) in [(15, true), (50, false)] {
+        let mut world = World::new(1, |_| {}).await;
+        world.cloud.set_latency(seconds(latency));
+        world.look().await;
+        sleep(seconds(5)).await;
+        world.look().await;
+        assert_eq!(world.controller.nodes.is_empty(), is_deleted, "{latency} s");
+        if is_deleted {
+            continue;
+        }
+        assert!(world.controller.due["n0"] <= Instant::now(), "it is asked about again at once");
+        world.look().await;
+        assert_eq!(world.reason("n0").await.as_deref(), Some("CloudTooSlow"));
+        world.cloud.set_latency(seconds(2));
+        world.look().await;
+        assert!(world.controller.nodes.is_empty(), "alone it is answered quickly");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_never_seen_is_kept_while_another_configuration_is_tried() {
     let mut world = World::new(1, |_| {}).await;
@@ -198,6 +266,31 @@ async fn a_deletion_that_hangs_is_given_up_with_its_proof() {
     assert!(began.elapsed() < seconds(4), "{:?}", began.elapsed());
     sleep(seconds(60)).await;
     assert_eq!(world.controller.nodes.len(), 1, "nothing is sent after that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_is_not_asked_about_the_leases_of_all_that_are_kept() {
+    const COUNT: usize = 20;
+    let mut world = World::new(COUNT, |_| {}).await;
+    for _ in 0..10 {
+        for number in 0..COUNT {
+            kubelet::renew_lease(&world.client, &format!("n{number}")).await.expect("renewed");
+        }
+        world.look().await;
+        sleep(seconds(5)).await;
+    }
+    for number in 0..COUNT {
+        let name = format!("n{number}");
+        assert_eq!(world.reason(&name).await.as_deref(), Some("KubeletAlive"), "{name}");
+    }
+    assert!(world.controller.leases.observed().is_empty(), "nobody is listened to for them any more");
+    world.delays.leases_read.store(0, Ordering::Relaxed);
+    world.delay(Method::GET, "/leases/", seconds(3));
+    world.look().await;
+    assert_eq!(world.delays.leases_read.load(Ordering::Relaxed), 1, "the first one tells enough");
+    assert_eq!(world.controller.nodes.len(), COUNT);
+    let is_kept = |memory: &Memory| memory.held_back == Some(HeldBack::KubeletAlive);
+    assert!(world.controller.memories.values().all(is_kept), "nothing else is known of them");
 }
 
 /// Else the next leader takes what the breaker held back once for what it holds back.

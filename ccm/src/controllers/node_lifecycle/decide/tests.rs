@@ -1,6 +1,7 @@
 use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
 
 use super::{super::memory::Absence, *};
+use crate::cloud::CallTime;
 
 const RULES: DeletionRules =
     DeletionRules { grace: Duration::from_secs(5), minimum_age: Duration::from_secs(10) };
@@ -18,7 +19,7 @@ fn seconds(n: u64) -> Duration {
 
 /// Gone since 30 s, confirmed.
 fn gone(now: Instant) -> Memory {
-    let absence = Some(Absence { first: now - seconds(30), last: now });
+    let absence = Some(Absence { first: now - seconds(30), last: CallTime::at(now) });
     Memory { absence, ..Memory::new("u", now - seconds(60)) }
 }
 
@@ -45,17 +46,17 @@ fn gone_is_asked_twice_over_the_grace_period() {
     let (node, now) = (node("Unknown"), start());
     let mut memory = Memory::new("u", now - seconds(60));
     assert_eq!(decide(&node, &memory, false, now), Verdict::Ignore);
-    memory.note(&InstanceLookup::Absent, now);
+    memory.note(&InstanceLookup::Absent, CallTime::at(now));
     assert_eq!(decide(&node, &memory, false, now), Verdict::Wait(now + seconds(5)));
     // time alone does not confirm
     assert_eq!(decide(&node, &memory, false, now + seconds(9)), Verdict::Wait(now + seconds(5)));
-    memory.note(&InstanceLookup::Absent, now + seconds(4));
+    memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(4)));
     assert_eq!(decide(&node, &memory, false, now + seconds(4)), Verdict::Wait(now + seconds(5)));
-    memory.note(&InstanceLookup::Absent, now + seconds(5));
+    memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(5)));
     assert_deletes(&decide(&node, &memory, false, now + seconds(5)));
     // an error in between breaks the row
-    memory.note(&Error::new(ErrorKind::Unavailable, "away").into(), now + seconds(6));
-    memory.note(&InstanceLookup::Absent, now + seconds(7));
+    memory.note(&Error::new(ErrorKind::Unavailable, "away").into(), CallTime::at(now + seconds(6)));
+    memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(7)));
     assert_eq!(decide(&node, &memory, false, now + seconds(7)), Verdict::Wait(now + seconds(12)));
 }
 
@@ -64,12 +65,12 @@ fn one_answer_is_never_enough() {
     let now = start();
     let rules = DeletionRules { grace: Duration::ZERO, minimum_age: Duration::ZERO };
     let mut memory = Memory::new("u", now);
-    memory.note(&InstanceLookup::Absent, now);
+    memory.note(&InstanceLookup::Absent, CallTime::at(now));
     let decide = |memory: &Memory| {
         verdict(&node("Unknown"), memory, Some(silent()), rules, false, now, Timestamp::UNIX_EPOCH)
     };
     assert_eq!(decide(&memory), Verdict::Wait(now + LEAST_BETWEEN));
-    memory.note(&InstanceLookup::Absent, now + LEAST_BETWEEN);
+    memory.note(&InstanceLookup::Absent, CallTime::at(now + LEAST_BETWEEN));
     assert_deletes(&decide(&memory));
 }
 
@@ -107,7 +108,7 @@ fn the_breaker_stops_all_but_those_allowed() {
 fn an_old_answer_deletes_nothing() {
     let now = start();
     for (age, deletes) in [(0, true), (10, true), (11, false), (300, false)] {
-        let absence = Some(Absence { first: now - seconds(400), last: now - seconds(age) });
+        let absence = Some(Absence { first: now - seconds(400), last: CallTime::at(now - seconds(age)) });
         let memory = Memory { absence, ..Memory::new("u", now - seconds(500)) };
         let verdict = decide(&node("Unknown"), &memory, false, now);
         if deletes {
@@ -116,6 +117,45 @@ fn an_old_answer_deletes_nothing() {
             assert_eq!(verdict, Verdict::Listen(now), "asked again at once");
         }
     }
+}
+
+#[test]
+fn an_answer_is_as_old_as_its_call() {
+    let now = start();
+    let decide = |sent: u64, ended: u64, listening: Option<u64>| {
+        let last = CallTime { sent: now - seconds(sent), ended: now - seconds(ended) };
+        let memory = Memory {
+            absence: Some(Absence { first: now - seconds(400), last }),
+            listening_since: listening.map(|listening| now - seconds(listening)),
+            ..Memory::new("u", now - seconds(500))
+        };
+        decide(&node("Unknown"), &memory, false, now)
+    };
+    for (sent, ended) in [(15, 0), (30, 0), (30, 10)] {
+        assert_deletes(&decide(sent, ended, None));
+    }
+    for (sent, ended) in [(31, 0), (50, 0), (20, 11)] {
+        assert_eq!(decide(sent, ended, Some(29)), Verdict::Listen(now), "asked again at once");
+    }
+    let told = Verdict::HoldBack(HeldBack::CloudTooSlow, Some(now));
+    assert_eq!(decide(50, 0, Some(30)), told, "it does not get quicker");
+    assert_eq!(decide(20, 11, Some(30)), Verdict::Listen(now), "that was no fault of the cloud");
+}
+
+#[test]
+fn of_two_calls_that_overlap_one_counts() {
+    let now = start();
+    let decide = |first_ended: u64, last_sent: u64| {
+        let last = CallTime { sent: now - seconds(last_sent), ended: now };
+        let memory = Memory {
+            absence: Some(Absence { first: now - seconds(first_ended), last }),
+            ..Memory::new("u", now - seconds(500))
+        };
+        decide(&node("Unknown"), &memory, false, now)
+    };
+    assert_deletes(&decide(20, 15));
+    assert_eq!(decide(19, 15), Verdict::Wait(now - seconds(14)), "asked again at once");
+    assert!(matches!(decide(10, 15), Verdict::Wait(_)));
 }
 
 #[test]
@@ -129,6 +169,7 @@ fn only_reasons_of_the_kubelet_stand_while_it_is_listened_to() {
         (HeldBack::LeaseUnread, true),
         (HeldBack::LeaseRecent, true),
         (HeldBack::NoKubeletHeard, true),
+        (HeldBack::CloudTooSlow, true),
     ] {
         assert_eq!(reason.is_about_kubelet(), is_about_kubelet, "{reason:?}");
     }
