@@ -1,6 +1,7 @@
 //! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
 
 mod batches;
+mod call_time;
 mod in_force;
 mod metrics;
 mod seen;
@@ -16,7 +17,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::metrics::CloudMetrics;
+pub use self::{call_time::CallTime, metrics::CloudMetrics};
 
 use self::batches::Batches;
 use crate::nodes::Node;
@@ -29,27 +30,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// A stream of changes that panicked is asked for anew after this time.
 const CHANGES_AGAIN_AFTER: Duration = Duration::from_secs(60);
-
-/// When the call was under way that an answer is from: what it says was so at some time between the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallTime {
-    /// When it was sent.
-    pub sent: Instant,
-    /// When its answer was there.
-    pub ended: Instant,
-}
-
-impl CallTime {
-    /// Of a call that takes no time.
-    pub fn now() -> Self {
-        Self::at(Instant::now())
-    }
-
-    /// Of one that took no time then.
-    pub fn at(time: Instant) -> Self {
-        Self { sent: time, ended: time }
-    }
-}
 
 /// A provider that was started, and is stopped when this is dropped.
 #[derive(Debug)]

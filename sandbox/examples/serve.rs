@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p sandbox --example serve -- 127.0.0.1:8001 sandbox.kubeconfig` writes a kubeconfig for it.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
+
 use std::{fs, net::SocketAddr, process::ExitCode};
 
 #[tokio::main(flavor = "current_thread")]

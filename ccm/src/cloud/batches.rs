@@ -12,7 +12,7 @@ use cloudprovider::{Error, ErrorKind, NodeIdentity};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::{CallTime, metrics::CloudMetrics};
+use super::{call_time::CallTime, metrics::CloudMetrics};
 
 /// Deadline of one call, should the provider have none of its own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
