@@ -138,7 +138,8 @@ impl Server {
         watcher: Watcher,
     ) {
         let encrypting = async {
-            stream.readable().await.ok()?;
+            // Looked at: it may be told of as readable with nothing to read.
+            stream.peek(&mut [0]).await.ok()?;
             slot.heard();
             let handshake = slot.hold(HANDSHAKE_MEMORY);
             let local = stream.local_addr().ok()?.ip().to_canonical();
@@ -164,11 +165,10 @@ impl Server {
                 return;
             }
         };
-        slot.encrypted();
         let Encrypted { stream, client, is_http2 } = encrypted;
         let client = Arc::new(client);
         let service = service_fn(|request: Request<Incoming>| {
-            let (handler, client, slot) = (self.handler.clone(), client.clone(), slot.clone());
+            let (handler, client) = (self.handler.clone(), client.clone());
             let under_way = slot.request(head_size(&request));
             // Here, not when somebody has the time for it: the head of a request is many times larger than what counts
             // of it.
@@ -182,8 +182,8 @@ impl Server {
                 };
                 let answer = handler.handle(asked, &client).await;
                 place.answered();
-                let held = slot.answer(answer.body().len());
-                Ok(answer.map(|body| body.keeping((place, under_way, held))))
+                let under_way = under_way.answered(answer.body().len());
+                Ok(answer.map(|body| body.keeping((place, under_way))))
             }
         });
         let builder = http_builder(self.limits.http2_streams(is_known));

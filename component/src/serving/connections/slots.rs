@@ -2,9 +2,10 @@
 //!
 //! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
 //! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Those that wait for us go last: a new one, until it had the time
-//! to ask, and one whose request is not answered yet. So who asks at once is gone before its turn comes, and who asks
-//! again on a connection that it kept is not thrown out meanwhile.
+//! happened for longest, of whoever has most of them. Those that wait for us go last ([`Standing`]): a new one, until it
+//! had the time to ask, and most of all one whose request is not answered yet. So who asks at once is gone before its turn
+//! comes, and who asks again on a connection that it kept is not thrown out meanwhile. Nobody fills the places with
+//! connections that wait: of each source only so many count as such, and there is always one on which less is lost.
 //!
 //! Memory is shared alike. Each connection holds what it can hold at most, and what its certificates, requests and
 //! answers take beyond that. Where all of them together would hold more than there is, somebody makes room: of whoever
@@ -32,8 +33,8 @@ const SILENT_GRACE: Duration = Duration::from_secs(1);
 /// The same for a handshake with a request after it, and for each request: a review may take as long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How many requests in that time are few. Of connections that wait for us, those with more go first: they had their answers,
-/// and who asks once may wait long where they ask without end.
+/// How many requests in that time are few. Of connections that wait alike, those with more go first: they had their
+/// answers, and who asks once may wait long where they ask without end.
 const FEW_REQUESTS: u32 = 8;
 
 /// Who has up to this part of one source's places has no more than others.
@@ -41,6 +42,35 @@ const FEW: usize = 16;
 
 /// The same of all memory: more than an answer takes.
 const LITTLE: u64 = 8;
+
+/// What would be lost with a connection, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Standing {
+    /// Nothing: it does not wait for us, or did for too long.
+    Idle,
+    /// A connection that has just come. It costs its client one packet.
+    Silent,
+    /// An answer that is made, and that the client does not take.
+    Answered,
+    /// A handshake, or the first request after it.
+    Handshake,
+    /// An answer that is not made yet.
+    Owed,
+}
+
+impl Standing {
+    /// How many of one source's places may be of this kind. Where more are, they go before all that wait: what is left is
+    /// for those who come. It has less of what is cheap to be.
+    fn share(self, from_one_source: usize) -> usize {
+        let part = match self {
+            Self::Idle | Self::Silent => return usize::MAX,
+            Self::Answered => 8,
+            Self::Handshake => 4,
+            Self::Owed => 2,
+        };
+        (from_one_source / part).max(1)
+    }
+}
 
 /// Keeps count of connections. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -70,8 +100,10 @@ struct Connection {
     heard: bool,
     /// How long it counts as one that waits for us.
     waits_until: Instant,
-    /// Requests whose answers were not taken yet.
+    /// Requests that are under way: their answers are not made, or not taken yet.
     requests: usize,
+    /// Of those, how many answers are not made yet.
+    owed: usize,
     /// Requests that began lately, and since when they are counted.
     recent: (u32, Instant),
     /// Bytes that it holds.
@@ -93,6 +125,8 @@ pub(super) struct Slot {
 pub(super) struct UnderWay {
     slot: Arc<Slot>,
     _held: Held,
+    /// The memory of the answer, once that is made.
+    answer: Option<Held>,
 }
 
 /// Memory that a connection takes, until this is dropped.
@@ -102,10 +136,36 @@ pub(super) struct Held {
     bytes: u64,
 }
 
+/// Compared from its first field to its last.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    waits: bool,
+    is_within_share: bool,
+    standing: Standing,
+    recent: Reverse<u32>,
+    last: u64,
+}
+
 impl Connection {
-    /// Who goes first where all are from one address: the least of these.
-    fn order(&self, now: Instant) -> impl Ord + use<> {
-        (self.waits_until > now, Reverse(self.recent.0.max(FEW_REQUESTS)), self.last)
+    fn standing(&self, now: Instant) -> Standing {
+        if self.waits_until <= now {
+            Standing::Idle
+        } else if self.owed > 0 {
+            Standing::Owed
+        } else if self.requests > 0 {
+            Standing::Answered
+        } else if self.heard {
+            Standing::Handshake
+        } else {
+            Standing::Silent
+        }
+    }
+
+    /// Requests that began lately, of one that waits.
+    fn recent(&self, now: Instant) -> u32 {
+        let (count, since) = self.recent;
+        let is_over = now.duration_since(since) >= GRACE;
+        if is_over || self.standing(now) == Standing::Idle { 0 } else { count }
     }
 
     fn request(&mut self) {
@@ -115,6 +175,7 @@ impl Connection {
         }
         self.recent.0 = self.recent.0.saturating_add(1);
         self.requests += 1;
+        self.owed += 1;
         self.waits_until = now + GRACE;
     }
 }
@@ -132,9 +193,9 @@ impl Slots {
         let from = |source: Source| open.connections.values().filter(|one| one.source == source).count();
         let others = open.connections.len() - from(Source::Here);
         if from(source) >= self.from_one_source {
-            open.evict_one_of(|one| one.source == source, self.few());
+            self.evict_one_of(&mut open, |one| one.source == source);
         } else if source != Source::Here && others >= self.connections {
-            open.evict_one_of(|one| one.source != Source::Here, self.few());
+            self.evict_one_of(&mut open, |one| one.source != Source::Here);
         }
         let (id, evicted) = (open.tick(), CancellationToken::new());
         let connection = Connection {
@@ -144,6 +205,7 @@ impl Slots {
             heard: false,
             waits_until: Instant::now() + SILENT_GRACE,
             requests: 0,
+            owed: 0,
             recent: (0, Instant::now()),
             held: 0,
             evicted: evicted.clone(),
@@ -154,16 +216,47 @@ impl Slots {
         Slot { source, slots: self.clone(), id, evicted }
     }
 
-    fn few(&self) -> usize {
-        self.from_one_source / FEW
-    }
-
     /// So many bytes more for this connection, if it still has its place. Others make room, or it does itself.
     fn hold(&self, open: &mut Open, id: u64, bytes: u64) {
         let Some(one) = open.connections.get_mut(&id) else { return };
         one.held += bytes;
         open.held += bytes;
-        while open.held > self.memory && open.evict_for_memory(self.memory / LITTLE) {}
+        while open.held > self.memory && self.evict_for_memory(open) {}
+    }
+
+    /// Ends one of those that may go.
+    fn evict_one_of(&self, open: &mut Open, may_go: impl Fn(&Connection) -> bool) {
+        let few = self.from_one_source / FEW;
+        let sources = open.count(|one| may_go(one).then_some(one.source));
+        // An IPv6 network, and this machine, have many addresses: of those, too, whoever has most goes first.
+        let addresses = open.count(|one| may_go(one).then_some((one.source, one.address)));
+        let rank = open.rank(self.from_one_source);
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let of_address = addresses.get(&(one.source, one.address)).copied().unwrap_or_default();
+            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), rank(one))
+        };
+        let those = open.connections.iter().filter(|(_, one)| may_go(one));
+        let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        open.evict(victim);
+    }
+
+    /// Ends one of whoever holds most, unless that is little. Those that hold no more than each connection does go last:
+    /// that would help least.
+    fn evict_for_memory(&self, open: &mut Open) -> bool {
+        let little = self.memory / LITTLE;
+        let mut sources = HashMap::<Source, u64>::new();
+        for one in open.connections.values() {
+            *sources.entry(one.source).or_default() += one.held;
+        }
+        let rank = open.rank(self.from_one_source);
+        let order = |one: &Connection| {
+            let of_source = sources.get(&one.source).copied().unwrap_or_default();
+            let is_light = one.held <= CONNECTION_MEMORY + HANDSHAKE_MEMORY;
+            (Reverse(of_source.max(little)), is_light, rank(one))
+        };
+        let victim = open.connections.iter().min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
+        open.evict(victim)
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -186,37 +279,21 @@ impl Open {
         counts
     }
 
-    /// Ends one of those that may go.
-    fn evict_one_of(&mut self, may_go: impl Fn(&Connection) -> bool, few: usize) {
-        let sources = self.count(|one| may_go(one).then_some(one.source));
-        // An IPv6 network, and this machine, have many addresses: of those, too, whoever has most goes first.
-        let addresses = self.count(|one| may_go(one).then_some((one.source, one.address)));
+    /// Who goes first where all are from one address: the least of these.
+    fn rank(&self, from_one_source: usize) -> impl Fn(&Connection) -> Rank + use<> {
         let now = Instant::now();
-        let order = |one: &Connection| {
-            let of_source = sources.get(&one.source).copied().unwrap_or_default();
-            let of_address = addresses.get(&(one.source, one.address)).copied().unwrap_or_default();
-            (Reverse(of_source.max(few)), Reverse(of_address.max(few)), one.order(now))
-        };
-        let those = self.connections.iter().filter(|(_, one)| may_go(one));
-        let victim = those.min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
-        self.evict(victim);
-    }
-
-    /// Ends one of whoever holds most, unless that is little. Those that hold no more than each connection does go last:
-    /// that would help least.
-    fn evict_for_memory(&mut self, little: u64) -> bool {
-        let mut sources = HashMap::<Source, u64>::new();
-        for one in self.connections.values() {
-            *sources.entry(one.source).or_default() += one.held;
+        let counts = self.count(|one| Some((one.source, one.standing(now))));
+        move |one| {
+            let standing = one.standing(now);
+            let count = counts.get(&(one.source, standing)).copied().unwrap_or_default();
+            Rank {
+                waits: standing != Standing::Idle,
+                is_within_share: count <= standing.share(from_one_source),
+                standing,
+                recent: Reverse(one.recent(now).max(FEW_REQUESTS)),
+                last: one.last,
+            }
         }
-        let now = Instant::now();
-        let order = |one: &Connection| {
-            let of_source = sources.get(&one.source).copied().unwrap_or_default();
-            let is_light = one.held <= CONNECTION_MEMORY + HANDSHAKE_MEMORY;
-            (Reverse(of_source.max(little)), is_light, one.order(now))
-        };
-        let victim = self.connections.iter().min_by_key(|(_, one)| order(one)).map(|(&id, _)| id);
-        self.evict(victim)
     }
 
     fn evict(&mut self, victim: Option<u64>) -> bool {
@@ -247,22 +324,12 @@ impl Slot {
         });
     }
 
-    /// Says that the client is encrypted.
-    pub(super) fn encrypted(&self) {
-        self.note(|_| {});
-    }
-
     /// Says that a request begins, which ends when what this returns is dropped. Its head has so many bytes.
     pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
         self.note(Connection::request);
         // What is kept of a head is kept in parts, and one of them as it came and decoded.
         let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
-        UnderWay { slot: self.clone(), _held: held }
-    }
-
-    /// Memory for the answer to a request.
-    pub(super) fn answer(self: &Arc<Self>, size: usize) -> Held {
-        self.hold(u64::try_from(size).unwrap_or(u64::MAX).min(MAX_ANSWER))
+        UnderWay { slot: self.clone(), _held: held, answer: None }
     }
 
     /// So many bytes more. Another connection makes room for them where there is not enough, or this one.
@@ -281,10 +348,22 @@ impl Slot {
     }
 }
 
+impl UnderWay {
+    /// Says that the answer is made, and has so many bytes. From now on it is for the client to take it.
+    #[must_use]
+    pub(super) fn answered(mut self, size: usize) -> Self {
+        self.slot.note(|one| one.owed -= 1);
+        self.answer = Some(self.slot.hold(u64::try_from(size).unwrap_or(u64::MAX).min(MAX_ANSWER)));
+        self
+    }
+}
+
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        let is_owed = self.answer.is_none();
         self.slot.note(|one| {
             one.requests -= 1;
+            one.owed -= usize::from(is_owed);
             if one.requests == 0 {
                 one.waits_until = Instant::now();
             }

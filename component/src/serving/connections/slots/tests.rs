@@ -80,6 +80,91 @@ async fn who_asks_once_stays_where_others_ask_without_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whom_we_owe_an_answer_stays_where_others_take_none() {
+    let slots = Slots::new(100, 3, u64::MAX);
+    let prometheus = take(&slots, there(1));
+    let _scrape = prometheus.request(0);
+    let attackers = [0; 2].map(|_| take(&slots, there(1)));
+    let _untaken = attackers.each_ref().map(|one| one.request(0).answered(1));
+    let newcomer = take(&slots, there(1));
+    assert_eq!(are_open([&prometheus, &attackers[0], &attackers[1]]), [true, false, true]);
+    // Also where they say nothing, or never end their handshakes.
+    let _silent = [0; 9].map(|_| take(&slots, there(1)));
+    let begun = [0; 9].map(|_| take(&slots, there(1)));
+    begun.iter().for_each(|one| one.heard());
+    assert_eq!(are_open([&prometheus, &newcomer]), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_is_lost_with_some_than_with_others() {
+    let slots = Slots::new(100, 16, u64::MAX);
+    let owed = take(&slots, there(1));
+    let _owed = owed.request(0);
+    let handshake = take(&slots, there(1));
+    handshake.heard();
+    let answered = take(&slots, there(1));
+    let _answered = answered.request(0).answered(1);
+    let silent = take(&slots, there(1));
+    let idle = kept(&slots, there(1));
+    // Whoever is older goes later.
+    let all = [&idle, &silent, &answered, &handshake, &owed];
+    for gone in 0..all.len() - 1 {
+        slots.evict_one_of(&mut slots.lock(), |_| true);
+        assert_eq!(are_open(all), std::array::from_fn(|index| index > gone));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_stays_where_others_have_us_owe_them() {
+    let all = 32;
+    let asks: [fn(&Arc<Slot>) -> Option<UnderWay>; 3] = [
+        |slot| Some(slot.request(0)),
+        |slot| Some(slot.request(0).answered(1)),
+        |slot| {
+            slot.heard();
+            None
+        },
+    ];
+    for ask in asks {
+        let slots = Slots::new(100, all, u64::MAX);
+        let attackers: Vec<_> = (0..all).map(|_| take(&slots, there(1))).collect();
+        let _asked: Vec<_> = attackers.iter().map(ask).collect();
+        let newcomer = take(&slots, there(1));
+        let next = take(&slots, there(1));
+        next.heard();
+        let _next = ask(&next);
+        assert_eq!(
+            are_open([&newcomer, &attackers[0], &attackers[1], &attackers[2]]),
+            [true, false, false, true]
+        );
+        // It has its turn to ask, and its request stays among theirs.
+        newcomer.heard();
+        let _request = newcomer.request(0);
+        let more: Vec<_> = (0..all / 2 - 1).map(|_| take(&slots, there(1))).collect();
+        let _more: Vec<_> = more.iter().map(ask).collect();
+        assert_eq!(are_open([&newcomer]), [true]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_long_ago_do_not_count() {
+    let ask = |slot: &Arc<Slot>, count: u32| (0..count).for_each(|_| drop(slot.request(0)));
+    let slots = Slots::new(100, 2, u64::MAX);
+    let (often, once) = (take(&slots, there(1)), kept(&slots, there(1)));
+    ask(&often, 2 * FEW_REQUESTS);
+    let _newcomer = take(&slots, there(1));
+    assert_eq!(are_open([&often, &once]), [true, false], "both are idle");
+    let slots = Slots::new(100, 8, u64::MAX);
+    let (often, once) = (take(&slots, there(1)), take(&slots, there(1)));
+    ask(&often, 2 * FEW_REQUESTS);
+    tokio::time::advance(GRACE - SILENT_GRACE).await;
+    let _requests = [once.request(0), often.request(0)];
+    tokio::time::advance(SILENT_GRACE).await;
+    slots.evict_one_of(&mut slots.lock(), |_| true);
+    assert_eq!(are_open([&often, &once]), [true, false], "they began before");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_just_come_stays() {
     let slots = Slots::new(100, 2, u64::MAX);
     let (new, busy) = (take(&slots, there(1)), kept(&slots, there(1)));
@@ -95,11 +180,11 @@ async fn who_has_just_come_stays() {
 async fn one_address_does_not_take_all() {
     let slots = Slots::new(100, 2, u64::MAX);
     let (first, second, other) = (take(&slots, there(1)), take(&slots, there(1)), take(&slots, there(2)));
-    first.encrypted();
+    first.heard();
     let third = take(&slots, there(1));
     assert_eq!(are_open([&first, &second, &third, &other]), [true, false, true, true]);
     let fourth = take(&slots, there(1));
-    assert_eq!(are_open([&first, &third, &fourth, &other]), [false, true, true, true]);
+    assert_eq!(are_open([&first, &third, &fourth, &other]), [true, false, true, true]);
 }
 
 #[tokio::test]
@@ -175,7 +260,7 @@ async fn who_holds_most_makes_room() {
     let [one, other, third, single] = attackers.each_ref();
     assert_eq!(are_open([&prometheus, one, other, third, single]), [true, false, true, true, true]);
     let newcomer = take(&slots, there(4));
-    let answer = newcomer.answer(2 << 20);
+    let answer = newcomer.hold(2 << 20);
     assert_eq!(are_open([&prometheus, &newcomer, other, third]), [true, true, false, true]);
     assert!(slots.lock().held <= slots.memory);
     drop((scrape, large, answer));
@@ -187,7 +272,7 @@ async fn who_holds_most_makes_room() {
 async fn who_takes_nothing_makes_room_for_who_has_just_asked() {
     const PART: u64 = 1 << 20;
     let slots = Slots::new(100, 100, memory(12, 10 * PART));
-    let answer = |slot: &Arc<Slot>| (slot.request(0), slot.answer(1 << 20));
+    let answer = |slot: &Arc<Slot>| slot.request(0).answered(1 << 20);
     // All behind one address.
     let kept = kept(&slots, there(1));
     let attackers = [0; 9].map(|_| take(&slots, there(1)));
