@@ -1,6 +1,14 @@
 //! The clients of the daemon's parts, each with upstream's name.
 
-use component::api_client::{ApiServer, ControllerClients};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use component::{
+    api_client::{self, ApiServer},
+    leader_election::Fence,
+};
 use kube::Client;
 
 /// Upstream's name of the client that is nobody else's.
@@ -21,23 +29,21 @@ pub struct Clients {
     pub election: Client,
     /// For lists and watches. Sends nothing again by itself: whoever watches asks anew, after pauses of its own.
     pub informers: Client,
-    /// For the two node controllers and their events.
-    pub node_controller: Client,
-    /// For reads of kubelets' leases, which must not queue behind other requests: a late answer counts as none.
-    pub leases: Client,
+    /// For the controllers and their events.
+    pub controllers: ControllerClients,
 }
 
 impl Clients {
     /// A client for each part.
     pub fn of(api_server: &ApiServer) -> Self {
-        let ControllerClients { client, unthrottled } =
-            api_server.controller_clients(NODE_CONTROLLER_CLIENT, api_server.client(MAIN));
         Self {
             main: api_server.client(MAIN),
             election: api_server.election_client(ELECTION),
             informers: api_server.informer_client(INFORMERS),
-            node_controller: client,
-            leases: unthrottled,
+            controllers: ControllerClients(Source::ApiServer {
+                api_server: api_server.clone(),
+                made: Arc::default(),
+            }),
         }
     }
 
@@ -47,8 +53,7 @@ impl Clients {
             main: client.clone(),
             election: client.clone(),
             informers: client.clone(),
-            node_controller: client.clone(),
-            leases: client.clone(),
+            controllers: ControllerClients(Source::Same(client.clone())),
         }
     }
 }
@@ -56,5 +61,65 @@ impl Clients {
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+/// The clients of controllers. There is no way to one but through [`TermClients`], which says until when it may write.
+#[derive(Clone)]
+pub struct ControllerClients(Source);
+
+#[derive(Clone)]
+enum Source {
+    /// One set for each name, which all controllers of that name share.
+    ApiServer {
+        api_server: ApiServer,
+        made: Arc<Mutex<BTreeMap<&'static str, api_client::ControllerClients>>>,
+    },
+    Same(Client),
+}
+
+impl ControllerClients {
+    /// For whoever was elected: each client writes only while the fence is open.
+    pub fn behind(&self, fence: &Fence) -> TermClients {
+        TermClients { clients: self.clone(), fence: Some(fence.clone()) }
+    }
+
+    /// For whoever needs no election, since nobody else may write: the clients write at any time.
+    pub fn without_election(&self) -> TermClients {
+        TermClients { clients: self.clone(), fence: None }
+    }
+}
+
+impl std::fmt::Debug for ControllerClients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllerClients").finish_non_exhaustive()
+    }
+}
+
+/// The clients of controllers for one term.
+#[derive(Clone, Debug)]
+pub struct TermClients {
+    clients: ControllerClients,
+    fence: Option<Fence>,
+}
+
+impl TermClients {
+    /// Those of the client with this name, which is that of its service account too.
+    pub fn named(&self, name: &'static str) -> api_client::ControllerClients {
+        let clients = match &self.clients.0 {
+            Source::Same(client) => {
+                api_client::ControllerClients { client: client.clone(), unthrottled: client.clone() }
+            }
+            Source::ApiServer { api_server, made } => made
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(name)
+                .or_insert_with(|| api_server.controller_clients(name, api_server.client(MAIN)))
+                .clone(),
+        };
+        match &self.fence {
+            Some(fence) => clients.map(|client| fence.guard(client)),
+            None => clients,
+        }
     }
 }

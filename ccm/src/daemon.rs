@@ -20,7 +20,6 @@ use component::{
     metrics::Metrics,
     reload::ReloadReporter,
     serving::{Serving, ServingOptions, SetVerbosity, Shown},
-    work_queue::WorkQueueMetrics,
 };
 use kube::Client;
 use serde_json::{Value, json};
@@ -31,16 +30,12 @@ pub use crate::metrics::new_metrics;
 pub use elected::run_elected;
 
 use crate::{
-    clients::Clients,
+    clients::{Clients, TermClients},
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
-    controllers::{
-        ControllerMetrics,
-        node::{self, NodeController, NodeControllerOptions},
-        node_lifecycle::{self, BreakerLimits, NodeLifecycleController, NodeLifecycleOptions},
-    },
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER},
-    nodes::{NodeStore, NodeWriter, protobuf, watch_nodes},
+    controllers::{CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerMetrics},
+    flags::Flags,
+    nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
 };
 
@@ -171,13 +166,14 @@ impl Parts {
 /// A port or a file of the secure port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an API
 /// server that is away for ten seconds; or [`PartEnded`].
 pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
-    let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
+    let starting = Base::start(CONTROLLERS, flags, &parts, &stop);
+    let Some((base, mut support)) = starting.await? else { return Ok(()) };
     let stop = stop.child_token();
     let work = async {
         if base.meet_api_server(&stop).await?.is_none() {
             return anyhow::Ok(Work::NONE);
         }
-        base.work(flags, |_| true, &base.clients, &stop).await
+        base.work(flags, |_| true, &base.clients.controllers.without_election(), &stop).await
     };
     let work = support.beside(work, &stop).await;
     support.end().await;
@@ -186,6 +182,7 @@ pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToke
 
 /// What the controllers work with. It runs on a standby too.
 struct Base {
+    table: &'static [ControllerDescriptor],
     clients: Clients,
     api_server: Option<ApiServer>,
     cloud: Cloud,
@@ -227,6 +224,7 @@ impl Work {
 impl Base {
     /// Starts it, and waits for no API server. `None`: `stop` was cancelled first.
     async fn start(
+        table: &'static [ControllerDescriptor],
         flags: &Flags,
         parts: &Parts,
         stop: &CancellationToken,
@@ -282,7 +280,7 @@ impl Base {
             _ends_with_us: ends_with_us,
         };
         let api_server = parts.api_server.clone();
-        let base = Self { clients, api_server, cloud, nodes, events, metrics, health, debug_state };
+        let base = Self { table, clients, api_server, cloud, nodes, events, metrics, health, debug_state };
         Ok(Some((base, support)))
     }
 
@@ -295,13 +293,13 @@ impl Base {
     }
 
     /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
-    /// under way. One that ends by itself cancels `stop`. Dropping the future ends them at once. They write with
-    /// `clients`.
+    /// under way; then their events. One that ends by itself cancels `stop`. Dropping the future ends them at once. They
+    /// write with `clients`.
     async fn work(
         &self,
         flags: &Flags,
         runs: impl Fn(&str) -> bool,
-        clients: &Clients,
+        clients: &TermClients,
         stop: &CancellationToken,
     ) -> anyhow::Result<Work> {
         let mut controllers =
@@ -316,6 +314,8 @@ impl Base {
         if !all_ended {
             tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
         }
+        // Their events are written with the same clients, which do not outlive a term.
+        self.events.flush().await;
         Ok(Work { ended_early, all_ended })
     }
 
@@ -323,12 +323,13 @@ impl Base {
         &self,
         flags: &Flags,
         runs: impl Fn(&str) -> bool,
-        clients: &Clients,
+        clients: &TermClients,
         stop: &CancellationToken,
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
-        let missing = [SERVICE_CONTROLLER, ROUTE_CONTROLLER].into_iter().filter(|name| runs(name));
-        let missing = missing.collect::<Vec<_>>().join(", ");
+        let enabled = || self.table.iter().filter(|controller| runs(controller.name));
+        let missing = enabled().filter(|controller| controller.build.is_none());
+        let missing = missing.map(|controller| controller.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
             tracing::info!(
                 controllers = missing,
@@ -339,70 +340,44 @@ impl Base {
             tracing::warn!(
                 "the cloud provider does not support instances: the node controllers do not start"
             );
-            return Ok(controllers);
         }
         let running = self.metrics.get::<ControllerMetrics>()?;
-        if runs(NODE_CONTROLLER) {
-            let options = NodeControllerOptions {
-                concurrent_syncs: flags.cloud_node_controller.syncs(),
-                status_update_frequency: flags.misc.node_status_update_frequency,
-                dry_run: flags.misc.dry_run,
-            };
-            let controller = NodeController::new(
-                self.nodes.clone(),
-                self.cloud.clone(),
-                NodeWriter::new(clients.node_controller.clone()),
-                self.events.for_component(node::COMPONENT, self.clients.node_controller.clone()),
-                self.metrics.get()?,
-                // Upstream's name of this queue.
-                self.metrics.get::<WorkQueueMetrics>()?.named("Nodes"),
-                options,
-            );
-            let inspection = Inspection::register(NODE_CONTROLLER, &self.health, &self.debug_state);
-            let (runs, stop) = (running.runs("cloud-node"), stop.clone());
-            controllers.spawn(async move {
-                controller.run(stop, inspection).await;
-                drop(runs);
-            });
-            tracing::info!(controller = NODE_CONTROLLER, "started");
-        }
-        if runs(NODE_LIFECYCLE_CONTROLLER) {
-            let lifecycle = &flags.cloud_node_lifecycle_controller;
-            let options = NodeLifecycleOptions {
-                monitor_period: lifecycle.node_monitor_period,
-                concurrent_syncs: lifecycle.syncs(),
-                deletion_grace_period: lifecycle.node_deletion_grace_period,
-                deletion_unseen_grace_period: lifecycle.node_deletion_unseen_grace_period,
-                deletion_minimum_age: lifecycle.node_deletion_minimum_age,
-                dry_run: flags.misc.dry_run,
-                breaker: BreakerLimits {
-                    count: lifecycle.node_deletion_breaker_count,
-                    percent: lifecycle.node_deletion_breaker_percent,
-                },
-            };
-            let controller = NodeLifecycleController::new(
-                self.nodes.clone(),
-                self.cloud.clone(),
-                clients.node_controller.clone(),
-                clients.leases.clone(),
-                self.events.for_component(node_lifecycle::COMPONENT, self.clients.node_controller.clone()),
-                self.metrics.get()?,
-                options,
-            );
+        let mut pause = Duration::ZERO;
+        for controller in enabled().filter(|row| row.needs.is_none_or(|needs| needs.is_of(&self.cloud))) {
+            let Some(build) = controller.build else { continue };
+            let shared = (&self.nodes, &self.cloud);
+            let run = build(ControllerContext::new(
+                controller,
+                flags,
+                shared,
+                &self.metrics,
+                &self.events,
+                clients,
+            ))?;
+            let (name, running_as, running) = (controller.name, controller.running_as, running.clone());
             let (health, debug_state) = (self.health.clone(), self.debug_state.clone());
-            let stop = stop.clone();
-            let pause = if controllers.is_empty() { Duration::ZERO } else { start_pause(flags) };
-            controllers.spawn(async move {
-                if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                    return;
+            let begin = move |stop| {
+                let inspection = Inspection::register(name, &health, &debug_state);
+                let runs = running.runs(running_as);
+                tracing::info!(controller = name, "started");
+                async move {
+                    run(stop, inspection).await;
+                    drop(runs);
                 }
-                // Only now: nobody is asked how it is who has not begun.
-                let inspection = Inspection::register(NODE_LIFECYCLE_CONTROLLER, &health, &debug_state);
-                let runs = running.runs("cloud-node-lifecycle");
-                tracing::info!(controller = NODE_LIFECYCLE_CONTROLLER, "started");
-                controller.run(stop, inspection).await;
-                drop(runs);
-            });
+            };
+            let stop = stop.clone();
+            if controllers.is_empty() {
+                controllers.spawn(begin(stop));
+            } else {
+                // Upstream pauses after each start, so the pauses add up.
+                pause = pause.saturating_add(start_pause(flags));
+                controllers.spawn(async move {
+                    if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+                        // Its health check begins with it. A controller that still waits cannot answer one.
+                        begin(stop).await;
+                    }
+                });
+            }
         }
         Ok(controllers)
     }
@@ -498,3 +473,6 @@ pub struct Misconfigured(anyhow::Error);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part of the daemon ended by itself")]
 pub struct PartEnded;
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,16 @@ pub struct ControllerClients {
     pub unthrottled: Client,
 }
 
+impl ControllerClients {
+    /// Each client with something around it.
+    #[must_use]
+    pub fn map(self, around: impl Fn(Client) -> Client) -> Self {
+        // All fields are named, so that a further client does not compile before it is here.
+        let Self { client, unthrottled } = self;
+        Self { client: around(client), unthrottled: around(unthrottled) }
+    }
+}
+
 impl std::fmt::Debug for ControllerClients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ControllerClients").finish_non_exhaustive()

@@ -1,6 +1,7 @@
 //! Events on Nodes and Leases (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
 
 mod correlate;
+mod flush;
 mod metrics;
 mod writer;
 
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 pub use metrics::EventMetrics;
 pub use writer::EventWriter;
 
+use self::flush::Flushes;
 use crate::api_text::truncated;
 
 /// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
@@ -84,6 +86,7 @@ pub struct EventRecorder {
     component: &'static str,
     client: Client,
     daemon: EventObject,
+    flushes: Flushes,
 }
 
 impl std::fmt::Debug for EventRecorder {
@@ -101,8 +104,9 @@ pub fn event_recorder(
     metrics: EventMetrics,
 ) -> (EventRecorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
-    let recorder = EventRecorder { queue: sender, metrics: metrics.clone(), component, client, daemon };
-    (recorder, EventWriter::new(queue, metrics))
+    let flushes = Flushes::new();
+    let writer = EventWriter::new(queue, flushes.clone(), metrics.clone());
+    (EventRecorder { queue: sender, metrics, component, client, daemon, flushes }, writer)
 }
 
 impl EventRecorder {
@@ -110,6 +114,12 @@ impl EventRecorder {
     #[must_use]
     pub fn for_component(&self, component: &'static str, client: Client) -> Self {
         Self { component, client, ..self.clone() }
+    }
+
+    /// Waits until all events recorded so far are written or given up, for at most two seconds. For the end of a term:
+    /// its events are written with clients that write only while the term lasts.
+    pub async fn flush(&self) {
+        self.flushes.ask().await;
     }
 
     /// What an event is about that concerns the daemon as a whole.

@@ -7,12 +7,14 @@ mod initialize;
 mod labels;
 mod metrics;
 mod repair;
+mod row;
 mod state;
 mod sync;
 
 pub use controller::{NodeController, NodeControllerOptions};
 pub use explain::{Difference, NodePlan, plan};
 pub use metrics::NodeMetrics;
+pub(crate) use row::DESCRIPTOR;
 
 /// The taint that a kubelet with `--cloud-provider=external` registers with. Value and effect do not matter.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";

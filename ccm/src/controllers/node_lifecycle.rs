@@ -9,6 +9,7 @@ mod explain;
 mod lease;
 mod memory;
 mod metrics;
+mod row;
 mod silence;
 mod unseen;
 
@@ -16,6 +17,7 @@ pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
 pub use explain::plan;
 pub use metrics::NodeLifecycleMetrics;
+pub(crate) use row::DESCRIPTOR;
 pub use unseen::{grace_period, unseen_grace_period};
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.

@@ -11,7 +11,10 @@ use component::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Base, Misconfigured, Parts, Work};
-use crate::flags::{Flags, MIGRATED_CONTROLLERS};
+use crate::{
+    controllers::{CONTROLLERS, ControllerDescriptor},
+    flags::{Flags, MIGRATED_CONTROLLERS},
+};
 
 /// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
 /// `--leader-elect` says. Until then everything that they need runs: the watch has its Nodes and the provider its
@@ -24,9 +27,20 @@ use crate::flags::{Flags, MIGRATED_CONTROLLERS};
 /// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
 /// process has to end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
+    Box::pin(run_table(CONTROLLERS, flags, parts, stop)).await
+}
+
+/// The same with these controllers.
+pub(super) async fn run_table(
+    table: &'static [ControllerDescriptor],
+    flags: &Flags,
+    parts: Parts,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let migration = flags.migration().map_err(|faults| Misconfigured(anyhow!(faults.join("; "))))?;
     let options = flags.leader_election.options(identity()?);
-    let Some((base, mut support)) = Base::start(flags, &parts, &stop).await? else { return Ok(()) };
+    let starting = Base::start(table, flags, &parts, &stop);
+    let Some((base, mut support)) = starting.await? else { return Ok(()) };
 
     let metrics = base.metrics.get::<ElectionMetrics>()?;
     let elector =
@@ -141,9 +155,7 @@ impl Locks<'_> {
 
     async fn work(&self, lock: Lock, fence: &Fence) -> anyhow::Result<Work> {
         let lock_of = |name: &str| self.migration.map_or(Lock::Main, |migration| migration.lock_of(name));
-        let mut clients = self.base.clients.clone();
-        clients.node_controller = fence.guard(clients.node_controller);
-        clients.leases = fence.guard(clients.leases);
+        let clients = self.base.clients.controllers.behind(fence);
         self.base.work(self.flags, |name| lock_of(name) == lock, &clients, self.stop).await
     }
 }

@@ -12,12 +12,16 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     EventMetrics, Queued, Recorded,
     correlate::{Correlator, SeriesKey},
+    flush::{FLUSH_TIMEOUT, Flushes},
 };
 use crate::api_text::api_time;
 
@@ -29,9 +33,6 @@ const SERIES_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Series remembered before old ones are forgotten.
 const MANY: usize = 4096;
-
-/// What is left in the queue when the daemon stops gets this much time.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// Deadline of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +46,10 @@ const CLUSTER_NAMESPACE: &str = "default";
 /// Writes the recorded events; [`run`](Self::run) it in a task.
 pub struct EventWriter {
     queue: mpsc::Receiver<Queued>,
+    flushes: Flushes,
+    flush_asked: watch::Receiver<u64>,
+    /// What is being written, kept so that an interruption does not lose it.
+    under_way: Option<Outgoing>,
     metrics: EventMetrics,
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
@@ -53,6 +58,7 @@ pub struct EventWriter {
 }
 
 /// An event on its way.
+#[derive(Clone)]
 struct Outgoing {
     event: Recorded,
     client: Client,
@@ -68,9 +74,12 @@ struct Series {
 }
 
 impl EventWriter {
-    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: EventMetrics) -> Self {
+    pub(super) fn new(queue: mpsc::Receiver<Queued>, flushes: Flushes, metrics: EventMetrics) -> Self {
         Self {
             queue,
+            flush_asked: flushes.asked(),
+            flushes,
+            under_way: None,
             metrics,
             correlator: Correlator::default(),
             series: HashMap::new(),
@@ -80,27 +89,57 @@ impl EventWriter {
 
     /// Writes events until `stop` is cancelled, and then what is left, for at most two seconds.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut cut_off = None;
-        while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
-            let Some(outgoing) = self.correlate(event) else { continue };
-            if stop.run_until_cancelled(self.write(&outgoing)).await.is_none() {
-                cut_off = Some(outgoing);
-                break;
+        let mut flush_asked = self.flush_asked.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Ok(()) = flush_asked.changed() => {
+                    let number = *flush_asked.borrow_and_update();
+                    self.write_rest().await;
+                    self.flushes.done(number);
+                }
+                () = self.write_all() => break,
             }
-            stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
         }
-        let rest = async {
-            if let Some(outgoing) = cut_off {
-                self.write(&outgoing).await;
+        // Kubernetes waits for us, and an event is not worth much.
+        self.write_rest().await;
+    }
+
+    /// Writes events as they come, until nobody records any more. May be dropped at any time: the event that is being
+    /// written then is written again.
+    async fn write_all(&mut self) {
+        loop {
+            if self.under_way.is_none() {
+                let Some(event) = self.queue.recv().await else { return };
+                self.under_way = self.correlate(event);
             }
-            while let Ok(event) = self.queue.try_recv() {
-                if let Some(outgoing) = self.correlate(event) {
-                    self.write(&outgoing).await;
+            if let Some(outgoing) = self.under_way.clone() {
+                self.write(&outgoing, TRIES).await;
+                self.under_way = None;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Writes what waits, without pauses and each event once, since there is little time.
+    async fn write_rest(&mut self) {
+        let rest = async {
+            loop {
+                if self.under_way.is_none() {
+                    let Ok(event) = self.queue.try_recv() else { return };
+                    self.under_way = self.correlate(event);
+                }
+                if let Some(outgoing) = self.under_way.clone() {
+                    self.write(&outgoing, 1).await;
+                    self.under_way = None;
                 }
             }
         };
-        // Kubernetes waits for us, and an event is not worth much.
-        let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+        if tokio::time::timeout(FLUSH_TIMEOUT, rest).await.is_err() {
+            let left = self.queue.len() + usize::from(self.under_way.is_some());
+            tracing::warn!(left, "events were not written within {FLUSH_TIMEOUT:?}");
+        }
     }
 
     fn correlate(&mut self, Queued { event, client }: Queued) -> Option<Outgoing> {
@@ -113,12 +152,14 @@ impl EventWriter {
         Some(Outgoing { event, client, key, name })
     }
 
-    async fn write(&mut self, Outgoing { event, client, key, name }: &Outgoing) {
+    async fn write(&mut self, Outgoing { event, client, key, name }: &Outgoing, tries: u32) {
         self.forget_old();
         let namespace =
             if event.object.namespace.is_empty() { CLUSTER_NAMESPACE } else { &event.object.namespace };
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-        for attempt in 1..=TRIES {
+        let mut attempt = 0;
+        while attempt < tries {
+            attempt += 1;
             let write = async {
                 match self.series.get_mut(key) {
                     Some(series) => repeat(&api, series, event).await,
@@ -137,7 +178,9 @@ impl EventWriter {
                     return;
                 }
                 // The first one expired meanwhile (events live for an hour): begin anew.
-                Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(key).is_some() => {}
+                Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(key).is_some() => {
+                    attempt -= 1;
+                }
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                     let (reason, object) = (event.reason, event.object.name.as_str());
                     if self.refused.insert((event.component, namespace.to_owned())) {
@@ -152,7 +195,9 @@ impl EventWriter {
                 }
                 Err(error) => {
                     tracing::debug!(reason = event.reason, object = event.object.name, %error, attempt, "event not written");
-                    tokio::time::sleep(Duration::from_secs(1 << attempt.min(3))).await;
+                    if attempt < tries {
+                        tokio::time::sleep(Duration::from_secs(1 << attempt.min(3))).await;
+                    }
                 }
             }
         }
@@ -222,7 +267,10 @@ async fn repeat(api: &Api<Event>, series: &mut Series, event: &Recorded) -> kube
 mod tests {
     use std::{
         cmp::Ordering::{Equal, Greater, Less},
-        sync::{Arc, Mutex},
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        },
     };
 
     use http::{Method, Request, Response, StatusCode};
@@ -295,6 +343,69 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_flush_writes_all_that_was_recorded_before_it() {
+        let (written, first) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+        let asked = Arc::new(Notify::new());
+        let (recorder, writer) = recorder({
+            let (written, asked) = (written.clone(), asked.clone());
+            move |_| {
+                let (written, hangs) = (written.clone(), first.swap(false, Relaxed));
+                asked.notify_one();
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    written.fetch_add(1, Relaxed);
+                    StatusCode::CREATED
+                }
+            }
+        });
+        let writing = tokio::spawn(writer.run(CancellationToken::new()));
+        for number in 0..200 {
+            let lease = EventObject::lease("kube-system", &format!("lease-{number}"), "");
+            recorder.record(lease, EventType::Normal, "Reason", "what happened");
+        }
+        asked.notified().await;
+        recorder.flush().await;
+        assert_eq!(written.load(Relaxed), 200, "also the one whose first try hangs");
+        writing.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flush_ends_in_time() {
+        let (recorder, writer) = recorder(|_| std::future::pending::<StatusCode>());
+        let began = Instant::now();
+        recorder.record(recorder.daemon(), EventType::Normal, "Reason", "what happened");
+        recorder.flush().await;
+        assert_eq!(began.elapsed(), FLUSH_TIMEOUT, "nobody writes");
+        let writing = tokio::spawn(writer.run(CancellationToken::new()));
+        recorder.flush().await;
+        assert_eq!(began.elapsed(), FLUSH_TIMEOUT * 2, "the API server does not answer");
+        writing.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_event_that_fails_at_the_end_costs_no_other() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (recorder, writer) = recorder({
+            let written = written.clone();
+            move |event: Value| {
+                let is_good = event["reason"] == "Good";
+                if is_good {
+                    written.lock().expect("no panic").push(event["message"].clone());
+                }
+                async move { if is_good { StatusCode::CREATED } else { StatusCode::SERVICE_UNAVAILABLE } }
+            }
+        });
+        recorder.record(recorder.daemon(), EventType::Normal, "Bad", "one");
+        recorder.record(recorder.daemon(), EventType::Normal, "Good", "two");
+        let stop = CancellationToken::new();
+        stop.cancel();
+        writer.run(stop).await;
+        assert_eq!(*written.lock().expect("no panic"), ["two"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_outage_is_one_line() {
         let (recorder, mut writer) = recorder(|event: Value| async move {
             if event["reason"] == "Good" { StatusCode::CREATED } else { StatusCode::FORBIDDEN }
@@ -310,7 +421,7 @@ mod tests {
             let event = writer.queue.recv().await.expect("an event");
             let outgoing = writer.correlate(event).expect("not too many");
             let before = writer.refused.len();
-            writer.write(&outgoing).await;
+            writer.write(&outgoing, TRIES).await;
             lines.push(writer.refused.len().cmp(&before));
         }
         // A line where an outage begins, and one where it ends.

@@ -1,0 +1,80 @@
+//! What the daemon has to know of a controller to run it.
+
+use component::{
+    api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
+};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::{clients::TermClients, cloud::Cloud, flags::Flags, nodes::NodeStore};
+
+/// A controller.
+pub(crate) struct ControllerDescriptor {
+    /// Canonical name: of `--controllers`, leader migration, the health check and the debug state.
+    pub(crate) name: &'static str,
+    /// Upstream's name of before 1.28, which the metric of running controllers still has.
+    pub(crate) running_as: &'static str,
+    /// Upstream's name of its client, which is that of its service account too.
+    pub(crate) client: &'static str,
+    /// `source.component` of its events.
+    pub(crate) events_from: &'static str,
+    /// What the cloud provider has to support.
+    pub(crate) needs: Option<Capability>,
+    /// Makes the controller. `None` where it does not exist yet.
+    pub(crate) build: Option<fn(ControllerContext<'_>) -> anyhow::Result<Run>>,
+}
+
+/// Runs a controller that was made until the token is cancelled; writes that have begun are finished.
+pub(crate) type Run = Box<dyn FnOnce(CancellationToken, Inspection) -> BoxFuture<'static, ()> + Send>;
+
+/// Something that not every cloud provider supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    Instances,
+    LoadBalancer,
+    Routes,
+}
+
+impl Capability {
+    /// Whether this cloud has it.
+    pub(crate) fn is_of(self, cloud: &Cloud) -> bool {
+        match self {
+            Self::Instances => cloud.has_instances(),
+            Self::LoadBalancer => cloud.provider().load_balancer().is_some(),
+            Self::Routes => cloud.provider().routes().is_some(),
+        }
+    }
+}
+
+/// What a controller is made from. All that it can write with belongs to one term: there is no client here that writes
+/// after it.
+pub(crate) struct ControllerContext<'a> {
+    pub(crate) flags: &'a Flags,
+    pub(crate) nodes: NodeStore,
+    pub(crate) cloud: Cloud,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) clients: ControllerClients,
+    pub(crate) events: EventRecorder,
+}
+
+impl<'a> ControllerContext<'a> {
+    /// That of one controller. Of `events` the queue is taken; the controller's events are written with its client.
+    pub(crate) fn new(
+        controller: &ControllerDescriptor,
+        flags: &'a Flags,
+        (nodes, cloud): (&NodeStore, &Cloud),
+        metrics: &'a Metrics,
+        events: &EventRecorder,
+        clients: &TermClients,
+    ) -> Self {
+        let clients = clients.named(controller.client);
+        Self {
+            flags,
+            nodes: nodes.clone(),
+            cloud: cloud.clone(),
+            metrics,
+            events: events.for_component(controller.events_from, clients.client.clone()),
+            clients,
+        }
+    }
+}

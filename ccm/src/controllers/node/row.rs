@@ -1,0 +1,34 @@
+//! The controller's row in the table of controllers.
+
+use component::work_queue::WorkQueueMetrics;
+
+use super::{COMPONENT, NodeController, NodeControllerOptions};
+use crate::{
+    clients::NODE_CONTROLLER_CLIENT,
+    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    flags::NODE_CONTROLLER,
+    nodes::NodeWriter,
+};
+
+pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
+    name: NODE_CONTROLLER,
+    running_as: "cloud-node",
+    client: NODE_CONTROLLER_CLIENT,
+    events_from: COMPONENT,
+    needs: Some(Capability::Instances),
+    build: Some(build),
+};
+
+fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let options = NodeControllerOptions {
+        concurrent_syncs: flags.cloud_node_controller.syncs(),
+        status_update_frequency: flags.misc.node_status_update_frequency,
+        dry_run: flags.misc.dry_run,
+    };
+    let writer = NodeWriter::new(clients.client);
+    // Upstream's name of this queue.
+    let queue = metrics.get::<WorkQueueMetrics>()?.named("Nodes");
+    let controller = NodeController::new(nodes, cloud, writer, events, metrics.get()?, queue, options);
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+}

@@ -1,0 +1,38 @@
+//! The controller's row in the table of controllers.
+
+use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleOptions};
+use crate::{
+    clients::NODE_CONTROLLER_CLIENT,
+    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    flags::NODE_LIFECYCLE_CONTROLLER,
+};
+
+pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
+    name: NODE_LIFECYCLE_CONTROLLER,
+    running_as: "cloud-node-lifecycle",
+    client: NODE_CONTROLLER_CLIENT,
+    events_from: COMPONENT,
+    needs: Some(Capability::Instances),
+    build: Some(build),
+};
+
+fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let lifecycle = &flags.cloud_node_lifecycle_controller;
+    let options = NodeLifecycleOptions {
+        monitor_period: lifecycle.node_monitor_period,
+        concurrent_syncs: lifecycle.syncs(),
+        deletion_grace_period: lifecycle.node_deletion_grace_period,
+        deletion_unseen_grace_period: lifecycle.node_deletion_unseen_grace_period,
+        deletion_minimum_age: lifecycle.node_deletion_minimum_age,
+        dry_run: flags.misc.dry_run,
+        breaker: BreakerLimits {
+            count: lifecycle.node_deletion_breaker_count,
+            percent: lifecycle.node_deletion_breaker_percent,
+        },
+    };
+    let (client, leases) = (clients.client, clients.unthrottled);
+    let controller =
+        NodeLifecycleController::new(nodes, cloud, client, leases, events, metrics.get()?, options);
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+}

@@ -1,0 +1,144 @@
+//! What controllers may write, and when.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::testing::FakeCloud;
+use component::events::{EventObject, EventRecorder, EventType};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Namespace},
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use sandbox::Sandbox;
+use serde_json::json;
+use tokio::{task::JoinHandle, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{Parts, elected::run_table};
+use crate::{
+    controllers::{ControllerContext, ControllerDescriptor, Run},
+    flags::parse,
+};
+
+/// What a controller got, taken out of its hands: it is used when the daemon has long ended.
+type Taken = Mutex<Option<(Client, Client, EventRecorder)>>;
+
+/// A controller that no other file knows.
+const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> ControllerDescriptor {
+    ControllerDescriptor {
+        name: "new-controller",
+        running_as: "new",
+        client: "new-controller",
+        events_from: "new-controller",
+        needs: None,
+        build: Some(build),
+    }
+}
+
+fn start(
+    sandbox: &Sandbox,
+    table: &'static [ControllerDescriptor],
+) -> (JoinHandle<anyhow::Result<()>>, CancellationToken) {
+    let arguments = ["cloud-controller-manager", "--cloud-provider=fake", "--leader-elect-retry-period=1s"];
+    let flags = parse(arguments).expect("good flags");
+    let parts = Parts::new(sandbox.client(), FakeCloud::new().provider()).expect("parts");
+    let stop = CancellationToken::new();
+    let daemon = {
+        let stop = stop.clone();
+        tokio::spawn(async move { Box::pin(run_table(table, &flags, parts, stop)).await })
+    };
+    (daemon, stop)
+}
+
+async fn events(sandbox: &Sandbox, reason: &str) -> Vec<Event> {
+    let all = Api::<Event>::all(sandbox.client()).list(&ListParams::default()).await.expect("a list");
+    all.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason)).collect()
+}
+
+fn namespace(name: &str) -> Namespace {
+    serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace")
+}
+
+async fn write(client: &Client, name: &str) -> kube::Result<Namespace> {
+    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace(name)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_nobody_wired_cannot_write_after_the_term() {
+    static TAKEN: Taken = Mutex::new(None);
+    const TABLE: &[ControllerDescriptor] = &[controller(|context| {
+        let taken = (context.clients.client, context.clients.unthrottled, context.events);
+        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
+        Ok(Box::new(|stop, _| Box::pin(async move { stop.cancelled().await })))
+    })];
+    let sandbox = Sandbox::new();
+    let (daemon, _stop) = start(&sandbox, TABLE);
+    let taken = loop {
+        if let Some(taken) = TAKEN.lock().expect("no panic").take() {
+            break taken;
+        }
+        sleep(Duration::from_millis(10)).await;
+    };
+    let (client, unthrottled, recorder) = taken;
+    let node = |name: &str| EventObject::lease("default", name, "");
+    write(&client, "a").await.expect("it leads");
+    write(&unthrottled, "b").await.expect("it leads");
+    recorder.record(node("a"), EventType::Normal, "InTime", "what happened");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(events(&sandbox, "InTime").await.len(), 1);
+
+    let leases: Api<Lease> = Api::namespaced(sandbox.client(), "kube-system");
+    let other = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}});
+    leases
+        .patch("cloud-controller-manager", &PatchParams::default(), &Patch::Merge(other))
+        .await
+        .expect("taken from it");
+    // As a task would that does not know of the end yet: the event is recorded while its writer still runs.
+    let mut written = 0;
+    while write(&client, &format!("c{written}")).await.is_ok() {
+        written += 1;
+        assert!(written < 2_000, "nothing ends its writes");
+        sleep(Duration::from_millis(10)).await;
+    }
+    recorder.record(node("a"), EventType::Normal, "TooLate", "what happened");
+    daemon.await.expect("no panic").expect_err("the term is lost");
+    for client in [&client, &unthrottled] {
+        let error = write(client, "too-late").await.expect_err("the term is over");
+        assert!(format!("{error:?}").contains("NotLeading"), "{error:?}");
+    }
+    Api::<Namespace>::all(client).list(&ListParams::default()).await.expect("reads go on");
+    assert!(events(&sandbox, "TooLate").await.is_empty());
+    let messages = events(&sandbox, "LeaderElection").await;
+    let messages = messages.into_iter().filter_map(|event| event.message).collect::<Vec<_>>();
+    assert!(messages.iter().any(|message| message.ends_with("stopped leading")), "{messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_the_last_moment_arrive_before_the_lease_is_given_back() {
+    const TABLE: &[ControllerDescriptor] = &[controller(|context| {
+        Ok(Box::new(|stop, _| {
+            Box::pin(async move {
+                stop.cancelled().await;
+                for number in 0..100 {
+                    let object = EventObject::lease("default", &format!("lease-{number}"), "");
+                    context.events.record(object, EventType::Normal, "LastWords", "what happened");
+                }
+            })
+        }))
+    })];
+    let sandbox = Sandbox::new();
+    let (daemon, stop) = start(&sandbox, TABLE);
+    sleep(Duration::from_secs(5)).await;
+    stop.cancel();
+    daemon.await.expect("no panic").expect("a graceful end");
+    assert_eq!(events(&sandbox, "LastWords").await.len(), 100);
+    let leases: Api<Lease> = Api::namespaced(sandbox.client(), "kube-system");
+    let lease = leases.get("cloud-controller-manager").await.expect("a lease");
+    assert_eq!(lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default(), "");
+}
