@@ -22,6 +22,7 @@ mod listener;
 mod metrics;
 mod options;
 mod peer;
+mod refusals;
 mod responses;
 mod source;
 mod threads;

@@ -26,9 +26,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    certificates::Certificates, handler::Handler, responses, source::Source, tls::TlsSettings, trust::Trust,
+    certificates::Certificates, handler::Handler, refusals::Full, source::Source, tls::TlsSettings,
+    trust::Trust,
 };
-use crate::seldom::Seldom;
 use handshake::{Encrypted, encrypt};
 use idle::Idle;
 use requests::{OfConnection, Requests};
@@ -68,8 +68,6 @@ struct Server {
     limits: Limits,
     tls: Tls,
     handler: Arc<Handler>,
-    /// So that a flood is told of, and is no flood of the log.
-    refused: Seldom,
 }
 
 /// Serves until `stop` is cancelled, and lets requests under way end.
@@ -80,7 +78,7 @@ pub(super) async fn serve(
     handler: Arc<Handler>,
     stop: CancellationToken,
 ) {
-    let server = Arc::new(Server { limits, tls, handler, refused: Seldom::new(Duration::from_secs(60)) });
+    let server = Arc::new(Server { limits, tls, handler });
     let graceful = GracefulShutdown::new();
     let slots = Slots::new(limits.connections, limits.from_one_address, limits.memory);
     let requests = Requests::new(limits.requests, limits.requests_from_one_address);
@@ -172,13 +170,14 @@ impl Server {
             let under_way = slot.request(head_size(&request));
             // Here, not when somebody has the time for it: the head of a request is many times larger than what counts
             // of it.
-            let asked = requests.begin().map(|place| (place, handler.take(request, &client)));
-            if asked.is_none() && self.refused.may() {
-                tracing::warn!(%peer, "the secure port answers 429: too many requests at the same time");
-            }
+            let asked = match requests.begin() {
+                Some(place) => Ok((place, handler.take(request, &client))),
+                None => Err(handler.refusals.answer(Full::Requests, slot.source)),
+            };
             async move {
-                let Some((place, asked)) = asked else {
-                    return Ok::<_, Infallible>(responses::too_many_requests());
+                let (place, asked) = match asked {
+                    Ok(asked) => asked,
+                    Err(refusal) => return Ok::<_, Infallible>(refusal),
                 };
                 let answer = handler.handle(asked, &client).await;
                 place.answered();

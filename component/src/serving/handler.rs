@@ -17,6 +17,7 @@ use super::{
     endpoints::{self, Endpoints},
     metrics::AccessMetrics,
     peer::Peer,
+    refusals::{Full, Refusals},
     responses::{self, Answer},
     source::Source,
     turns::Turns,
@@ -42,6 +43,7 @@ const LOG_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Handler {
     pub authenticator: Authenticator,
+    pub refusals: Refusals,
     authorizer: Authorizer,
     endpoints: Arc<Endpoints>,
     metrics: AccessMetrics,
@@ -65,6 +67,7 @@ impl Handler {
     ) -> Self {
         Self {
             authenticator,
+            refusals: Refusals::new(),
             authorizer,
             endpoints: Arc::new(endpoints),
             metrics,
@@ -127,7 +130,7 @@ impl Handler {
         self.metrics.authenticated(user.as_ref().ok().map(|user| user.name.as_str()), start.elapsed());
         let user = match user {
             Ok(user) => user,
-            Err(Unanswered::Busy) => return Err(responses::too_many_requests()),
+            Err(Unanswered::Busy) => return Err(self.refusals.answer(Full::TokenReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 tracing::debug!(verb, path, why, "Unable to authenticate the request");
                 return Err(responses::unauthorized());
@@ -142,7 +145,7 @@ impl Handler {
                 tracing::debug!(user = user.name, verb, path, reason, "Forbidden");
                 Err(responses::forbidden(&user, &verb, &path, &reason))
             }
-            Err(Unanswered::Busy) => Err(responses::too_many_requests()),
+            Err(Unanswered::Busy) => Err(self.refusals.answer(Full::AccessReviews, client.source)),
             Err(Unanswered::Failed(why)) => {
                 let why = format!("access review: {why}");
                 if self.unauthorized.may() {
@@ -169,7 +172,7 @@ impl Handler {
             making.await.ok()
         };
         let answer = tokio::time::timeout(LARGE_TIMEOUT, answering).await;
-        answer.ok().flatten().unwrap_or_else(responses::too_many_requests)
+        answer.ok().flatten().unwrap_or_else(|| self.refusals.answer(Full::LargeAnswers, source))
     }
 }
 

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::ServingOptions;
 
 /// Connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 256;
 
 /// Bytes that the kernel holds of what a client sends and nobody reads yet. It counts as memory of the daemon, twice: the
 /// kernel takes as much again for itself.

@@ -56,13 +56,18 @@ pub(super) async fn encrypt<S: AsyncRead + AsyncWrite + Unpin>(
 mod tests {
     use std::net::Ipv4Addr;
 
-    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+    use rustls::{
+        ClientConfig, ConnectionTrafficSecrets, ContentType, ProtocolVersion, RootCertStore,
+        crypto::cipher::{OutboundChunks, OutboundPlainMessage},
+        pki_types::ServerName,
+    };
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
         time::{Duration, Instant},
     };
     use tokio_rustls::{TlsConnector, client};
 
+    use super::super::idle::Idle;
     use super::*;
     use crate::serving::{
         AuthenticationOptions, CertificateOptions, TlsOptions, certificates::Certificates, tls::TlsSettings,
@@ -70,6 +75,47 @@ mod tests {
     };
 
     const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_of_a_handshake_that_does_not_end_ends_the_connection() {
+        const LARGEST: usize = 16 << 10;
+        let (client, server) = pair().await;
+        let mut server = Idle::new(server.stream, Duration::from_secs(90));
+        let (mut stream, connection) = client.into_inner();
+        let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.tls13()).expect("TLS 1.3");
+        let (first, secrets) = connection.dangerous_extract_secrets().expect("secrets").tx;
+        let (ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }) = secrets
+        else {
+            panic!("another suite")
+        };
+        let mut encrypter = suite.aead_alg.encrypter(key, iv);
+        let mut sequence = first..;
+        let mut record = |typ: ContentType, payload: &[u8]| {
+            let payload = OutboundChunks::Single(payload);
+            let message = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_3, payload };
+            encrypter.encrypt(message, sequence.next().expect("a number")).expect("encrypted").encode()
+        };
+        let mut bytes = Vec::new();
+        // The largest records are read, and so are many.
+        for _ in 0..4 {
+            bytes.extend(record(ContentType::ApplicationData, &[7; LARGEST]));
+        }
+        // A key update, as long as its header can say.
+        bytes.extend(record(ContentType::Handshake, &[24, 0, 0xff, 0xfe]));
+        for _ in 0..60 {
+            bytes.extend(record(ContentType::Handshake, &[0; 1000]));
+        }
+        tokio::spawn(async move {
+            let _ = stream.write_all(&bytes).await;
+            // More may come.
+            std::future::pending::<()>().await;
+        });
+        server.read_exact(&mut vec![0; 4 * LARGEST]).await.expect("what was sent");
+        let error = server.read_u8().await.expect_err("it does not end");
+        assert!(error.to_string().contains("does not end"), "{error}");
+    }
 
     /// Both ends of a connection, the client's first.
     async fn pair() -> (client::TlsStream<DuplexStream>, Encrypted<DuplexStream>) {
@@ -85,11 +131,12 @@ mod tests {
                 .collect::<Vec<CertificateDer<'_>>>(),
         );
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots)
             .with_no_client_auth();
+        config.enable_secret_extraction = true;
         let tls = Tls {
             settings: TlsSettings::new(&TlsOptions::default(), false).expect("settings"),
             certificates,
@@ -107,17 +154,18 @@ mod tests {
     async fn what_comes_over_a_connection_is_paced() {
         /// So much takes some seconds.
         const SIZE: usize = 80 << 10;
-        let (mut client, mut server) = pair().await;
+        let (mut client, server) = pair().await;
+        let mut server = Idle::new(server.stream, Duration::from_secs(90));
         tokio::spawn(async move {
             let _ = client.write_all(&vec![0; 4 * SIZE]).await;
             std::future::pending::<()>().await;
         });
         let (mut buffer, start) = (vec![0; SIZE], Instant::now());
-        server.stream.read_exact(&mut buffer).await.expect("what was sent");
+        server.read_exact(&mut buffer).await.expect("what was sent");
         assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
         server.stream.get_mut().0.known();
         let start = Instant::now();
-        server.stream.read_exact(&mut buffer).await.expect("what was sent");
+        server.read_exact(&mut buffer).await.expect("what was sent");
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     }
 }

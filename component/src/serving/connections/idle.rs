@@ -12,6 +12,8 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
+use super::paced::Decrypted;
+
 /// Bytes of one turn: the head of a request, as most are. Nine are a frame that wants an answer, and each may be a field.
 const TURN: usize = 512;
 
@@ -19,7 +21,7 @@ const TURN: usize = 512;
 /// nothing look the same.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
-    stream: S,
+    pub(super) stream: S,
     limit: Duration,
     deadline: Pin<Box<Sleep>>,
     this_turn: usize,
@@ -42,7 +44,7 @@ impl<S> Idle<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Idle<S> {
+impl<S: AsyncRead + Decrypted + Unpin> AsyncRead for Idle<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -58,6 +60,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Idle<S> {
         let mut part = ReadBuf::new(&mut part[..length]);
         let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut part);
         self.this_turn += part.filled().len();
+        if !part.filled().is_empty() {
+            self.stream.passed_on();
+        }
         buffer.put_slice(part.filled());
         self.watch(cx, outcome)
     }
@@ -87,11 +92,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(90);
+
+    impl Decrypted for DuplexStream {
+        fn passed_on(&mut self) {}
+    }
 
     #[tokio::test(start_paused = true)]
     async fn silence_ends_it_and_progress_does_not() {

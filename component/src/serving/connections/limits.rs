@@ -39,6 +39,8 @@ pub(super) const SEND_BUFFER: usize = 8 << 10;
 pub(super) const TLS_BUFFER: usize = 16 << 10;
 
 /// Bytes that clients can make the daemon hold, and the kernel for it: all connections, requests and answers together.
+/// Connections that wait to be accepted are not in it: [`listener::BACKLOG`] with a receive buffer each, 4 MiB more, which
+/// the kernel holds only while the port's thread does not come to accept them.
 const MEMORY: u64 = 80 << 20;
 
 /// What a client sends is a record of TLS at most until it is decrypted. Its buffer has the head of a record too.
@@ -156,7 +158,10 @@ fn open_files(limits: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::paced::{READ, SILENT_SIZE},
+        *,
+    };
 
     #[test]
     fn some_files_are_left_to_others() {
@@ -199,6 +204,9 @@ mod tests {
         let size = u64::from(HANDSHAKE_SIZE);
         let certificates = basics::tls::MAX_SIZE as u64;
         assert!(kernel + 3 * size + 2 * certificates + TASK <= CONNECTION_MEMORY + HANDSHAKE_MEMORY);
+        // Nor is a message of a handshake after it: nothing is decrypted beside that.
+        // The rest of a read, what may come, and one more read.
+        assert!((READ + SILENT_SIZE + READ) as u64 <= RECORD + TLS_BUFFER as u64);
     }
 
     #[test]

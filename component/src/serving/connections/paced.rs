@@ -15,6 +15,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep_until},
 };
+use tokio_rustls::server::TlsStream;
 
 /// Bytes of a handshake with all the certificates that may be shown. They may come at any speed, and more do not come.
 pub(super) const HANDSHAKE_SIZE: u32 = 40 << 10;
@@ -27,6 +28,13 @@ const RATE: u32 = 4 << 10;
 
 /// Bytes of one turn.
 const TURN: usize = 8 << 10;
+
+/// Bytes that come without anything to pass on, once a connection is encrypted: a record of TLS, at its largest. More are
+/// a message of a handshake that does not end, which would be kept until it does.
+pub(super) const SILENT_SIZE: usize = 16384 + 2048 + 5;
+
+/// Bytes of one read. What comes with the end of a record is less.
+pub(super) const READ: usize = 4 << 10;
 
 /// The pause when nothing is left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,6 +52,20 @@ pub(super) struct Paced<S> {
     this_turn: usize,
     /// Bytes that may still come of the handshake. `None`: it is done.
     handshake: Option<u32>,
+    /// Bytes that came since something was passed on.
+    silent: usize,
+}
+
+/// A stream of what was decrypted.
+pub(super) trait Decrypted {
+    /// Says that something was passed on.
+    fn passed_on(&mut self);
+}
+
+impl<S> Decrypted for TlsStream<Paced<S>> {
+    fn passed_on(&mut self) {
+        self.get_mut().0.silent = 0;
+    }
 }
 
 impl<S> Paced<S> {
@@ -57,6 +79,7 @@ impl<S> Paced<S> {
             pause: None,
             this_turn: 0,
             handshake: Some(HANDSHAKE_SIZE),
+            silent: 0,
         }
     }
 
@@ -71,6 +94,7 @@ impl<S> Paced<S> {
     pub(super) fn known(&mut self) {
         self.supply = f64::INFINITY;
         self.left = self.supply;
+        self.pause = None;
     }
 
     /// Waits until something may be read.
@@ -105,9 +129,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_turn(cx));
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let read = buffer.filled().len() - before;
+        if self.silent >= SILENT_SIZE {
+            return Poll::Ready(Err(io::Error::other("a message of a handshake does not end")));
+        }
+        let length = buffer.remaining().min(READ);
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
         let count = u32::try_from(read).unwrap_or(u32::MAX);
         self.this_turn += read;
         self.left -= f64::from(count);
@@ -116,6 +145,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
                 Some(less) => *left = less,
                 None => return Poll::Ready(Err(io::Error::other("the handshake is too large"))),
             }
+        } else {
+            self.silent += read;
         }
         Poll::Ready(Ok(()))
     }
@@ -141,6 +172,14 @@ mod tests {
 
     use super::*;
 
+    /// Reads so much, and passes on what comes.
+    async fn read_all<S: AsyncRead + Unpin>(paced: &mut Paced<S>, buffer: &mut [u8]) {
+        for part in buffer.chunks_mut(READ) {
+            paced.read_exact(part).await.expect("requests");
+            paced.silent = 0;
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_read_slowly_and_the_rest_at_once() {
         let (ours, mut theirs) = duplex(64);
@@ -153,14 +192,17 @@ mod tests {
         paced.encrypted();
         tokio::time::sleep(Duration::from_secs(10)).await;
         let start = Instant::now();
-        paced.read_exact(&mut buffer).await.expect("requests");
+        read_all(&mut paced, &mut buffer).await;
         let took = start.elapsed().as_secs_f64();
         let expected = f64::from(HANDSHAKE_SIZE - REQUEST_SUPPLY) / f64::from(RATE);
         assert!((expected - 0.2..expected + 0.3).contains(&took), "{took}");
+        // It had all that it may, and more of it is there: it would wait.
+        let asked = tokio::time::timeout(Duration::ZERO, paced.read_u8()).await;
+        asked.expect_err("nothing is left");
         paced.known();
         let start = Instant::now();
         for _ in 0..10 {
-            paced.read_exact(&mut buffer).await.expect("requests of somebody who is known");
+            read_all(&mut paced, &mut buffer).await;
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
     }

@@ -91,7 +91,9 @@ async fn whom_we_owe_an_answer_stays_where_others_take_none() {
     // Also where they say nothing, or never end their handshakes.
     let _silent = [0; 9].map(|_| take(&slots, there(1)));
     let begun = [0; 9].map(|_| take(&slots, there(1)));
-    begun.iter().for_each(|one| one.heard());
+    for one in &begun {
+        one.heard();
+    }
     assert_eq!(are_open([&prometheus, &newcomer]), [true, false]);
 }
 
@@ -116,8 +118,9 @@ async fn less_is_lost_with_some_than_with_others() {
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_stays_where_others_have_us_owe_them() {
+    type Ask = fn(&Arc<Slot>) -> Option<UnderWay>;
     let all = 32;
-    let asks: [fn(&Arc<Slot>) -> Option<UnderWay>; 3] = [
+    let asks: [Ask; 3] = [
         |slot| Some(slot.request(0)),
         |slot| Some(slot.request(0).answered(1)),
         |slot| {
@@ -157,9 +160,9 @@ async fn requests_of_long_ago_do_not_count() {
     let slots = Slots::new(100, 8, u64::MAX);
     let (often, once) = (take(&slots, there(1)), take(&slots, there(1)));
     ask(&often, 2 * FEW_REQUESTS);
-    tokio::time::advance(GRACE - SILENT_GRACE).await;
+    tokio::time::advance(GRACE / 2).await;
     let _requests = [once.request(0), often.request(0)];
-    tokio::time::advance(SILENT_GRACE).await;
+    tokio::time::advance(GRACE / 2).await;
     slots.evict_one_of(&mut slots.lock(), |_| true);
     assert_eq!(are_open([&often, &once]), [true, false], "they began before");
 }
