@@ -34,7 +34,7 @@ use crate::{
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
     controllers::{CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerMetrics},
-    flags::Flags,
+    flags::{ControllerNames, Flags},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
 };
@@ -326,9 +326,9 @@ impl Base {
         stop: &CancellationToken,
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
-        let enabled = || self.table.iter().filter(|controller| runs(controller.name));
+        let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
         let missing = enabled().filter(|controller| controller.build.is_none());
-        let missing = missing.map(|controller| controller.name).collect::<Vec<_>>().join(", ");
+        let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
             tracing::info!(
                 controllers = missing,
@@ -353,11 +353,11 @@ impl Base {
                 &self.events,
                 clients,
             ))?;
-            let (name, running_as, running) = (controller.name, controller.running_as, running.clone());
+            let (ControllerNames { name, alias, .. }, running) = (controller.names, running.clone());
             let (health, debug_state) = (self.health.clone(), self.debug_state.clone());
             let begin = move |stop| {
                 let inspection = Inspection::register(name, &health, &debug_state);
-                let runs = running.runs(running_as);
+                let runs = running.runs(alias);
                 tracing::info!(controller = name, "started");
                 async move {
                     run(stop, inspection).await;

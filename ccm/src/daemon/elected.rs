@@ -65,7 +65,10 @@ pub(super) async fn run_table(
 /// The enabled controllers that run under this lock.
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
     let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
-    enabled.filter(|name| migration.lock_of(name) == lock).collect()
+    let mut names = enabled.filter(|name| migration.lock_of(name) == lock).collect::<Vec<_>>();
+    // The order of the log line.
+    names.sort_unstable();
+    names
 }
 
 /// Says what the configuration means here.
