@@ -60,7 +60,7 @@ pub fn main_as(program: Program, registry: MakeRegistry) -> ExitCode {
         Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
         Ok(Invocation::Tool(tool)) => run_tool(&tool, registry),
         Err(CommandLineError::Help(help)) => {
-            // Nothing is left to be done where even this cannot be printed.
+            // If the help cannot be printed, neither can an error.
             let _ = help.print();
             ExitCode::SUCCESS
         }

@@ -8,26 +8,37 @@ mod running;
 pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, Run};
 pub use running::{ControllerMetrics, ControllerRuns};
 
-use crate::flags::{ROUTE_CONTROLLER, SERVICE_CONTROLLER};
+use crate::flags::{ROUTE, SERVICE};
 
 /// The controllers, in the order in which they start.
 pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     node::DESCRIPTOR,
     node_lifecycle::DESCRIPTOR,
     ControllerDescriptor {
-        name: SERVICE_CONTROLLER,
-        running_as: "service",
+        names: SERVICE,
         client: "service-controller",
         events_from: "service-controller",
         needs: Some(Capability::LoadBalancer),
         build: None,
     },
     ControllerDescriptor {
-        name: ROUTE_CONTROLLER,
-        running_as: "route",
+        names: ROUTE,
         client: "route-controller",
         events_from: "route_controller",
         needs: Some(Capability::Routes),
         build: None,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::CONTROLLERS;
+
+    #[test]
+    fn the_flags_know_the_controllers_of_the_table() {
+        assert!(CONTROLLERS.iter().map(|controller| &controller.names).eq(crate::flags::CONTROLLERS));
+        for controller in CONTROLLERS {
+            assert_eq!(controller.names.exists, controller.build.is_some(), "{}", controller.names.name);
+        }
+    }
+}

@@ -34,7 +34,7 @@ use crate::{
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
     controllers::{CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerMetrics},
-    flags::Flags,
+    flags::{ControllerNames, Flags},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
 };
@@ -75,7 +75,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
-    // A credential plugin may take its time.
+    // Connecting may run a credential plugin, which may take long.
     let connecting = Box::pin(ApiServer::new(location, options, metrics.get()?));
     let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
     let api_server = api_server.map_err(Misconfigured)?;
@@ -235,7 +235,7 @@ impl Base {
         let election = &flags.leader_election;
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(COMPONENT, clients.main.clone(), daemon, metrics.get()?);
-        // First, so that a port that is taken is said at once, and health from the beginning.
+        // The port opens first. So one that is taken is reported at once, and health is served from the beginning.
         let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
             Some(serving) => serving.map_err(Misconfigured)?,
@@ -327,9 +327,9 @@ impl Base {
         stop: &CancellationToken,
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
-        let enabled = || self.table.iter().filter(|controller| runs(controller.name));
+        let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
         let missing = enabled().filter(|controller| controller.build.is_none());
-        let missing = missing.map(|controller| controller.name).collect::<Vec<_>>().join(", ");
+        let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
             tracing::info!(
                 controllers = missing,
@@ -354,11 +354,11 @@ impl Base {
                 &self.events,
                 clients,
             ))?;
-            let (name, running_as, running) = (controller.name, controller.running_as, running.clone());
+            let (ControllerNames { name, alias, .. }, running) = (controller.names, running.clone());
             let (health, debug_state) = (self.health.clone(), self.debug_state.clone());
             let begin = move |stop| {
                 let inspection = Inspection::register(name, &health, &debug_state);
-                let runs = running.runs(running_as);
+                let runs = running.runs(alias);
                 tracing::info!(controller = name, "started");
                 async move {
                     run(stop, inspection).await;
@@ -373,7 +373,8 @@ impl Base {
                 pause = pause.saturating_add(start_pause(flags));
                 controllers.spawn(async move {
                     if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-                        // Its health check begins with it. A controller that still waits cannot answer one.
+                        // Its health check is registered here: before it runs, a controller answers none and would count as
+                        // hanging.
                         begin(stop).await;
                     }
                 });
@@ -408,12 +409,12 @@ impl Support {
         Err(failure.map_or_else(|| PartEnded.into(), |error| Misconfigured(error).into()))
     }
 
-    /// Stops all; what they still have to say they may say for a moment.
+    /// Stops all parts. Each has a moment for what it still has to write.
     async fn end(mut self) {
         self.stop.cancel();
         let parts = async { while self.parts.join_next().await.is_some() {} };
         tokio::join!(parts, self.cloud.stop());
-        // Last: until now it says that we are not ready.
+        // The port closes last. Until then it reports that the daemon is not ready.
         if let Some(serving) = self.serving {
             serving.stop().await;
         }
@@ -429,7 +430,7 @@ async fn start_serving(
 ) -> anyhow::Result<Option<Serving>> {
     let Some(options) = &parts.serving else { return Ok(None) };
     let stop = stop.clone();
-    // Upstream's name and words.
+    // Name and message are upstream's.
     parts.health.add("shutdown", Concerns::Readiness, move || {
         if stop.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
     });

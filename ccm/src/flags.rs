@@ -44,8 +44,8 @@ pub use component::command_line::{
     FeatureMetrics, Gate, GlobalFlags, KnownGates, LeaderMigrationFlags, Stage, VModule, VersionRequest,
 };
 pub use controllers::{
-    MIGRATED_CONTROLLERS, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
-    canonical_name,
+    CONTROLLERS, ControllerNames, MIGRATED_CONTROLLERS, NODE, NODE_CONTROLLER, NODE_LIFECYCLE,
+    NODE_LIFECYCLE_CONTROLLER, ROUTE, ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, canonical_name,
 };
 pub use generic::GenericFlags;
 pub use known_gates::KNOWN_GATES;

@@ -144,7 +144,7 @@ fn answer_of(url: &str, error: &kube::Error) -> String {
 
 async fn list_nodes(client: Client) -> Option<Vec<Arc<Node>>> {
     let listed = tokio::time::timeout(ANSWER_WITHIN, nodes::read_nodes(client)).await;
-    // Why not is said by the permission.
+    // Where this fails, the check of permissions says why.
     Some(listed.ok()?.ok()?.into_iter().map(Arc::new).collect())
 }
 

@@ -37,7 +37,7 @@ pub enum Output {
 pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
     let mut context = StartContext::new(stop, &flags.generic.cluster_name);
-    // Without an API server a configuration that names Secrets says itself that it has none.
+    // Without an API server there are no Secrets. The provider reports that if its configuration names one.
     if let Ok((client, _)) = connect(flags).await {
         context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
     }

@@ -6,14 +6,17 @@ use component::{
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{clients::TermClients, cloud::Cloud, flags::Flags, nodes::NodeStore};
+use crate::{
+    clients::TermClients,
+    cloud::Cloud,
+    flags::{ControllerNames, Flags},
+    nodes::NodeStore,
+};
 
 /// A controller.
 pub(crate) struct ControllerDescriptor {
-    /// Canonical name: of `--controllers`, leader migration, the health check and the debug state.
-    pub(crate) name: &'static str,
-    /// Upstream's name of before 1.28, which the metric of running controllers still has.
-    pub(crate) running_as: &'static str,
+    /// What it is called by `--controllers`, leader migration, the health check, the debug state and metrics.
+    pub(crate) names: ControllerNames,
     /// Upstream's name of its client, which is that of its service account too.
     pub(crate) client: &'static str,
     /// `source.component` of its events.

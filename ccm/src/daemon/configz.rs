@@ -13,7 +13,7 @@ pub(super) fn configz(flags: &Flags) -> Value {
     let generic = &flags.generic;
     let election = &flags.leader_election;
     let lifecycle = &flags.cloud_node_lifecycle_controller;
-    // A list that was not given is no list in Go.
+    // Go prints a list that is not set as `null`.
     let webhooks = Some(&flags.webhook.webhooks).filter(|webhooks| !webhooks.is_empty());
     json!({
         "cloudcontrollermanager.config.k8s.io": {
@@ -66,7 +66,7 @@ pub(super) fn configz(flags: &Flags) -> Value {
             },
             "NodeController": {
                 "ConcurrentNodeSyncs": flags.cloud_node_controller.concurrent_node_syncs,
-                // As upstream, which shows what 0 stands for.
+                // Upstream shows the number that 0 stands for.
                 "ConcurrentNodeStatusUpdates": flags.cloud_node_controller.status_updates(),
             },
             "NodeLifecycleController": {

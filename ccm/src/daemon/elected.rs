@@ -47,7 +47,7 @@ pub(super) async fn run_table(
         |options| Elector::new(parts.clients.election.clone(), options, &base.events, metrics.clone());
     let migrated = migration.as_ref().and_then(|migration| {
         log(flags, migration);
-        // Whoever holds the lock without a use for it keeps the other manager from its work.
+        // With no controller to run under this lock we do not stand for it: it would keep the other manager from its work.
         let is_needed = !controllers_under(Lock::Migration, flags, migration).is_empty();
         let options = LeaderElectionOptions { name: migration.lease_name.clone(), ..options.clone() };
         is_needed.then(|| elector(options))
@@ -65,7 +65,10 @@ pub(super) async fn run_table(
 /// The enabled controllers that run under this lock.
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
     let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
-    enabled.filter(|name| migration.lock_of(name) == lock).collect()
+    let mut names = enabled.filter(|name| migration.lock_of(name) == lock).collect::<Vec<_>>();
+    // The order of the log line.
+    names.sort_unstable();
+    names
 }
 
 /// Says what the configuration means here.
@@ -117,7 +120,7 @@ impl Locks<'_> {
             met = meet => met,
         };
         if !matches!(met, Ok(Some(()))) {
-            // Nothing was begun.
+            // No controller was started, so nobody else has to wait for the Lease to expire.
             leadership.release().await;
             return met.map(|_| Work::NONE);
         }
@@ -130,7 +133,7 @@ impl Locks<'_> {
         };
         let (main, migrated) = tokio::select! {
             biased;
-            // The controllers end with the other branch, in the middle of what they do: it is not ours to do any more.
+            // A lost term drops the other branch. That stops the controllers at once, since another leader may be at work.
             () = leadership.renew() => return Err(Lost::Main.into()),
             ended = async { tokio::try_join!(main, migrated) } => ended?,
         };

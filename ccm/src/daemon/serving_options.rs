@@ -13,7 +13,7 @@ use crate::flags::{Flags, SecureServingFlags};
 
 impl From<&Flags> for ServingOptions {
     fn from(flags: &Flags) -> Self {
-        // Taken apart, so that no flag is forgotten.
+        // All fields are named, so that a new flag does not compile before it is considered here.
         let SecureServingFlags {
             bind_address,
             secure_port: _,

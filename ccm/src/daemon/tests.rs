@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Parts, elected::run_table};
 use crate::{
     controllers::{ControllerContext, ControllerDescriptor, Run},
-    flags::parse,
+    flags::{ControllerNames, parse},
 };
 
 /// What a controller got, taken out of its hands: it is used when the daemon has long ended.
@@ -32,8 +32,7 @@ type Taken = Mutex<Option<(Client, Client, EventRecorder)>>;
 /// A controller that no other file knows.
 const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> ControllerDescriptor {
     ControllerDescriptor {
-        name: "new-controller",
-        running_as: "new",
+        names: ControllerNames { name: "new-controller", alias: "new", older: &[], exists: true },
         client: "new-controller",
         events_from: "new-controller",
         needs: None,

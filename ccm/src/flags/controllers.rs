@@ -11,45 +11,105 @@ pub const SERVICE_CONTROLLER: &str = "service-lb-controller";
 /// Makes routes; not there yet.
 pub const ROUTE_CONTROLLER: &str = "node-route-controller";
 
-/// The controllers: canonical name and the alias of before 1.28.
-const CONTROLLERS: [(&str, &str); 4] = [
-    (NODE_CONTROLLER, "cloud-node"),
-    (NODE_LIFECYCLE_CONTROLLER, "cloud-node-lifecycle"),
-    (SERVICE_CONTROLLER, "service"),
-    (ROUTE_CONTROLLER, "route"),
-];
+/// What a controller is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerNames {
+    /// The canonical name.
+    pub name: &'static str,
+    /// Upstream's name of before 1.28, which `--controllers` takes too, and which the metric of running controllers has.
+    pub alias: &'static str,
+    /// Names of older releases, which only the file of leader migration may have.
+    pub older: &'static [&'static str],
+    /// Whether it exists here.
+    pub exists: bool,
+}
+
+/// The names of all controllers, in the order in which they start.
+pub const CONTROLLERS: &[ControllerNames] = &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE];
+
+/// Those of [`NODE_CONTROLLER`].
+pub const NODE: ControllerNames =
+    ControllerNames { name: NODE_CONTROLLER, alias: "cloud-node", older: &[], exists: true };
+/// Those of [`NODE_LIFECYCLE_CONTROLLER`].
+pub const NODE_LIFECYCLE: ControllerNames = ControllerNames {
+    name: NODE_LIFECYCLE_CONTROLLER,
+    alias: "cloud-node-lifecycle",
+    older: &[],
+    exists: true,
+};
+/// Those of [`SERVICE_CONTROLLER`].
+pub const SERVICE: ControllerNames = ControllerNames {
+    name: SERVICE_CONTROLLER,
+    alias: "service",
+    older: &["service-controller"],
+    exists: false,
+};
+/// Those of [`ROUTE_CONTROLLER`].
+pub const ROUTE: ControllerNames =
+    ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: false };
 
 /// The controllers as leader migration knows them, with upstream's default.
 pub const MIGRATED_CONTROLLERS: KnownControllers = KnownControllers {
     component: "cloud-controller-manager",
-    names: &[NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER],
-    aliases: &[
-        ("cloud-node", NODE_CONTROLLER),
-        ("cloud-node-lifecycle", NODE_LIFECYCLE_CONTROLLER),
-        ("service", SERVICE_CONTROLLER),
-        ("route", ROUTE_CONTROLLER),
-        // Of older releases.
-        ("service-controller", SERVICE_CONTROLLER),
-        ("route-controller", ROUTE_CONTROLLER),
-    ],
+    names: &canonical_names::<{ CONTROLLERS.len() }>(),
+    aliases: &aliases::<{ count_aliases() }>(),
     default: (
         "cloud-provider-extraction-migration",
         &["route-controller", "service-controller", "cloud-node-lifecycle-controller"],
     ),
 };
 
+const fn canonical_names<const COUNT: usize>() -> [&'static str; COUNT] {
+    let (mut names, mut row) = ([""; COUNT], 0);
+    while row < COUNT {
+        names[row] = CONTROLLERS[row].name;
+        row += 1;
+    }
+    names
+}
+
+const fn count_aliases() -> usize {
+    let (mut count, mut row) = (0, 0);
+    while row < CONTROLLERS.len() {
+        count += 1 + CONTROLLERS[row].older.len();
+        row += 1;
+    }
+    count
+}
+
+/// Each with the canonical name.
+const fn aliases<const COUNT: usize>() -> [(&'static str, &'static str); COUNT] {
+    let (mut aliases, mut count, mut row) = ([("", ""); COUNT], 0, 0);
+    while row < CONTROLLERS.len() {
+        let ControllerNames { name, alias, older, .. } = CONTROLLERS[row];
+        aliases[count] = (alias, name);
+        count += 1;
+        let mut number = 0;
+        while number < older.len() {
+            aliases[count] = (older[number], name);
+            count += 1;
+            number += 1;
+        }
+        row += 1;
+    }
+    aliases
+}
+
 /// The canonical name for a name or its alias.
 pub fn canonical_name(name: &str) -> &str {
-    CONTROLLERS.iter().find(|(_, alias)| *alias == name).map_or(name, |(canonical, _)| canonical)
+    CONTROLLERS.iter().find(|known| known.alias == name).map_or(name, |known| known.name)
 }
 
 /// Unknown names, in upstream's words.
 pub(super) fn faults(list: &[String]) -> Vec<String> {
     // An empty list is a way to run nothing.
     let bare = list.iter().map(|name| name.strip_prefix('-').unwrap_or(name)).filter(|name| !name.is_empty());
-    let is_known = |name: &str| CONTROLLERS.iter().any(|(known, _)| canonical_name(name) == *known);
+    let is_known = |name: &str| CONTROLLERS.iter().any(|known| canonical_name(name) == known.name);
     let unknown = bare.filter(|name| *name != "*" && !is_known(name));
-    let known = || CONTROLLERS.map(|(name, alias)| format!("{name} ({alias})")).join(", ");
+    let known = || {
+        let shown = CONTROLLERS.iter().map(|known| format!("{} ({})", known.name, known.alias));
+        shown.collect::<Vec<_>>().join(", ")
+    };
     unknown
         .map(|name| {
             format!("{name:?} is not in the list of known controllers (--controllers; known: *, {})", known())
@@ -60,15 +120,15 @@ pub(super) fn faults(list: &[String]) -> Vec<String> {
 /// What is asked for and cannot be had.
 pub(super) fn warnings(list: &[String]) -> Vec<String> {
     let is_named = |controller: &str| list.iter().any(|name| canonical_name(name) == controller);
-    let missing = [SERVICE_CONTROLLER, ROUTE_CONTROLLER].into_iter();
+    let missing = CONTROLLERS.iter().filter(|known| !known.exists).map(|known| known.name);
     let mut warnings: Vec<String> = missing
         .filter(|name| is_named(name) && enables(list, name))
         .map(|name| format!("--controllers: {name} is asked for and does not exist yet"))
         .collect();
-    if ![NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|name| enables(list, name)) {
-        warnings.push(format!(
-            "--controllers: no controller runs; there are {NODE_CONTROLLER} and {NODE_LIFECYCLE_CONTROLLER}"
-        ));
+    let there = || CONTROLLERS.iter().filter(|known| known.exists).map(|known| known.name);
+    if !there().any(|name| enables(list, name)) {
+        let there = there().collect::<Vec<_>>().join(" and ");
+        warnings.push(format!("--controllers: no controller runs; there are {there}"));
     }
     warnings
 }

@@ -6,13 +6,12 @@ use super::{COMPONENT, NodeController, NodeControllerOptions};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
-    flags::NODE_CONTROLLER,
+    flags::NODE,
     nodes::NodeWriter,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
-    name: NODE_CONTROLLER,
-    running_as: "cloud-node",
+    names: NODE,
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),

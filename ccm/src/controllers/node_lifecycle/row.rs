@@ -4,12 +4,11 @@ use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleOpti
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
-    flags::NODE_LIFECYCLE_CONTROLLER,
+    flags::NODE_LIFECYCLE,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
-    name: NODE_LIFECYCLE_CONTROLLER,
-    running_as: "cloud-node-lifecycle",
+    names: NODE_LIFECYCLE,
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
