@@ -1,13 +1,14 @@
-//! An error with all that caused it, as a person reads it.
+//! Prints an error together with its sources, for people.
 
 use std::{
     error::Error as StdError,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Any error and every source below it, on one line. What a part says already is not said again.
+/// The error and every source below it, on one line. A source whose text is already on the line is left out.
 ///
-/// Sources are other people's code: one that panics while it is printed is named as such, and ends the chain.
+/// Sources come from other people's code. If one panics while it is printed, the line says so and the chain
+/// ends there.
 pub fn error_chain(error: &(dyn StdError + 'static)) -> String {
     let (mut text, mut source) = printed(error);
     while let Some(cause) = source {
@@ -59,7 +60,7 @@ mod tests {
 
     impl fmt::Display for Unprintable {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // As a panic, but without a word on the terminal.
+            // Unwinds like a panic, but without a message on the terminal.
             std::panic::resume_unwind(Box::new("no text"))
         }
     }

@@ -1,11 +1,12 @@
-//! What every crate of this repository may use: small functions on values, for which there is no better place.
+//! What every crate of this repository may use: small functions on values that have no better place.
 //!
-//! The contract with clouds (`cloudprovider`) and the machinery of a Kubernetes daemon (`component`) depend on neither of each
-//! other. What both need stands here. Nothing here knows Kubernetes, a cloud or an asynchronous runtime, and nothing here logs.
+//! The contract with clouds (`cloudprovider`) and the machinery of a Kubernetes daemon (`component`) do not
+//! depend on each other. Code that both need is here. Nothing here knows Kubernetes, a cloud or an
+//! asynchronous runtime, and nothing here logs.
 //!
 //! - [`error_chain`]: an error and its sources on one line.
 //! - [`go`]: values as Go programs write them.
-//! - `tls` (feature `tls`): bounds on the certificates of a peer.
+//! - `tls` (feature `tls`): limits on the certificates of a peer.
 
 mod error_chain;
 pub mod go;

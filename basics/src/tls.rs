@@ -1,10 +1,10 @@
-//! Bounds on the certificates of whoever is at the other end of a TLS connection (feature `tls`).
+//! Limits on the certificates that the peer of a TLS connection sends (feature `tls`).
 //!
-//! A peer may send any certificates, and whoever verifies them tries every way from its own one to an authority. A few
-//! dozen that can issue each other take minutes, and neither side of the connection has proven anything by then. So what
-//! a peer sent is looked at first, by names alone: how many certificates there are, how large, and how many steps a
-//! search through them can take. What stays within that is verified in about a millisecond (five, where an authority's key
-//! is of P-384).
+//! A peer may send any certificates. The verifier tries every path from the peer's own certificate to a
+//! trusted authority. A few dozen certificates that can issue each other take minutes to verify, and by then
+//! neither side of the connection has proven anything. So the certificates are checked first, by names alone:
+//! how many there are, how large they are, and how many steps a search through them can take. Certificates
+//! within these limits are verified in about a millisecond (five, if the key of an authority is P-384).
 
 use std::{fmt, sync::Arc};
 
@@ -14,33 +14,34 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Certificates of a peer, its own included. Authorities in use have up to four levels.
+/// Maximum number of certificates from a peer, its own included. Authorities in use have up to four levels.
 pub const MAX_CERTIFICATES: usize = 10;
 
-/// Bytes of them together.
+/// Maximum size of all certificates together, in bytes.
 pub const MAX_SIZE: usize = 32 << 10;
 
-/// Steps from a certificate to one that may have issued it, in all ways together. A chain takes one for each certificate
-/// above its first; those that more than one authority signed take some more.
+/// Maximum number of steps from a certificate to a possible issuer, over all paths. A chain takes one step
+/// for each certificate above its first. Certificates that more than one authority signed take some more.
 pub const MAX_STEPS: usize = 16;
 
-/// How often somebody of one name is looked for in all ways together. Each time may cost a signature, which with large
-/// keys takes a millisecond. Two authorities of one name that both sign themselves take five.
+/// Maximum number of searches for an issuer of the same name, over all paths. Each search may cost the check
+/// of a signature, which takes a millisecond with large keys. Two self-signed authorities of the same name
+/// take five searches.
 pub const MAX_SEARCHES: usize = 5;
 
-/// Certificates between a peer's own and an authority that rustls tries.
+/// Maximum number of certificates that rustls tries between the peer's own one and a trusted authority.
 const MAX_DEPTH: usize = 6;
 
-/// Why the certificates of a peer are not verified at all.
+/// Why the certificates of a peer are refused without being verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// With how many there are.
+    /// More than [`MAX_CERTIFICATES`]: the number of certificates.
     #[error("the other side sent {0} certificates, of which at most {MAX_CERTIFICATES} are looked at")]
     TooMany(usize),
-    /// With how many bytes they have.
+    /// More than [`MAX_SIZE`]: the size of the certificates in bytes.
     #[error("the other side sent certificates of {0} bytes, of which at most {MAX_SIZE} are looked at")]
     TooLarge(usize),
-    /// More of them have the same name than a chain has.
+    /// More certificates have the same name than in any useful chain.
     #[error(
         "the other side sent certificates that fit together in too many ways; it should send its own and those above \
          it, each once"
@@ -50,15 +51,16 @@ pub enum ChainError {
 
 impl From<ChainError> for rustls::Error {
     fn from(error: ChainError) -> Self {
-        // Of all kinds the one that is printed in these words.
+        // Of the variants of `rustls::Error`, this one prints the message of the error.
         Self::Other(OtherError(Arc::new(error)))
     }
 }
 
-/// Whether what a peer sent, its own certificate and all others, can be verified in little time. It verifies nothing.
+/// Checks that the certificates of a peer, `own` and all `others`, can be verified in little time. Does not
+/// verify them.
 ///
 /// # Errors
-/// What there is too much of.
+/// Which limit is exceeded.
 pub fn check_chain(own: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), ChainError> {
     let count = 1 + others.len();
     if count > MAX_CERTIFICATES {
@@ -69,20 +71,20 @@ pub fn check_chain(own: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> R
         return Err(ChainError::TooLarge(size));
     }
     let Some(own) = Names::of(own) else { return Ok(()) };
-    // Who cannot be read is nobody's issuer.
+    // A certificate that cannot be parsed cannot have issued another one.
     let others: Vec<Names<'_>> = others.iter().filter_map(|other| Names::of(other)).collect();
     let used = vec![false; others.len()];
     let mut search = Search { others: &others, used, steps: 0, sought: Vec::new() };
     search.from(own.issuer, 0)
 }
 
-/// Goes all the ways that a verification may go.
+/// A search along all paths that a verification may take.
 struct Search<'a> {
     others: &'a [Names<'a>],
-    /// Those on the present way.
+    /// Which of `others` are on the current path.
     used: Vec<bool>,
     steps: usize,
-    /// Whose issuer was looked for, each time.
+    /// The issuer's name of each search so far.
     sought: Vec<&'a [u8]>,
 }
 
@@ -111,16 +113,16 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Who issued a certificate and whose it is, in DER.
+/// The names of a certificate's issuer and of its subject, in DER.
 struct Names<'a> {
     issuer: &'a [u8],
     subject: &'a [u8],
 }
 
 impl<'a> Names<'a> {
-    /// Reads no more than it must: what it cannot read no verifier reads either.
+    /// Parses no more than these names. A certificate that fails here fails in every verifier.
     fn of(certificate: &'a [u8]) -> Option<Self> {
-        /// Tags of DER.
+        /// DER tags.
         const SEQUENCE: u8 = 0x30;
         const VERSION: u8 = 0xa0;
         let (_, certificate, _) = element(certificate)?;
@@ -138,12 +140,12 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The first element: its tag, its content and what comes after it.
+/// The first element of `der`: its tag, its content, and the bytes after it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = der.split_first_chunk()?;
     let (length, rest) = match usize::from(first) {
         length @ 0..=0x7f => (length, rest),
-        // So many bytes of length; a certificate has no more than four.
+        // The number of length bytes. A certificate needs no more than four.
         many @ 0x81..=0x84 => {
             let (bytes, rest) = rest.split_at_checked(many - 0x80)?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -158,11 +160,11 @@ fn after(der: &[u8]) -> Option<(&[u8], &[u8])> {
     element(der).map(|(_, content, rest)| (content, rest))
 }
 
-/// Verifies the certificates of a server as another verifier does, but only such as [`check_chain`] lets pass.
+/// Refuses server certificates that [`check_chain`] refuses, and leaves all others to another verifier.
 pub struct BoundedVerifier(Arc<dyn ServerCertVerifier>);
 
 impl BoundedVerifier {
-    /// Before `verifier`.
+    /// Checks the limits, then asks `verifier`.
     pub fn new(verifier: Arc<dyn ServerCertVerifier>) -> Self {
         Self(verifier)
     }
@@ -242,7 +244,7 @@ mod tests {
         KeyPair::generate().expect("a key")
     }
 
-    /// One that signs itself.
+    /// A self-signed authority.
     fn root(name: &str) -> Authority {
         let (parameters, key) = (parameters(name), key());
         let certificate = parameters.self_signed(&key).expect("signed").der().clone();
@@ -262,7 +264,8 @@ mod tests {
         }
     }
 
-    /// Levels that each may be issued by any of the next, and end at none that is trusted.
+    /// Levels of certificates. Each certificate may be issued by any one of the next level. The last level is
+    /// not issued by a trusted authority.
     fn lattice(levels: usize, each: usize) -> (CertificateDer<'static>, Vec<CertificateDer<'static>>) {
         let mut others = Vec::new();
         for level in 0..levels {
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn chains_as_they_are_in_use_are_verified() {
-        // As long as rustls takes, with its root and in any order.
+        // The longest chain that rustls verifies, with its root and in any order.
         let root = root("root");
         let mut last = root.sub("1");
         let mut others = vec![root.certificate.clone(), last.certificate.clone()];
@@ -335,7 +338,7 @@ mod tests {
         };
         let (own, others) = lattice(6, 7);
         assert_eq!(refused(&own, &others), ChainError::TooMany(43));
-        // Equal names: each can have issued each.
+        // Equal names: each of these may be the issuer.
         let (own, some) = lattice(1, 9);
         assert_eq!(check_chain(&own, &some), Err(ChainError::TooManyWays));
         check_chain(&own, &some[..5]).expect("none of them leads on");
