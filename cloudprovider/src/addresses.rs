@@ -18,7 +18,7 @@ pub enum NodeAddressType {
     InternalDns,
     /// A DNS name that resolves outside the cluster.
     ExternalDns,
-    /// Any other type; Kubernetes does not close the list.
+    /// Any other type. Kubernetes does not limit the list of types.
     Other(String),
 }
 
@@ -96,8 +96,8 @@ impl NodeAddress {
     }
 }
 
-/// Appends each of `additions` that `addresses` does not hold yet, by exact type and text; order is kept
-/// (upstream's `AddToNodeAddresses`).
+/// Appends those of `additions` that `addresses` does not contain yet, compared by exact type and text. The
+/// order is kept (upstream's `AddToNodeAddresses`).
 pub fn append_missing_addresses(
     addresses: &mut Vec<NodeAddress>,
     additions: impl IntoIterator<Item = NodeAddress>,

@@ -6,16 +6,16 @@ use async_trait::async_trait;
 
 use crate::Result;
 
-/// The clusters whose machines this cloud runs. No controller needs it; tools do.
+/// The clusters whose machines this cloud runs. No controller needs this part; tools do.
 #[async_trait]
 pub trait Clusters: fmt::Debug + Send + Sync {
     /// Names of all clusters, sorted, each once.
     async fn list(&self) -> Result<Vec<String>>;
 
-    /// Where the API server of `cluster` is reached, `None` while the cluster has no running control plane.
+    /// The address of the API server of `cluster`, or `None` while the cluster has no running control plane.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where the cloud knows no such cluster.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the cloud does not know the cluster.
     async fn control_plane_endpoint(&self, cluster: &str) -> Result<Option<ControlPlaneEndpoint>>;
 }
 

@@ -1,9 +1,9 @@
-//! Configuration files as they come: in encodings of other systems, copied from web pages, never filled in, or another
-//! file altogether.
+//! Reads configuration files as operators really write them: in encodings of other systems, copied from web
+//! pages, with placeholders that were never filled in, or the wrong file altogether.
 
 use std::fmt;
 
-/// Why the bytes of a file are no text that a configuration can be read from. Holds nothing of the text.
+/// Why the bytes of a file cannot be read as a configuration text. Contains nothing of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigTextError(String);
 
@@ -15,12 +15,13 @@ impl fmt::Display for ConfigTextError {
 
 impl std::error::Error for ConfigTextError {}
 
-/// The text of a configuration file, without a byte order mark, and what is odd about how it is written.
+/// Decodes a configuration file. Returns the text without its byte order mark, and a remark if the encoding
+/// is unusual.
 ///
-/// UTF-8 is read, and UTF-16 that says so by its byte order mark, as Windows writes it.
+/// Accepts UTF-8, and UTF-16 with a byte order mark, as Windows writes it.
 ///
 /// # Errors
-/// What the file is instead, where that can be seen, and what would be right.
+/// What the file is instead, if that can be recognised, and what to do.
 pub fn decode_config(bytes: &[u8]) -> Result<(String, Option<&'static str>), ConfigTextError> {
     const UTF_16: &str =
         "the file is UTF-16; it is read all the same, but other programs may refuse it: save it as UTF-8";
@@ -60,32 +61,35 @@ fn line_of(before: &[u8]) -> usize {
     before.split(|byte| *byte == b'\n').count()
 }
 
-/// What is odd about the text of a value: it can be read, and is probably not what was meant.
+/// Something odd about the text of a value. The value can be read, but is probably not what the operator
+/// meant.
 ///
-/// Its `Display` goes on from the name of a key, and holds nothing of the text.
+/// The `Display` text continues a message that begins with the name of the key. It contains nothing of the
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum TextOddity {
-    /// It was to be replaced by a value: `<password>`, `{{ password }}`, `${PASSWORD}`, `use-your-password-here`.
+    /// It is a placeholder: `<password>`, `{{ password }}`, `${PASSWORD}`, `use-your-password-here`.
     Placeholder,
-    /// It begins or ends with a typographic quote, which is no quote to YAML or INI.
+    /// It begins or ends with a typographic quote, which YAML and INI do not treat as a quote.
     TypographicQuotes,
-    /// It holds a blank that is none to most programs, such as the no-break space of web pages.
+    /// It contains a blank that most programs do not treat as one, such as the no-break space of web pages.
     NoBreakSpace,
-    /// It holds characters that nobody sees, such as marks of the direction of writing.
+    /// It contains invisible characters, such as marks of the writing direction.
     Invisible,
     /// It begins or ends with a blank or a line break.
     OuterBlank,
 }
 
 impl TextOddity {
-    /// What is odd about `text`, the likeliest mistake first.
+    /// What is odd about `text`, if anything. The most likely mistake comes first.
     pub fn of(text: &str) -> Option<Self> {
         if is_placeholder(text.trim()) { Some(Self::Placeholder) } else { Self::of_characters(text) }
     }
 
-    /// The same for a secret, such as a password: its words tell nothing, since `changeme` may be one. Only what is wrapped
-    /// as a whole is a placeholder: `<...>`, `{{...}}` and `${...}`.
+    /// Like [`of`](Self::of), for a secret such as a password. The words of a secret prove nothing:
+    /// `changeme` may be a real password. So a text is a placeholder only if it is wrapped as a whole:
+    /// `<...>`, `{{...}}` and `${...}`.
     pub fn in_secret(text: &str) -> Option<Self> {
         let is_placeholder = [("<", ">"), ("{{", "}}"), ("${", "}")]
             .iter()
@@ -107,7 +111,8 @@ impl TextOddity {
         }
     }
 
-    /// What is told of what [`TextOddity::in_secret`] finds: no more than that the secret may be wrong.
+    /// The message for an oddity that [`TextOddity::in_secret`] found. It says only that the secret may be
+    /// wrong.
     pub fn of_secret(self) -> &'static str {
         match self {
             Self::Placeholder => "looks like a placeholder that nobody filled in",
@@ -135,7 +140,7 @@ impl fmt::Display for TextOddity {
     }
 }
 
-/// Whether nobody sees `c`, such as a soft hyphen or a mark of the direction of writing.
+/// Whether `c` is invisible, such as a soft hyphen or a mark of the writing direction.
 pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -148,7 +153,7 @@ fn is_typographic_quote(c: char) -> bool {
     matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' | '\u{2039}' | '\u{203a}')
 }
 
-/// Whether a text was to be replaced, by its form or by its words.
+/// Whether `text` looks like a placeholder, by its form or by its words.
 fn is_placeholder(text: &str) -> bool {
     let is_between = |open: &str, close: &str| {
         text.find(open).is_some_and(|begin| text[begin + open.len()..].contains(close))
@@ -170,7 +175,8 @@ fn is_placeholder(text: &str) -> bool {
         || words == "change-me"
 }
 
-/// What is wrong with a configuration that turns out to be a Kubernetes manifest of this kind, and what would be right.
+/// The message for a configuration file that is a Kubernetes manifest of this kind: what is wrong, and what
+/// to do.
 pub fn manifest_in_place_of_config(kind: &str) -> String {
     let is_plain = kind.len() <= 40 && kind.bytes().all(|byte| byte.is_ascii_alphabetic());
     match kind {
@@ -188,14 +194,14 @@ pub fn manifest_in_place_of_config(kind: &str) -> String {
     }
 }
 
-/// What in a text that is no YAML may be the reason, given the line, counted from 1, in which that shows.
+/// A likely reason why `text` is not valid YAML. `line`, counted from 1, is where the parser failed.
 pub fn yaml_fault_cause(text: &str, line: usize) -> Option<&'static str> {
     let is_blank = |c: char| c.is_whitespace() && !c.is_ascii();
     let faulty = line.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or_default();
     if faulty.contains("{{") {
         Some("the line looks like a template that nobody filled in ({{ ... }})")
     } else if text.lines().take(line).any(|line| line.trim_start_matches([' ', '\t']).starts_with(is_blank)) {
-        // which shows some lines later, where the parser takes them for a part of a value
+        // The parser fails some lines later, since it takes such lines for a part of a value.
         Some("a line is indented with no-break spaces; write ordinary ones")
     } else {
         None
@@ -295,7 +301,7 @@ mod tests {
         for text in ["<password>", "{{ vcenter_password }}", "${PASSWORD}", " <password>\n"] {
             assert_eq!(TextOddity::in_secret(text), Some(Placeholder), "{text}");
         }
-        // which of these it is would tell something
+        // The message does not say which of these it is, since that would reveal something about the secret.
         let odd =
             [("\u{201c}x\u{201d}", TypographicQuotes), ("a\u{a0}b", NoBreakSpace), ("a\u{ad}b", Invisible)];
         for (text, oddity) in odd {

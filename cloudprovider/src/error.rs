@@ -1,4 +1,4 @@
-//! The one error type of the contract.
+//! The error type of the contract.
 
 use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration};
 
@@ -6,10 +6,11 @@ use basics::error_chain;
 
 use crate::ErrorKind;
 
-/// What every fallible method of the contract returns.
+/// The result of every fallible method of the contract.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One fault in a configuration: which key, and what would be right. Never the value where it may be a secret.
+/// One fault in a configuration: its key, and what would be right. Never contains a value that may be a
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
     /// Path of the key as the operator wrote it, such as `hypervisors[1].auth.passwordFile`.
@@ -37,12 +38,13 @@ impl fmt::Display for ConfigProblem {
 
 /// An error of a provider.
 ///
-/// `Display` gives the operation and the message on one line, without the source; [`Error::report`] gives the
-/// whole chain. Both end up in events and conditions that every user of the cluster can read, so a message never
-/// holds a secret.
+/// `Display` prints the operation and the message on one line, without the source. [`Error::report`] prints
+/// the whole chain of sources. Both appear in events and conditions that every user of the cluster can read,
+/// so a message must never contain a secret.
 ///
-/// Cloning shares everything, the source included: one fault that stands for a whole batch is one error, cloned for
-/// each node ([`InstanceLookup::all_unknown`](crate::InstanceLookup::all_unknown)).
+/// Clones share everything, the source included. If one fault concerns a whole batch, the provider creates
+/// one error and clones it for each node
+/// ([`InstanceLookup::all_unknown`](crate::InstanceLookup::all_unknown)).
 #[derive(Clone, Debug)]
 pub struct Error {
     inner: Arc<Inner>,
@@ -59,7 +61,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of this kind. `message` is a phrase in lower case without a full stop, free of secrets.
+    /// An error of this kind. `message` is a phrase in lower case, without a full stop and without secrets.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -73,7 +75,7 @@ impl Error {
         }
     }
 
-    /// The special outcome "somebody else does this": see [`ErrorKind::ImplementedElsewhere`].
+    /// The special outcome "another component does this": see [`ErrorKind::ImplementedElsewhere`].
     pub fn implemented_elsewhere(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::ImplementedElsewhere, message)
     }
@@ -88,21 +90,21 @@ impl Error {
         Self::new(ErrorKind::Unsupported, message)
     }
 
-    /// An [`ErrorKind::InvalidConfiguration`] that carries every fault found.
+    /// An [`ErrorKind::InvalidConfiguration`] with all faults that were found.
     pub fn invalid_configuration(problems: Vec<ConfigProblem>) -> Self {
         let mut error = Self::new(ErrorKind::InvalidConfiguration, "invalid configuration");
         error.inner_mut().problems = problems;
         error
     }
 
-    /// Says which operation failed, such as `list domains of kvm1`. The outermost name wins.
+    /// Names the operation that failed, such as `list domains of kvm1`. The last call of this method wins.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
         self.inner_mut().operation = Some(operation.into());
         self
     }
 
-    /// Says when another try can help.
+    /// Says how long to wait before another try can help.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.inner_mut().retry_after = Some(after);
@@ -116,8 +118,8 @@ impl Error {
         self
     }
 
-    /// A new error around this one, with the same kind, retry time and problems: context is added without losing
-    /// what the caller decides on.
+    /// Puts a new error around this one, to add context. Kind, retry time and problems stay the same, so the
+    /// caller decides as before.
     #[must_use]
     pub fn wrap(self, message: impl Into<Cow<'static, str>>) -> Self {
         let mut outer = Self::new(self.kind(), message);
@@ -134,12 +136,13 @@ impl Error {
         self.inner.kind
     }
 
-    /// How long to wait before another try, where the provider knows. `None` leaves it to the caller's backoff.
+    /// How long to wait before another try, if the provider knows. With `None` the caller uses its own
+    /// backoff.
     pub fn retry_after(&self) -> Option<Duration> {
         self.inner.retry_after
     }
 
-    /// Whether the same call can succeed later by itself.
+    /// Whether the same call can succeed later without a change of the configuration or the request.
     pub fn is_retryable(&self) -> bool {
         self.inner.retry_after.is_some() || self.inner.kind.is_retryable()
     }
@@ -149,7 +152,7 @@ impl Error {
         self.inner.operation.as_deref()
     }
 
-    /// The faults of an [`ErrorKind::InvalidConfiguration`], all of them, wrapped or not.
+    /// All faults of an [`ErrorKind::InvalidConfiguration`], even if the error was wrapped.
     pub fn problems(&self) -> &[ConfigProblem] {
         if !self.inner.problems.is_empty() {
             return &self.inner.problems;
@@ -157,7 +160,7 @@ impl Error {
         self.source().and_then(Self::find).map_or(&[], Self::problems)
     }
 
-    /// The first `Error` of this crate in a chain of sources, so that special outcomes survive any wrapping.
+    /// Finds the first `Error` of this crate in a chain of sources. So special outcomes survive any wrapping.
     pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
         match error.downcast_ref::<Self>() {
             Some(found) => Some(found),
@@ -253,7 +256,7 @@ mod tests {
 
     impl fmt::Display for Unprintable {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // As a panic, but without a word on the terminal.
+            // Unwinds like a panic, but without a message on the terminal.
             std::panic::resume_unwind(Box::new("no text"))
         }
     }

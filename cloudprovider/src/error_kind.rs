@@ -4,10 +4,11 @@ use std::{fmt, str::FromStr};
 
 use crate::UnknownWord;
 
-/// What went wrong, named for what the caller decides on it. Prints as [`as_str`](Self::as_str) and is parsed from it.
+/// What went wrong. Each kind is named for the decision that the caller takes. It prints as
+/// [`as_str`](Self::as_str) and is parsed from the same word.
 ///
-/// What people see on a Node when a look-up answers [`Unknown`](crate::InstanceLookup::Unknown) with an error of this
-/// kind, or an instance is [`incomplete`](crate::Instance::incomplete) because of it:
+/// What people see on a Node when a look-up answers [`Unknown`](crate::InstanceLookup::Unknown) with an error
+/// of this kind, or when an instance is [`incomplete`](crate::Instance::incomplete) because of one:
 ///
 /// | Kind | Reason of the condition | The next try for a Node that is not initialised |
 /// |---|---|---|
@@ -18,46 +19,47 @@ use crate::UnknownWord;
 /// | `InvalidConfiguration` | `ProviderMisconfigured` | after 60 s |
 /// | `InvalidInput` | `InvalidNode` | after 60 s |
 /// | `Unsupported`, `ImplementedElsewhere` | `Unsupported` | after 60 s |
-/// | `InProgress` | `InstanceIncomplete` | after 0.2 s, then later and later |
-/// | `Conflict`, `RateLimited`, `Unavailable` | `ProviderUnavailable` | after 0.2 s, then later and later |
-/// | `Timeout` | `ProviderTimeout` | after 0.2 s, then later and later |
-/// | `Internal` | `ProviderError` | after 0.2 s, then later and later |
+/// | `InProgress` | `InstanceIncomplete` | after 0.2 s, then with growing delays |
+/// | `Conflict`, `RateLimited`, `Unavailable` | `ProviderUnavailable` | after 0.2 s, then with growing delays |
+/// | `Timeout` | `ProviderTimeout` | after 0.2 s, then with growing delays |
+/// | `Internal` | `ProviderError` | after 0.2 s, then with growing delays |
 ///
-/// [`Error::retry_after`](crate::Error::retry_after) goes before the last column, and a pushed change before both. The
-/// condition of a new Node is `CloudProviderInitialized=False`, and an event `InitializationFailed` says the same; an
-/// initialised Node that is not Ready has `CloudProviderInstanceExists=Unknown`, without an event. The message is
+/// [`Error::retry_after`](crate::Error::retry_after) takes precedence over the last column, and a pushed
+/// change over both. A new Node has the condition `CloudProviderInitialized=False`, and an event
+/// `InitializationFailed` says the same. An initialised Node that is not Ready has the condition
+/// `CloudProviderInstanceExists=Unknown`, without an event. The message is
 /// [`Error::report`](crate::Error::report).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The cloud confirmed that the thing asked for does not exist. For instances the answer is
-    /// [`InstanceLookup::Absent`](crate::InstanceLookup::Absent), not this error.
+    /// The cloud confirmed that the requested object does not exist. For instances, look-ups answer
+    /// [`InstanceLookup::Absent`](crate::InstanceLookup::Absent) instead of this error.
     NotFound,
-    /// More than one thing matches where exactly one must. A person has to decide; nothing is guessed.
+    /// More than one object matches where exactly one must. A person has to decide; nothing is guessed.
     Ambiguous,
     /// The credentials are missing, wrong or expired.
     Unauthenticated,
     /// The credentials are good, but do not allow this operation.
     PermissionDenied,
-    /// The thing exists already or was changed by somebody else meanwhile.
+    /// The object exists already, or somebody else changed it in the meantime.
     Conflict,
     /// The provider's configuration is wrong; see [`Error::problems`](crate::Error::problems).
     InvalidConfiguration,
-    /// The request itself cannot be served: a malformed provider ID, annotation or port, say.
+    /// The request itself is invalid, for example because of a malformed provider ID, annotation or port.
     InvalidInput,
     /// The cloud, or this provider, cannot do this at all.
     Unsupported,
-    /// Another component does this on purpose: upstream's `ImplementedElsewhere`. For load balancers: stop quietly,
-    /// leave the Service alone, report no failure.
+    /// Another component does this on purpose (upstream's `ImplementedElsewhere`). For load balancers, the
+    /// controller stops quietly: it leaves the Service alone and reports no failure.
     ImplementedElsewhere,
-    /// The cloud has begun and is not done: upstream's `RetryError`. Ask again after
-    /// [`retry_after`](crate::Error::retry_after), without counting this as a failure.
+    /// The cloud has begun the operation but has not finished it (upstream's `RetryError`). The caller asks
+    /// again after [`retry_after`](crate::Error::retry_after) and does not count this as a failure.
     InProgress,
-    /// The cloud refuses for now because of the rate of requests.
+    /// The cloud refuses the request for now because there were too many requests.
     RateLimited,
     /// The cloud cannot be reached or does not work at the moment.
     Unavailable,
-    /// No answer within the deadline. Whether the operation took place is not known.
+    /// No answer before the deadline. It is not known whether the operation took place.
     Timeout,
     /// A fault in the provider itself, a panic included.
     Internal,
@@ -102,7 +104,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the same call can succeed later without anybody changing the configuration or the request.
+    /// Whether the same call can succeed later without a change of the configuration or the request.
     pub fn is_retryable(self) -> bool {
         match self {
             Self::NotFound
@@ -146,7 +148,7 @@ mod tests {
         for kind in ErrorKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(*kind));
         }
-        // One more kind is one more word.
+        // `ALL` contains every kind.
         let last = ErrorKind::ALL.last().map(|kind| *kind as usize);
         assert_eq!(last, Some(ErrorKind::ALL.len() - 1));
         let error = "Timeout".parse::<ErrorKind>().expect_err("not as it is printed").to_string();

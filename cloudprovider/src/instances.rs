@@ -1,4 +1,4 @@
-//! Instances: what the cloud runs, asked for in batches and optionally pushed.
+//! Instances: what the cloud runs. Controllers look them up in batches, and a cloud may push changes.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -7,78 +7,87 @@ use futures::stream::BoxStream;
 
 use crate::{Error, NodeAddress, NodeIdentity, ProviderId, UnknownWord};
 
-/// Looks up the instances behind Nodes. A provider without it can initialise no Node.
+/// Looks up the instances behind Nodes. Without this part no Node is initialised.
 #[async_trait]
 pub trait Instances: fmt::Debug + Send + Sync {
-    /// Whether `provider_id` is one that this provider writes, or wrote in an earlier version.
+    /// Whether `provider_id` has a form that this provider writes, or wrote in an earlier version.
     ///
-    /// The answer is about the form only; no call to the cloud is made. It decides before any look-up:
-    /// - `true`: the Node is looked up, repaired and judged;
-    /// - `false` for an ID that begins with this provider's [name](crate::CloudProvider::name) and `://`: the Node is
-    ///   nobody's. It is never looked up; a new one is reported as `InvalidNode`;
-    /// - `false` for any other ID: the Node is another cloud's, and left alone.
+    /// Only the form counts: this method makes no call to the cloud. The controllers ask it before any
+    /// look-up:
+    /// - `true`: the Node belongs to this provider. The controllers look it up, keep it up to date, and
+    ///   delete it once its instance is gone.
+    /// - `false` for an ID that begins with this provider's [name](crate::CloudProvider::name) and `://`: the
+    ///   ID is broken. The Node is never looked up. A new Node with such an ID is reported as `InvalidNode`.
+    /// - `false` for any other ID: the Node belongs to another cloud and is left alone.
     ///
-    /// IDs without `://` can be a provider's own too, if `owns` says so. Every ID that [`lookup`](Self::lookup) gives
-    /// must be one: a Node keeps its ID for ever, so one that `owns` refuses is not written.
+    /// A provider may also own IDs without `://`. `owns` must accept every ID that [`lookup`](Self::lookup)
+    /// returns. A Node keeps its ID for ever, so the controllers do not write an ID that `owns` refuses.
     fn owns(&self, provider_id: &str) -> bool;
 
-    /// The form of its provider IDs, such as `mycloud:///<uuid>`, for whoever is told that one is broken.
+    /// The form of this provider's IDs, such as `mycloud:///<uuid>`, for messages about a broken ID.
     fn provider_id_form(&self) -> Option<&str> {
         None
     }
 
-    /// One answer per node, in the order of `nodes`.
+    /// Looks up `nodes`. Returns one answer per node, in the order of `nodes`.
     ///
-    /// `nodes` have no provider ID or one that this provider [owns](Self::owns). Names and UUIDs may be any: the daemon's
-    /// subcommand `check` asks about a machine that nobody has, called [`CHECK_NODE_NAME`].
+    /// Each node has no provider ID, or one that this provider [owns](Self::owns). Names and UUIDs may be
+    /// anything: the daemon's subcommand `check` looks up a machine that does not exist, called
+    /// [`CHECK_NODE_NAME`].
     ///
-    /// The rules of a look-up (upstream's `InstancesV2`):
-    /// - a node that has a provider ID is looked up by it and by nothing else;
-    /// - otherwise by whatever identifies it: system UUID, name, labels;
-    /// - a stopped instance is [`Present`](InstanceLookup::Present);
-    /// - [`Absent`](InstanceLookup::Absent) only where the cloud itself confirmed it; whatever else is in the way is
-    ///   [`Unknown`](InstanceLookup::Unknown), for the nodes concerned and no others;
-    /// - two instances that match one node are `Unknown` with [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous)
-    ///   and a message that names both.
+    /// The rules of a look-up (those of upstream's `InstancesV2`):
+    /// - A node that has a provider ID is looked up by this ID and by nothing else.
+    /// - Any other node is looked up by whatever identifies it: system UUID, name, labels.
+    /// - A stopped instance is [`Present`](InstanceLookup::Present).
+    /// - The answer is [`Absent`](InstanceLookup::Absent) only if the cloud itself confirmed that there is no
+    ///   such instance. In any other difficulty the answer is [`Unknown`](InstanceLookup::Unknown), for the
+    ///   nodes concerned and for no others.
+    /// - If two instances match one node, the answer is `Unknown` with
+    ///   [`ErrorKind::Ambiguous`](crate::ErrorKind::Ambiguous) and a message that names both instances.
     ///
-    /// A call that panics, takes longer than 60 s or has another number of answers than `nodes` is made again with
-    /// halves of `nodes`, until it is clear which of them it fails for: these are `Unknown`. So it must not matter how
-    /// nodes are put together. The next calls ask about those apart from the others.
+    /// If a call panics, takes longer than 60 s or returns a wrong number of answers, the caller repeats it
+    /// with each half of `nodes`, until it knows for which nodes the call fails. The answers for these nodes
+    /// are `Unknown`. So the answer for a node must not depend on which other nodes are in the call. The next
+    /// calls look these nodes up separately from the others.
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup>;
 
-    /// A stream of what changed, for clouds that can push. `None` leaves the controllers to their periods.
+    /// A stream of changes, for clouds that can push them. With `None` the controllers rely on their periodic
+    /// look-ups.
     ///
-    /// May be called more than once; each stream gets everything from then on. A provider that may have missed
-    /// changes (a lost connection, say) sends [`InstanceChange::Resync`].
+    /// This method may be called more than once. Each stream gets every change from its call on. A provider
+    /// that may have missed changes, for example because it lost a connection, sends
+    /// [`InstanceChange::Resync`].
     fn changes(&self) -> Option<InstanceStream>;
 }
 
-/// Changes as they come; ends when the provider stops.
+/// Changes as they happen. The stream ends when the provider stops.
 pub type InstanceStream = BoxStream<'static, InstanceChange>;
 
 /// One element of [`Instances::changes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceChange {
-    /// These instances changed, appeared or vanished: look at them again.
+    /// These instances changed, appeared or vanished. The controllers look them up again.
     Changed(Vec<InstanceRef>),
-    /// Anything may have changed: look at everything again.
+    /// Anything may have changed. The controllers look up everything again.
     Resync,
 }
 
-/// Names an instance towards the controllers, which look again at every Node that matches in any of the fields.
+/// Identifies an instance for the controllers, which look up every Node again that matches in any of the
+/// fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceRef {
     /// Its provider ID, in the form that this provider writes.
     pub provider_id: Option<String>,
-    /// Its system UUID, in the form that its guest reports: Nodes that are not initialised yet have nothing else.
+    /// Its system UUID, in the form that the guest reports. Nodes that are not initialised yet have no
+    /// provider ID and are matched by this.
     pub system_uuid: Option<String>,
-    /// Its name, for Nodes whose system UUID tells nothing.
+    /// Its name, for Nodes whose system UUID does not identify them.
     pub name: Option<String>,
 }
 
-/// The name of the machine that nobody has, about which the daemon's subcommand `check` asks (with a random system
-/// UUID): a provider that answers [`Absent`](InstanceLookup::Absent) sees everything that it has to see. The domain
-/// `invalid` is reserved, so no machine has this name.
+/// The name of the node that the daemon's subcommand `check` looks up, with a random system UUID. No machine
+/// has this name, since the domain `invalid` is reserved. A provider that answers
+/// [`Absent`](InstanceLookup::Absent) can see everything that it needs to see.
 pub const CHECK_NODE_NAME: &str = "cloud-controller-manager-check.invalid";
 
 /// The three answers of a look-up.
@@ -88,12 +97,12 @@ pub enum InstanceLookup {
     Present(Box<Instance>),
     /// The cloud confirmed that there is no such instance.
     Absent,
-    /// Nobody can tell now, and why.
+    /// The provider cannot tell at the moment. The error says why.
     Unknown(Error),
 }
 
 impl InstanceLookup {
-    /// The answer for a whole batch about which nobody can tell: one clone of `error` for each of `nodes`.
+    /// The answers for a batch that cannot be looked up at all: one clone of `error` for each of `nodes`.
     pub fn all_unknown<T>(nodes: &[T], error: &Error) -> Vec<Self> {
         nodes.iter().map(|_| Self::Unknown(error.clone())).collect()
     }
@@ -117,11 +126,11 @@ impl From<Error> for InstanceLookup {
 pub enum PowerState {
     /// It runs, or is about to.
     Running,
-    /// It is paused or suspended to memory, and may go on with all its pods alive: not shut down.
+    /// It is paused or suspended to memory. Its pods may resume, so it does not count as shut down.
     Paused,
-    /// It is on its way down: not shut down yet.
+    /// It is shutting down. It does not count as shut down yet.
     ShuttingDown,
-    /// It is powered off, its memory gone or saved to disk.
+    /// It is powered off. Its memory is lost or saved to disk.
     Off,
     /// It crashed and does nothing any more.
     Crashed,
@@ -132,8 +141,8 @@ impl PowerState {
     pub const ALL: &'static [Self] =
         &[Self::Running, Self::Paused, Self::ShuttingDown, Self::Off, Self::Crashed];
 
-    /// Whether the instance counts as shut down (upstream's `InstanceShutdown`): its pods run no more, so the
-    /// shutdown taint is right.
+    /// Whether the instance counts as shut down (upstream's `InstanceShutdown`). Its pods no longer run, so
+    /// the Node gets the shutdown taint.
     pub fn is_shutdown(self) -> bool {
         matches!(self, Self::Off | Self::Crashed)
     }
@@ -168,26 +177,28 @@ impl FromStr for PowerState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
-    /// Its identity in the cloud, written to `spec.providerID` of a Node that has none. A Node that has one keeps its
-    /// own, whatever stands here.
+    /// The identity of the instance in the cloud. It is written to `spec.providerID` of a Node that has none.
+    /// A Node that has one keeps its own, whatever this field says.
     ///
-    /// `None`: the cloud does not say, as where a Node's own ID has not the form of a [`ProviderId`]. That is enough for
-    /// a Node that has an ID; one that has none stays uninitialised.
+    /// `None` means that the cloud does not say, for example because the Node's own ID does not have the form
+    /// of a [`ProviderId`]. This is enough for a Node that has an ID. A Node without an ID stays
+    /// uninitialised.
     pub provider_id: Option<ProviderId>,
     /// Whether it runs.
     pub power_state: PowerState,
-    /// What goes into the Node.
+    /// What is written to the Node.
     pub metadata: InstanceMetadata,
-    /// Why `metadata` is not complete yet, if so: a Node that is not initialised is left tainted, and says this in
-    /// its condition, until the reason is gone. Initialised Nodes are not affected.
+    /// Why `metadata` is not complete yet, if it is not. A Node that is not initialised keeps its taint until
+    /// the reason is gone, and its condition shows the reason. Initialised Nodes are not affected.
     pub incomplete: Option<Error>,
-    /// By what the instance was found, as in `system UUID`: for people who ask why this one.
+    /// What the instance was found by, such as `system UUID`. For people who ask why this instance was
+    /// chosen.
     pub matched_by: Option<String>,
 }
 
 impl Instance {
-    /// An instance with empty, complete metadata. `provider_id` is a [`ProviderId`], or `None` where the cloud does not
-    /// say.
+    /// An instance with empty, complete metadata. `provider_id` is a [`ProviderId`], or `None` if the cloud
+    /// does not say.
     pub fn new(provider_id: impl Into<Option<ProviderId>>, power_state: PowerState) -> Self {
         Self {
             provider_id: provider_id.into(),
@@ -198,21 +209,21 @@ impl Instance {
         }
     }
 
-    /// The same with this metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: InstanceMetadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// The same, found by this.
+    /// Sets what the instance was found by.
     #[must_use]
     pub fn with_matched_by(mut self, what: impl Into<String>) -> Self {
         self.matched_by = Some(what.into());
         self
     }
 
-    /// The same, marked as not complete yet.
+    /// Marks the metadata as not complete yet, for this reason.
     #[must_use]
     pub fn with_incomplete(mut self, why: Error) -> Self {
         self.incomplete = Some(why);
@@ -220,8 +231,8 @@ impl Instance {
     }
 }
 
-/// What a Node is told about its instance. Empty or `None` means "the cloud does not say", and leaves the Node's own
-/// value alone.
+/// What the cloud says about an instance, to be written to its Node. An empty or `None` field means that the
+/// cloud does not say. The Node's own value is then left alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceMetadata {
     /// Goes to the label `node.kubernetes.io/instance-type` (and the beta one).

@@ -1,4 +1,4 @@
-//! What providers with an inventory of their own have in common: one that is listed first and then follows changes.
+//! Helpers for providers that keep an inventory, which is listed once and then follows changes.
 
 use futures::{StreamExt as _, stream};
 use tokio::{
@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{InstanceChange, InstanceStream};
 
-/// Looks, and looks again at each of `changes` while an answer has to wait for the first listing. Gives what it finds
-/// at `deadline` at last; without one, or after it, what it finds at once.
+/// Calls `look`, and calls it again after each of `changes` while `waits_for_listing` is true of an answer.
+/// Once `deadline` has passed, returns the answers as they are. Without a deadline, or if it has already
+/// passed, looks only once.
 pub async fn look_once_listed<A>(
     look: impl Fn() -> Vec<A>,
     waits_for_listing: impl Fn(&A) -> bool,
@@ -18,7 +19,7 @@ pub async fn look_once_listed<A>(
     deadline: Option<Instant>,
 ) -> Vec<A> {
     loop {
-        // Before the look: what comes after it wakes us.
+        // Marked before the look, so that a change during the look is not missed.
         changes.mark_unchanged();
         let answers = look();
         let deadline = deadline.filter(|deadline| *deadline > Instant::now());
@@ -27,14 +28,14 @@ pub async fn look_once_listed<A>(
         };
         tokio::select! {
             () = sleep_until(deadline) => {}
-            // Without a sender nothing changes any more.
+            // Without a sender there are no more changes: only the deadline is waited for.
             Ok(()) = changes.changed() => {}
         }
     }
 }
 
-/// The changes of instances, until `stop` is cancelled. Whoever is too slow for them is told to look at everything
-/// again.
+/// The changes of instances, until `stop` is cancelled. A reader that falls too far behind gets
+/// [`InstanceChange::Resync`].
 pub fn instance_stream(
     changes: broadcast::Receiver<InstanceChange>,
     stop: CancellationToken,
@@ -57,8 +58,8 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(10);
 
-    /// Looks at an inventory that is listed at the look of this number; says how often it was looked at and how long
-    /// that took.
+    /// Looks at an inventory whose listing is there at look number `listed_at`. Returns the number of looks
+    /// and the time that they took.
     async fn look(listed_at: u32, changes: watch::Receiver<u64>, grace: Option<Duration>) -> (u32, Duration) {
         let (start, looks) = (Instant::now(), Cell::new(0));
         let look = || {

@@ -1,30 +1,30 @@
 //! The contract between a Kubernetes cloud-controller-manager and a cloud.
 //!
-//! A *provider* is an implementation of [`CloudProvider`]. It hands out the parts that its cloud can do, each a
-//! small object-safe trait: [`Instances`], [`Zones`], [`LoadBalancer`], [`Routes`], [`Clusters`]. The controllers
-//! know nothing of the cloud and a provider knows nothing of Kubernetes' client types: what it sees of a Node is a
-//! [`NodeIdentity`], so that a provider is tested without any API server.
+//! A *provider* is an implementation of [`CloudProvider`]. It returns the parts that its cloud supports. Each
+//! part is a small object-safe trait: [`Instances`], [`Zones`], [`LoadBalancer`], [`Routes`], [`Clusters`].
+//! The controllers know nothing of the cloud. A provider knows nothing of Kubernetes' client types: it sees a
+//! Node as a [`NodeIdentity`], so it can be tested without an API server.
 //!
 //! ```text
 //!   cloud  <──  provider: impl CloudProvider  <──  controllers  ──>  Kubernetes API
 //!               (Instances, Zones, ...)            (ccm)
 //! ```
 //!
-//! Three rules run through everything:
+//! Three rules apply everywhere:
 //!
-//! - **Three answers, never two.** A look-up says [`InstanceLookup::Present`], [`InstanceLookup::Absent`] or
-//!   [`InstanceLookup::Unknown`]. Nothing is ever deleted on `Unknown`, so a failed look-up cannot pass for a
-//!   machine that is gone.
-//! - **Batches.** Methods that ask about nodes take a slice of them and answer each. A cloud that can answer for
-//!   5,000 nodes with one call does so; one that cannot loops.
-//! - **One [`Error`] type.** Its [`ErrorKind`] is named for what the caller decides, and
-//!   [`retry_after`](Error::retry_after) says when another try can help. What people then see on a Node is a table
-//!   [there](ErrorKind).
+//! - **Three answers, never two.** A look-up answers [`InstanceLookup::Present`], [`InstanceLookup::Absent`]
+//!   or [`InstanceLookup::Unknown`]. Nothing is ever deleted because of `Unknown`, so a failed look-up cannot
+//!   be mistaken for a machine that is gone.
+//! - **Batches.** Methods about nodes take a slice of nodes and return an answer for each. If the cloud can
+//!   answer for 5,000 nodes with one call, the provider makes one call. Otherwise it loops.
+//! - **One [`Error`] type.** Its [`ErrorKind`] is named for the decision that the caller takes, and
+//!   [`retry_after`](Error::retry_after) says when another try can help. The table at [`ErrorKind`] shows
+//!   what people then see on a Node.
 //!
 //! # A whole provider
 //!
-//! `examples/static_provider` in this crate is a complete provider in under 150 lines: machines listed in a
-//! configuration text. Its shape:
+//! `examples/static_provider` in this crate is a complete provider in under 150 lines. Its machines are
+//! listed in a configuration text. The outline of a provider:
 //!
 //! ```
 //! use std::sync::Arc;

@@ -8,27 +8,27 @@ use crate::{NodeIdentity, Result};
 
 /// Load balancers in the cloud.
 ///
-/// Three outcomes are special and travel as errors, through any wrapping:
-/// - [`ErrorKind::ImplementedElsewhere`](crate::ErrorKind::ImplementedElsewhere): another component serves this
-///   Service. The controller leaves its status alone and reports no failure.
-/// - [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) with
-///   [`retry_after`](crate::Error::retry_after): the cloud is at work; the controller comes again exactly then.
-/// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): this Service asks for what the cloud cannot do. The
-///   controller says so once and waits for the Service to change.
+/// Three outcomes are special. They are returned as errors and are recognised through any wrapping:
+/// - [`ErrorKind::ImplementedElsewhere`](crate::ErrorKind::ImplementedElsewhere): another component serves
+///   this Service. The controller leaves its status alone and reports no failure.
+/// - [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) with [`retry_after`](crate::Error::retry_after):
+///   the cloud is still working. The controller asks again after exactly this time.
+/// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): the Service asks for something that the cloud
+///   cannot do. The controller reports this once and waits for the Service to change.
 #[async_trait]
 pub trait LoadBalancer: fmt::Debug + Send + Sync {
-    /// The load balancer's name in the cloud. Stable for the life of the Service;
+    /// The name of the load balancer in the cloud. It must not change during the life of the Service.
     /// [`default_load_balancer_name`] is a usual choice.
     fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String;
 
-    /// The load balancer as it is, `None` where there is none.
+    /// The present state of the load balancer, or `None` if there is none.
     async fn get(
         &self,
         cluster_name: &str,
         service: &LoadBalancerService,
     ) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Creates the load balancer or brings it to what `service` and `nodes` ask for. Idempotent.
+    /// Creates the load balancer, or changes it to match `service` and `nodes`. Idempotent.
     async fn ensure(
         &self,
         cluster_name: &str,
@@ -36,7 +36,7 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
         nodes: &[&NodeIdentity],
     ) -> Result<LoadBalancerStatus>;
 
-    /// Brings the backends of an existing load balancer to `nodes` and leaves the rest alone.
+    /// Sets the back ends of an existing load balancer to `nodes`. Changes nothing else.
     async fn update(
         &self,
         cluster_name: &str,
@@ -44,11 +44,12 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
         nodes: &[&NodeIdentity],
     ) -> Result<()>;
 
-    /// Deletes the load balancer and all that came with it. Idempotent: success when it is gone already.
+    /// Deletes the load balancer and everything that was created with it. Idempotent: succeeds if it is
+    /// already gone.
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
 }
 
-/// What a provider sees of a Service of type `LoadBalancer`.
+/// A Service of type `LoadBalancer`, as a provider sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerService {
     /// `metadata.namespace`.
@@ -59,11 +60,11 @@ pub struct LoadBalancerService {
     pub uid: String,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`: where providers take their own settings from.
+    /// `metadata.annotations`, from which providers take their own settings.
     pub annotations: BTreeMap<String, String>,
     /// `spec.ports`, in order.
     pub ports: Vec<ServicePort>,
-    /// `spec.clusterIPs`, the first is the primary one.
+    /// `spec.clusterIPs`. The first one is the primary IP.
     pub cluster_ips: Vec<String>,
     /// `spec.ipFamilies` as `IPv4` and `IPv6`, in order.
     pub ip_families: Vec<String>,
@@ -77,8 +78,8 @@ pub struct LoadBalancerService {
     pub session_affinity: SessionAffinity,
     /// `spec.externalTrafficPolicy`.
     pub external_traffic_policy: ExternalTrafficPolicy,
-    /// `spec.healthCheckNodePort`, set where the policy is `Local`: `GET /healthz` on it says whether a node has
-    /// endpoints.
+    /// `spec.healthCheckNodePort`, set if the policy is `Local`. `GET /healthz` on this port says whether a
+    /// node has endpoints.
     pub health_check_node_port: Option<u16>,
     /// `status.loadBalancer` as last written.
     pub status: LoadBalancerStatus,
@@ -130,7 +131,8 @@ pub enum SessionAffinity {
     None,
     /// `ClientIP`, with the timeout of `spec.sessionAffinityConfig`.
     ClientIp {
-        /// Seconds of idleness after which a client may go elsewhere; Kubernetes' default is 10,800.
+        /// Idle time in seconds after which a client may be sent to another pod. Kubernetes' default is
+        /// 10,800.
         timeout_seconds: u32,
     },
 }
@@ -141,7 +143,7 @@ pub enum ExternalTrafficPolicy {
     /// `Cluster`: any node takes traffic.
     #[default]
     Cluster,
-    /// `Local`: only nodes with endpoints do, and the client's address is kept.
+    /// `Local`: only nodes with endpoints take traffic, and the client's address is kept.
     Local,
 }
 
@@ -161,7 +163,7 @@ pub struct LoadBalancerIngress {
     pub hostname: Option<String>,
     /// How nodes deliver packets to `ip`.
     pub ip_mode: Option<IpMode>,
-    /// State of single ports, where the cloud reports it.
+    /// The state of individual ports, if the cloud reports it.
     pub ports: Vec<PortStatus>,
 }
 
@@ -181,12 +183,12 @@ pub struct PortStatus {
     pub port: u16,
     /// Its protocol.
     pub protocol: Protocol,
-    /// Why the port does not work, as a CamelCase word; `None` where it does.
+    /// Why the port does not work, as a CamelCase word. `None` if it works.
     pub error: Option<String>,
 }
 
-/// The load balancer name that upstream derives from a Service's UID: `a` and the UID without dashes, at most 32
-/// characters.
+/// The load balancer name that upstream derives from the UID of a Service: `a` followed by the UID without
+/// dashes, at most 32 characters.
 pub fn default_load_balancer_name(service_uid: &str) -> String {
     std::iter::once('a').chain(service_uid.chars().filter(|c| *c != '-')).take(32).collect()
 }

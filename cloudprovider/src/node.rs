@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::NodeAddress;
 
-/// What identifies a Kubernetes Node, free of Kubernetes' client types.
+/// What identifies a Kubernetes Node, without Kubernetes' client types.
 ///
-/// Look-ups go by [`provider_id`](Self::provider_id) when it is set; a Node that is not initialised yet has none,
-/// and is found by its system UUID or its name.
+/// A Node is looked up by its [`provider_id`](Self::provider_id) if that is set. A Node that is not
+/// initialised yet has none. It is found by its system UUID or its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeIdentity {
     /// `metadata.name`, a DNS-1123 subdomain.
     pub name: String,
-    /// `metadata.uid`: tells a Node from a later one of the same name.
+    /// `metadata.uid`: distinguishes a Node from a later one with the same name.
     pub uid: String,
-    /// `spec.providerID` as it stands in the Node, whoever wrote it. `None` where it is empty.
+    /// `spec.providerID` as the Node has it, whoever wrote it. `None` if it is empty.
     pub provider_id: Option<String>,
-    /// `status.nodeInfo.systemUUID`, as the kubelet read it from DMI (or, where there is none, the machine ID).
+    /// `status.nodeInfo.systemUUID`, as the kubelet read it from DMI (or the machine ID, if DMI has none).
     /// Byte order and letter case differ between platforms.
     pub system_uuid: Option<String>,
     /// `status.nodeInfo.machineID`, 32 hexadecimal digits.

@@ -1,11 +1,11 @@
-//! The rules of the annotation `alpha.kubernetes.io/provided-node-ip`: which of a cloud's addresses a Node gets
-//! when its kubelet was started with `--node-ip`.
+//! The rules of the annotation `alpha.kubernetes.io/provided-node-ip`. It decides which of the cloud's
+//! addresses a Node gets when its kubelet was started with `--node-ip`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{NodeAddress, NodeAddressType};
 
-/// Why the annotation cannot be followed.
+/// Why the annotation cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvidedNodeIpError {
     /// A part of the value is not an IP address.
@@ -42,13 +42,17 @@ pub enum ProvidedNodeIpError {
     },
 }
 
-/// Orders and filters what the cloud reports by the value of `alpha.kubernetes.io/provided-node-ip`.
+/// Orders and filters the cloud's addresses by the value of `alpha.kubernetes.io/provided-node-ip`.
 ///
-/// `value` is one IP address or `ip1,ip2` of different families, without spaces. The result begins with the cloud's
-/// entries, of whatever type, that equal the first address, then those that equal the second; then follow all
-/// entries of types that did not match, in the cloud's order. So further addresses of a matched type vanish. Texts
-/// are compared as addresses: spelling of IPv6 and IPv4-mapped forms make no difference, leading zeros in IPv4 are
-/// accepted. This is upstream's `GetNodeAddressesFromNodeIP`.
+/// `value` is one IP address, or `ip1,ip2` of different families, without spaces. The result contains, in
+/// this order:
+/// - the cloud's entries, of any type, that equal the first address,
+/// - the entries that equal the second address,
+/// - all entries of types that did not match, in the cloud's order.
+///
+/// So the other addresses of a matched type are dropped. Addresses are compared by value: the spelling of
+/// IPv6 and the IPv4-mapped form make no difference, and leading zeros in IPv4 are accepted. This is
+/// upstream's `GetNodeAddressesFromNodeIP`.
 ///
 /// # Errors
 /// See [`ProvidedNodeIpError`].
@@ -91,8 +95,8 @@ fn parse_value(value: &str) -> Result<Vec<IpAddr>, ProvidedNodeIpError> {
     Ok(ips)
 }
 
-/// Reads an IP address as Kubernetes' `ParseIPSloppy` does: leading zeros are decimal, not octal, and no fault;
-/// an IPv4-mapped IPv6 address is the IPv4 address.
+/// Parses an IP address as Kubernetes' `ParseIPSloppy` does. Leading zeros are accepted, and the digits after
+/// them are decimal, not octal. An IPv4-mapped IPv6 address becomes the IPv4 address.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         let groups: Vec<String> = text
@@ -152,13 +156,13 @@ mod tests {
                 vec![internal("10.1.1.1"), external("55.55.55.55"), external("55.55.55.56"), hostname("n")],
                 vec![external("55.55.55.55"), internal("10.1.1.1"), hostname("n")],
             ),
-            // the same address in two types takes both
+            // an address that has two types matches both
             (
                 "10.1.1.1",
                 vec![internal("10.1.1.1"), external("10.1.1.1"), external("9.9.9.9")],
                 vec![internal("10.1.1.1"), external("10.1.1.1")],
             ),
-            // families of a matched type are not kept apart
+            // the other family of a matched type is dropped too
             ("10.1.1.1", vec![internal("10.1.1.1"), internal("fd00::1")], vec![internal("10.1.1.1")]),
             // a pair keeps the annotation's order and the cloud's text
             (
@@ -172,7 +176,7 @@ mod tests {
             ("10.1.1.1", vec![internal("010.1.1.1")], vec![internal("010.1.1.1")]),
             ("::ffff:010.1.1.01", vec![internal("10.1.1.1")], vec![internal("10.1.1.1")]),
             ("fd00:00000::0001", vec![internal("fd00::1")], vec![internal("fd00::1")]),
-            // a host name that is an address counts
+            // a host name that is an IP address matches too
             (
                 "10.1.1.1",
                 vec![hostname("10.1.1.1"), internal("10.1.1.9")],
@@ -253,9 +257,9 @@ mod tests {
             let wanted = &addresses[first % addresses.len()];
             let Some(ip) = parse_ip(&wanted.address) else { return Ok(()) };
             let result = apply_provided_node_ip(&wanted.address, &addresses).expect("the address is there");
-            // the first one is the one asked for, whatever its spelling
+            // the first one is the requested one, whatever its spelling
             prop_assert_eq!(parse_ip(&result[0].address), Some(ip));
-            // nothing is invented, and nothing is there more often than before
+            // nothing is added, and nothing appears more often than before
             for address in &result {
                 let count = |list: &[NodeAddress]| list.iter().filter(|a| *a == address).count();
                 prop_assert_eq!(count(&result), count(&addresses));

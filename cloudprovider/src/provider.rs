@@ -1,4 +1,4 @@
-//! The top of the contract.
+//! The entry point of the contract.
 
 use std::{fmt, sync::Arc};
 
@@ -9,44 +9,49 @@ use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, Secret
 
 /// A cloud, as the controllers see it.
 ///
-/// Made by a factory in the [`Registry`](crate::Registry), which checks the whole configuration and calls nobody;
-/// then started once. When the configuration changes, another one is made and started beside it, takes its place once it
-/// answers as well, and [`StartContext::stop`] ends the old one. Each getter says once and for all whether the cloud can do that part: a controller whose part
-/// is `None` does not start, with one log line.
+/// A factory in the [`Registry`](crate::Registry) creates the provider. The factory checks the whole
+/// configuration and makes no calls. The provider is then started once.
+///
+/// When the configuration changes, the factory creates another provider, which is started beside the old one.
+/// Once the answers of the new provider are as good as those of the old one, it takes the old one's place,
+/// and [`StartContext::stop`] ends the old one.
+///
+/// The getter of a part always gives the same result: either the cloud supports the part or it does not. A
+/// controller whose part is `None` does not start, and logs one line.
 #[async_trait]
 pub trait CloudProvider: fmt::Debug + Send + Sync {
     /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
     fn name(&self) -> &str;
 
-    /// Begins background work, such as connections and inventories, and returns without waiting for the cloud: a
-    /// cloud that is down when the daemon starts is an ordinary condition, reported by look-ups. Work ends when
-    /// [`StartContext::stop`] is cancelled.
+    /// Begins background work, such as connections and inventories. Returns without waiting for the cloud: a
+    /// cloud that is down when the daemon starts is an ordinary condition, which look-ups report. The work
+    /// ends when [`StartContext::stop`] is cancelled.
     ///
     /// # Errors
-    /// Only what no waiting can mend.
+    /// Only faults that waiting cannot remedy.
     async fn start(&self, context: StartContext) -> Result<()>;
 
-    /// Waits, once [`StartContext::stop`] is cancelled, until the work that [`start`](Self::start) began has ended, such
-    /// as sessions that are logged out of. A process that is about to end gives it a few seconds. Without anything to
-    /// wait for it returns at once.
+    /// Waits until the work that [`start`](Self::start) began has ended, for example until sessions are
+    /// logged out. Called after [`StartContext::stop`] was cancelled. A process that is about to exit waits a
+    /// few seconds at most. If there is nothing to wait for, this returns at once.
     async fn ended(&self) {}
 
-    /// The Secrets of the cluster that the configuration names, which the provider will follow once it is started: the
-    /// daemon's account has to be allowed to read them. Known without any call.
+    /// The Secrets of the cluster that the configuration names. The provider follows them once it is started,
+    /// so the daemon's account must be allowed to read them. This method makes no calls.
     fn secrets(&self) -> Vec<SecretName> {
         Vec::new()
     }
 
-    /// Whether one of these [`secrets`](Self::secrets) is needed. Where there are other credentials, which come first, it is
-    /// no fault that it may not be read.
+    /// Whether the provider needs this one of its [`secrets`](Self::secrets). If other credentials take
+    /// precedence, it is not a fault that the daemon may not read the Secret.
     fn needs_secret(&self, _secret: &SecretName) -> bool {
         true
     }
 
-    /// Instances, without which no Node is initialised.
+    /// Instances. Without this part no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 
-    /// Zones, where instances do not carry them.
+    /// Zones, for clouds whose instances do not carry them.
     fn zones(&self) -> Option<&dyn Zones>;
 
     /// Load balancers for Services.
@@ -63,11 +68,12 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StartContext {
-    /// Cancelled when the daemon stops or another provider has taken over; background work ends with it.
+    /// Cancelled when the daemon stops or when another provider has taken over. Background work must then
+    /// end.
     pub stop: CancellationToken,
-    /// `--cluster-name`: marks what the provider creates as belonging to this cluster.
+    /// `--cluster-name`: marks what the provider creates as part of this cluster.
     pub cluster_name: String,
-    /// Secrets of the cluster, for configurations that name some.
+    /// Reads Secrets of the cluster, for configurations that name some.
     pub secrets: Arc<dyn SecretSource>,
 }
 
@@ -77,7 +83,7 @@ impl StartContext {
         Self { stop, cluster_name: cluster_name.into(), secrets: Arc::new(NoSecrets) }
     }
 
-    /// The same with these Secrets.
+    /// Sets where Secrets are read from.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
         self.secrets = secrets;

@@ -2,10 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-/// The identity of an instance as it stands in `spec.providerID`: `<provider>://<rest>`.
+/// The identity of an instance, as in `spec.providerID`: `<provider>://<rest>`.
 ///
-/// What `rest` means is the provider's own business; each has one parser and one formatter for it. Cluster API
-/// matches provider IDs of Machines and Nodes byte for byte, so a provider writes one form only.
+/// Each provider defines the meaning of `rest` and has one parser and one formatter for it. Cluster API
+/// compares the provider IDs of Machines and Nodes byte for byte, so a provider writes only one form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProviderId {
     text: String,
@@ -22,8 +22,8 @@ pub struct ProviderIdError {
 const SEPARATOR: &str = "://";
 
 impl ProviderId {
-    /// The ID `<provider>://<rest>`. Neither part may be empty, and `rest` must hold more than slashes: see
-    /// [`is_complete`](Self::is_complete).
+    /// The ID `<provider>://<rest>`. Neither part may be empty, and `rest` must contain more than slashes:
+    /// see [`is_complete`](Self::is_complete).
     pub fn new(provider: &str, rest: &str) -> Self {
         Self { text: format!("{provider}{SEPARATOR}{rest}"), provider_length: provider.len() }
     }
@@ -38,8 +38,8 @@ impl ProviderId {
         &self.text[self.provider_length + SEPARATOR.len()..]
     }
 
-    /// Whether it can be read back. A Node keeps its provider ID for ever, so the controllers write no other one: it
-    /// counts as an ID that the cloud does not say.
+    /// Whether the ID can be parsed again from its text. A Node keeps its provider ID for ever, so the
+    /// controllers do not write an incomplete ID: they proceed as if the cloud did not say one.
     pub fn is_complete(&self) -> bool {
         is_complete(self.provider(), self.rest())
     }

@@ -12,23 +12,23 @@ use crate::{CloudProvider, ConfigProblem, Error, ErrorKind, Result};
 
 type Factory = Arc<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
-/// Reads a file whole.
+/// Reads a whole file.
 type Reader = Arc<dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync>;
 
-/// The providers that a binary knows, each by its name and a factory. Cloning shares the factories.
+/// The providers that a binary knows, each with its name and a factory. Clones share the factories.
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
     crates: BTreeSet<&'static str>,
 }
 
-/// What a factory makes a provider from.
+/// The input from which a factory creates a provider.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct FactoryInput {
-    /// The text of the file given by `--cloud-config`, `None` without that flag.
+    /// The text of the file given by `--cloud-config`. `None` without that flag.
     pub config: Option<String>,
-    /// Where that text came from: for messages, and for paths inside that are relative to it.
+    /// The path of the file with this text, for messages and for relative paths in the text.
     pub config_path: Option<PathBuf>,
     reader: Option<Reader>,
     warnings: Arc<Mutex<Vec<ConfigProblem>>>,
@@ -40,14 +40,14 @@ impl FactoryInput {
         Self { config: Some(config.into()), ..Self::default() }
     }
 
-    /// The same, read from `path`.
+    /// Sets the path that the text was read from.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.config_path = Some(path.into());
         self
     }
 
-    /// The same, reading further files through `reader`, which may note them.
+    /// Sets the function that reads further files. It may record which files were read.
     #[must_use]
     pub fn with_reader(
         mut self,
@@ -57,13 +57,13 @@ impl FactoryInput {
         self
     }
 
-    /// Reads a file that the configuration names, such as one with a password.
+    /// Reads a file that the configuration names, such as a file with a password.
     ///
-    /// A file that is read this way belongs to the configuration: when it changes, the factory is asked for a new
-    /// provider, which takes the place of the old one. So keep what was read, and do not read it again later.
+    /// Such a file belongs to the configuration: when it changes, the factory is called again, and the new
+    /// provider takes the place of the old one. So keep the content, and do not read the file again later.
     ///
     /// # Errors
-    /// As [`std::fs::read`]; the path is not in the error.
+    /// The errors of [`std::fs::read`]. They do not contain the path.
     pub fn read_file(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         match &self.reader {
             Some(reader) => reader(path.as_ref()),
@@ -71,23 +71,23 @@ impl FactoryInput {
         }
     }
 
-    /// Tells of something in the configuration that is probably not meant, and works all the same or has no effect: a
-    /// key that nobody knows, a value that seems cut off.
+    /// Warns of something in the configuration that is probably a mistake but works, or has no effect: for
+    /// example an unknown key, or a value that seems cut off.
     ///
-    /// Whoever asked the factory shows it to the operator, whether the configuration is used in the end or not: what is
-    /// odd in one that is refused often explains why. So a factory does not log it itself.
+    /// The caller of the factory shows the warnings to the operator, even if the configuration is refused: a
+    /// warning often explains why. So a factory does not log them itself.
     pub fn warn(&self, warning: ConfigProblem) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// What was told of so far, in this order. Clones of an input share it.
+    /// The warnings so far, in order. Clones of an input share them.
     pub fn warnings(&self) -> Vec<ConfigProblem> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl fmt::Debug for FactoryInput {
-    /// Leaves the text out: it may hold credentials.
+    /// Leaves out the text, since it may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactoryInput").field("config_path", &self.config_path).finish_non_exhaustive()
     }
@@ -101,12 +101,14 @@ impl Registry {
 
     /// Adds a provider.
     ///
-    /// A factory checks the whole configuration, with the files that it names ([`FactoryInput::read_file`]), reports
-    /// every fault at once ([`Error::invalid_configuration`]) with the key's name and without secrets, tells of what is
-    /// odd and no fault ([`FactoryInput::warn`]), and makes no call to the cloud. It is asked again whenever a file changed: providers that it made before may still be at work.
+    /// The factory checks the whole configuration, with the files that it names
+    /// ([`FactoryInput::read_file`]). It reports all faults at once ([`Error::invalid_configuration`]), with
+    /// the names of their keys and without secrets. It warns of what is odd but not a fault
+    /// ([`FactoryInput::warn`]). It makes no call to the cloud. It is called again whenever a file changes,
+    /// and the providers that it created before may still be working then.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where the name is taken.
+    /// [`ErrorKind::Conflict`] if the name is taken.
     pub fn register<F>(&mut self, name: &str, factory: F) -> Result<()>
     where
         F: Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync + 'static,
@@ -122,14 +124,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Shows the log records of this crate at the levels of the daemon's own, not at those of a library. The crate that a
-    /// factory is written in needs no word; this is for others that belong to a provider, such as one with the client of
-    /// its cloud. `crate_name` is as in paths: `my_cloud`.
+    /// Logs the records of this crate at the daemon's own levels, not at those of a library. The crate that
+    /// contains a factory is included by itself. This method is for the other crates of a provider, such as
+    /// the client of its cloud. `crate_name` is written as in paths: `my_cloud`.
     pub fn log_crate(&mut self, crate_name: &'static str) {
         self.crates.insert(crate_name);
     }
 
-    /// The crates whose log records are shown at the levels of the daemon's own, sorted.
+    /// The crates whose records are logged at the daemon's own levels, sorted.
     pub fn logged_crates(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.crates.iter().copied()
     }
@@ -139,11 +141,11 @@ impl Registry {
         self.factories.keys().map(String::as_str)
     }
 
-    /// Makes the provider called `name`.
+    /// Creates the provider called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for an unknown name, with upstream's words and those that are known; else what the
-    /// factory reports, below upstream's `could not init cloud provider`.
+    /// [`ErrorKind::NotFound`] for an unknown name, with upstream's message and the known names. Otherwise
+    /// the error of the factory, below upstream's `could not init cloud provider`.
     pub fn create(&self, name: &str, input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
         let Some(factory) = self.factories.get(name) else {
             let known = self.names().collect::<Vec<_>>().join(", ");
@@ -158,8 +160,8 @@ impl Registry {
     }
 }
 
-/// The crate that a function is written in, by the name of the function's type. `None` where that name does not say it:
-/// that of a pointer to a function.
+/// The crate that contains a function, according to the name of the function's type. `None` if that name does
+/// not contain the crate, as with a function pointer.
 fn crate_of(type_name: &'static str) -> Option<&'static str> {
     let words = type_name.split(|c: char| !(c.is_alphanumeric() || c == '_'));
     let first = words.into_iter().find(|word| !word.is_empty())?;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{NodeAddress, Result};
 
-/// Pod routes in the cloud's network. A provider without it leaves pod routing to the network plugin.
+/// Pod routes in the cloud's network. Without this part, pod routing is left to the network plugin.
 #[async_trait]
 pub trait Routes: fmt::Debug + Send + Sync {
     /// The routes that belong to `cluster_name`, and no others.
@@ -15,7 +15,7 @@ pub trait Routes: fmt::Debug + Send + Sync {
     /// Creates a route. [`Route::name`] is ignored; `name_hint`, the Node's UID, may serve as the name.
     async fn create(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<()>;
 
-    /// Deletes a route that [`list`](Self::list) returned. Success when it is gone already.
+    /// Deletes a route that [`list`](Self::list) returned. Succeeds if it is already gone.
     async fn delete(&self, cluster_name: &str, route: &Route) -> Result<()>;
 }
 
@@ -24,15 +24,15 @@ pub trait Routes: fmt::Debug + Send + Sync {
 pub struct Route {
     /// Its name in the cloud.
     pub name: String,
-    /// Name of the Node that it leads to. Empty where the cloud does not know it.
+    /// The name of the Node that it leads to. Empty if the cloud does not know it.
     pub target_node: String,
-    /// Whether the cloud keeps [`target_node_addresses`](Self::target_node_addresses), so that a change of the
-    /// Node's addresses asks for a new route.
+    /// Whether the cloud stores [`target_node_addresses`](Self::target_node_addresses), so that a change of
+    /// the Node's addresses requires a new route.
     pub node_addresses_enabled: bool,
     /// Addresses of the target node.
     pub target_node_addresses: Vec<NodeAddress>,
     /// The pod CIDR, such as `10.244.3.0/24`, compared as text.
     pub destination_cidr: String,
-    /// The target does not exist any more and packets are dropped: the route is to be deleted.
+    /// The target no longer exists and packets are dropped, so the route should be deleted.
     pub blackhole: bool,
 }

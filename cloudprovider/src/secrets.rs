@@ -9,11 +9,12 @@ use crate::{Error, Result};
 
 /// Reads Secrets of the cluster, for providers whose configuration says "the credentials are in this Secret".
 ///
-/// The daemon implements it and knows Kubernetes; a provider only names what it wants. Nothing is read before it is
-/// asked for.
+/// The daemon implements this trait and knows Kubernetes. A provider only names the Secrets that it wants. No
+/// Secret is read before a provider asks for it.
 pub trait SecretSource: fmt::Debug + Send + Sync {
-    /// Follows a Secret: what it holds now comes first, then each change. The stream ends with the daemon only, and
-    /// trouble in between is an element of it like any other, which names the Secret; whoever follows keeps what it had.
+    /// Follows a Secret. The stream begins with the present content and continues with each change. It ends
+    /// only with the daemon. If the Secret cannot be read, the stream yields an error that names the Secret,
+    /// and goes on. The provider then keeps the content that it had.
     fn follow(&self, name: &SecretName) -> SecretStream;
 }
 
@@ -25,7 +26,7 @@ pub type SecretStream = BoxStream<'static, Result<SecretVersion>>;
 pub struct SecretName {
     /// Its namespace.
     pub namespace: String,
-    /// Its name in there.
+    /// Its name in the namespace.
     pub name: String,
 }
 
@@ -35,17 +36,17 @@ impl fmt::Display for SecretName {
     }
 }
 
-/// What a Secret is at one time.
+/// The state of a Secret at one time.
 #[derive(Clone, Debug)]
 pub enum SecretVersion {
-    /// It exists and holds this.
+    /// It exists and has this content.
     Present(SecretData),
     /// The API server confirmed that it does not exist.
     Absent,
 }
 
-/// The keys of a Secret with their values, decoded. Values are wiped from memory with the last copy, and shown by no
-/// formatting.
+/// The keys of a Secret with their decoded values. A value is wiped from memory when its last copy is
+/// dropped. No formatting shows values.
 #[derive(Clone, Default)]
 pub struct SecretData(BTreeMap<String, SecretSlice<u8>>);
 
@@ -65,7 +66,7 @@ impl<K: Into<String>, V: Into<Vec<u8>>> FromIterator<(K, V)> for SecretData {
     fn from_iter<T: IntoIterator<Item = (K, V)>>(values: T) -> Self {
         let wrap = |value: V| {
             let value = Zeroizing::new(value.into());
-            // made from a slice of just this length, so that no copy is left behind by shrinking a vector
+            // Copied to a box of exactly this length, since shrinking a vector could leave a copy behind.
             SecretSlice::new(Box::from(value.as_slice()))
         };
         Self(values.into_iter().map(|(key, value)| (key.into(), wrap(value))).collect())
@@ -73,13 +74,13 @@ impl<K: Into<String>, V: Into<Vec<u8>>> FromIterator<(K, V)> for SecretData {
 }
 
 impl fmt::Debug for SecretData {
-    /// The keys without their values.
+    /// Prints the keys without their values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// No cluster to read from: every Secret is an error, once, and stays one.
+/// A source without a cluster to read from: each stream yields one error and then nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 

@@ -1,21 +1,22 @@
-//! What tests of providers and of controllers need: a cloud that does what a test says, and the rules of the contract as
-//! suites that any provider can run. Feature `testing`.
+//! Tools for tests of providers and controllers: a fake cloud that a test controls, and the rules of the
+//! contract as suites that any provider can run. Feature `testing`.
 //!
 //! # The fake cloud
 //!
-//! A [`FakeCloud`] is the state, a handle that can be cloned: instances, load balancers, routes, faults, and the calls that
-//! came. [`FakeCloud::provider`] makes a provider on it, as often as it is asked, each with a start and an end of its own.
+//! A [`FakeCloud`] is a handle to the state of a cloud: instances, load balancers, routes, faults, and the
+//! calls that were made. Handles can be cloned. [`FakeCloud::provider`] creates a provider on this cloud. A
+//! test may create several, which start and end independently.
 //!
-//! | A test wants | and says |
+//! | A test needs | and calls |
 //! |---|---|
 //! | instances that come, change and go | [`put`](FakeCloud::put), [`change`](FakeCloud::change), [`remove`](FakeCloud::remove), [`lose`](FakeCloud::lose) |
 //! | answers of its own | [`answer_with`](FakeCloud::answer_with), [`zones_with`](FakeCloud::zones_with), [`own_with`](FakeCloud::own_with), [`changes_with`](FakeCloud::changes_with) |
-//! | a [`Fault`] in every call, in the next one, over one instance, over some nodes | [`fail`](FakeCloud::fail), [`fail_next`](FakeCloud::fail_next), [`fail_instance`](FakeCloud::fail_instance), [`fail_nodes`](FakeCloud::fail_nodes) |
+//! | a [`Fault`] in every call, in the next one, for one instance, for some nodes | [`fail`](FakeCloud::fail), [`fail_next`](FakeCloud::fail_next), [`fail_instance`](FakeCloud::fail_instance), [`fail_nodes`](FakeCloud::fail_nodes) |
 //! | slowness | [`set_latency`](FakeCloud::set_latency), [`set_latency_per_node`](FakeCloud::set_latency_per_node) |
 //! | a lost connection | [`disconnect`](FakeCloud::disconnect), [`reconnect`](FakeCloud::reconnect) |
 //! | to know what was asked | [`calls`](FakeCloud::calls), [`count`](FakeCloud::count) |
 //!
-//! Without a fault it keeps every rule of the contract.
+//! Without a fault, the fake cloud keeps every rule of the contract.
 //!
 //! ```
 //! use cloudprovider::{InstanceLookup, NodeIdentity, testing::{FakeCloud, FakeInstance, Fault, Operation}};
@@ -36,17 +37,18 @@
 //!
 //! # The conformance suites
 //!
-//! [`conformance::run`] takes [`Hooks`](conformance::Hooks), which make a provider and act on its cloud, and gives a
-//! [`Report`](conformance::Report): for each rule of the contract whether it holds, with what was looked at, or why it could
-//! not be checked. They need no Kubernetes and no particular test harness.
+//! [`conformance::run`] takes [`Hooks`](conformance::Hooks), which create a provider and act on its cloud. It
+//! returns a [`Report`](conformance::Report), which says for each rule of the contract whether it holds and
+//! what was checked, or why it could not be checked. The suites need no Kubernetes and no particular test
+//! harness.
 //!
 //! | Suite | Rules about |
 //! |---|---|
 //! | [`Lookups`](conformance::Suite::Lookups) | the three answers, their order, batches of 0, 1 and 10,000 nodes, strange nodes, calls that are cancelled, faults of the cloud |
-//! | [`Changes`](conformance::Suite::Changes) | every change told to every stream, none lost over a lost connection, none after the stop |
+//! | [`Changes`](conformance::Suite::Changes) | every change reported to every stream, none missed after a lost connection, none after the stop |
 //! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
-//! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic over any text, no secret in any message |
-//! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that is away at the start, two providers at once |
+//! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic on any text, no secret in any message |
+//! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that cannot be reached at the start, two providers at once |
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Why a text is none of the words of an enumeration.
+//! The error for a text that is none of the words of an enumeration.
 
-/// The text is none of the words that there are.
+/// The text is none of the known words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {text:?}, known: {known}")]
 pub struct UnknownWord {
@@ -10,7 +10,7 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    /// The one of `all` that prints as `text`.
+    /// Finds the value in `all` whose word is `text`.
     pub(crate) fn look_up<T: Copy>(
         what: &'static str,
         text: &str,

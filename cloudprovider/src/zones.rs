@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use crate::{NodeIdentity, Result};
 
-/// Zone and region of a batch of nodes.
+/// The zone and region of nodes.
 ///
-/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) names neither zone nor region: a
-/// provider whose instances carry both has no need of it.
+/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) contains neither zone nor region.
+/// A provider whose instances carry both does not need this part.
 #[async_trait]
 pub trait Zones: fmt::Debug + Send + Sync {
-    /// One answer per node, in the order of `nodes`.
+    /// Looks up the zones of `nodes`. Returns one answer per node, in the order of `nodes`.
     async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<Result<Zone>>;
 }
 

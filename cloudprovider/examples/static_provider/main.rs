@@ -1,4 +1,4 @@
-//! A whole provider: machines that stand in a configuration text, one a line: `name uuid address zone`.
+//! A whole provider. Its machines are listed in a configuration text, one per line: `name uuid address zone`.
 //!
 //! `cargo run -p cloudprovider --example static_provider`
 
@@ -27,7 +27,7 @@ struct StaticProvider {
 }
 
 impl StaticProvider {
-    /// The factory: checks everything, reports every fault at once.
+    /// The factory. It checks the whole configuration and reports all faults at once.
     fn from_config(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
         let text = input.config.as_deref().unwrap_or_default();
         let (mut machines, mut problems) = (Vec::new(), Vec::new());

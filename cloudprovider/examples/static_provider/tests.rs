@@ -49,7 +49,7 @@ fn every_fault_is_reported() {
     assert_eq!(error.problems().iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["line 1", "line 3"]);
 }
 
-/// What the conformance suites need of a provider whose machines never change.
+/// The hooks of the conformance suites, for a provider whose machines never change.
 struct Static;
 
 #[async_trait]
@@ -78,6 +78,6 @@ impl Hooks for Static {
 async fn the_rules_of_the_contract() {
     let report = conformance::run(&Static).await;
     report.print_and_assert();
-    // Without `create`, `power_off` and `disconnect` nothing happens in this cloud.
+    // Rules that need the hooks `create`, `power_off` and `disconnect` are not checked.
     assert!(report.not_checked().any(|(_, missing)| missing == "the hook `create`"));
 }

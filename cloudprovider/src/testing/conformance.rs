@@ -1,10 +1,12 @@
 //! The rules of the contract, for any provider: see [the module above](super).
 //!
-//! A rule passes, fails with a reason, or is not checked because a [hook](Hooks) or a part of the provider is missing; the
-//! [`Report`] says which. Each rule has a provider of its own, started and stopped for it, so that none spoils another.
-//! A panic of the provider fails the rule in which it happens, and a rule that takes longer than five minutes has failed.
+//! A rule passes, fails with a reason, or is not checked because a [hook](Hooks) or a part of the provider is
+//! missing. The [`Report`] says which. Each rule uses a provider of its own, which is started and stopped for
+//! it, so rules do not affect each other. If the provider panics, the rule in which it happens fails. A rule
+//! that takes longer than five minutes fails too.
 //!
-//! What the rules cannot see from outside is not among them, such as whether a factory calls the cloud.
+//! The suites check only what can be seen from outside. They cannot see, for example, whether a factory calls
+//! the cloud.
 
 mod changes;
 mod check;
@@ -30,7 +32,7 @@ pub use self::{
     report::{Outcome, Report, Rule, RuleResult, Suite},
 };
 
-/// How long one rule may take, whatever hangs in it.
+/// Time limit for one rule, whatever hangs in it.
 const RULE_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn checks(suite: Suite) -> &'static [Check] {

@@ -1,4 +1,4 @@
-//! A cloud that does what a test says.
+//! A cloud that a test controls.
 
 mod fault;
 mod instance;
@@ -26,17 +26,17 @@ use crate::{
     NodeIdentity, ProviderId, Result, Route, SecretName, Zone,
 };
 
-/// Changes that a slow listener may be behind before it is told to look at everything again.
+/// How many changes a slow reader may be behind before it gets a `Resync` instead.
 const CHANGES_KEPT: usize = 1024;
 
 /// A cloud in memory: see [the module](super). Clones are handles to the same cloud.
 ///
-/// Its instances are put in by an ID. They have the provider ID `<name of the cloud>:///<ID>`, and the ID is their system
-/// UUID too. A node with a provider ID is found by that and by nothing else, another one by its system UUID, then by its
-/// name.
+/// A test adds instances by an ID. An instance has the provider ID `<name of the cloud>:///<ID>`, and the ID
+/// is also its system UUID. A node with a provider ID is found by that ID alone. Any other node is found by
+/// its system UUID, then by its name.
 ///
-/// Its providers have [`Instances`](crate::Instances), with changes that are pushed. They have
-/// [`Zones`](crate::Zones) and so on where a test asks for them.
+/// The providers have [`Instances`](crate::Instances) and push changes. They have [`Zones`](crate::Zones) and
+/// the other parts only if the test asks for them.
 #[derive(Clone)]
 pub struct FakeCloud {
     shared: Arc<Shared>,
@@ -61,14 +61,14 @@ impl fmt::Debug for FakeCloud {
     }
 }
 
-/// What there is, and providers on it.
+/// The parts that the cloud has, and its providers.
 impl FakeCloud {
     /// An empty cloud called `fake`.
     pub fn new() -> Self {
         Self::named("fake")
     }
 
-    /// An empty cloud, and a provider, with this name.
+    /// An empty cloud with this name. Its providers have the same name.
     pub fn named(name: impl Into<String>) -> Self {
         let shared = Shared {
             name: name.into(),
@@ -92,7 +92,7 @@ impl FakeCloud {
         self
     }
 
-    /// The same cloud; providers made from this handle have zones, those of the instances.
+    /// The same cloud; providers made from this handle have zones, taken from the instances.
     #[must_use]
     pub fn with_zones(mut self) -> Self {
         self.parts.has_zones = true;
@@ -130,16 +130,16 @@ impl FakeCloud {
 
 /// Instances.
 impl FakeCloud {
-    /// Puts an instance in or replaces it, and pushes that.
+    /// Adds or replaces an instance, and pushes the change.
     pub fn put(&self, id: &str, instance: FakeInstance) {
         self.lock().instances.insert(id.to_owned(), instance);
         self.push_instance(id);
     }
 
-    /// Changes an instance, and pushes that.
+    /// Changes an instance, and pushes the change.
     ///
     /// # Panics
-    /// If there is none with this ID.
+    /// If there is no instance with this ID.
     #[track_caller]
     pub fn change(&self, id: &str, change: impl FnOnce(&mut FakeInstance)) {
         let is_there = self.lock().instances.get_mut(id).map(change).is_some();
@@ -147,18 +147,18 @@ impl FakeCloud {
         self.push_instance(id);
     }
 
-    /// Takes an instance away, and pushes that.
+    /// Removes an instance, and pushes the change.
     pub fn remove(&self, id: &str) {
         self.lose(id);
         self.push_instance(id);
     }
 
-    /// Takes an instance away, and tells nobody.
+    /// Removes an instance without pushing the change.
     pub fn lose(&self, id: &str) {
         self.lock().instances.remove(id);
     }
 
-    /// The provider ID of the instance with this ID, whether it is there or not.
+    /// The provider ID of the instance with this ID, whether the instance exists or not.
     pub fn provider_id(&self, id: &str) -> ProviderId {
         ProviderId::new(&self.shared.name, &format!("/{id}"))
     }
@@ -171,62 +171,65 @@ impl FakeCloud {
         self.push(InstanceChange::Changed(vec![changed]));
     }
 
-    /// Pushes a change to every stream. Nothing reaches them while the cloud is [away](Self::disconnect).
+    /// Pushes a change to every stream. While the cloud is [disconnected](Self::disconnect), the change is
+    /// dropped.
     pub fn push(&self, change: InstanceChange) {
         if !self.lock().is_away {
-            // Without streams nobody has to know.
+            // An error means that there are no streams.
             let _ = self.shared.changes.send(change);
         }
     }
 }
 
-/// Answers of a test's own.
+/// Answers that the test gives.
 impl FakeCloud {
-    /// Look-ups answer with this instead of the instances. It may panic.
+    /// Look-ups answer with this function instead of the instances. It may panic.
     pub fn answer_with(&self, answer: impl Fn(&NodeIdentity) -> InstanceLookup + Send + Sync + 'static) {
         self.lock().answer = Some(Arc::new(answer));
     }
 
-    /// [`owns`](crate::Instances::owns) answers with this. It may panic.
+    /// [`owns`](crate::Instances::owns) answers with this function. It may panic.
     pub fn own_with(&self, owns: impl Fn(&str) -> bool + Send + Sync + 'static) {
         self.lock().owns = Some(Arc::new(owns));
     }
 
-    /// Zones are these instead of those of the instances. It may panic.
+    /// Zones come from this function instead of the instances. It may panic.
     pub fn zones_with(&self, zone: impl Fn(&NodeIdentity) -> Result<Zone> + Send + Sync + 'static) {
         self.lock().zone = Some(Arc::new(zone));
     }
 
-    /// Streams of changes are these. What is pushed does not reach them.
+    /// Streams of changes come from this function. Pushed changes do not reach them.
     pub fn changes_with(&self, changes: impl Fn() -> InstanceStream + Send + Sync + 'static) {
         self.lock().stream = Some(Arc::new(changes));
     }
 
-    /// Finds nodes by their system UUIDs and names, whatever their provider IDs are: as a cloud that breaks the contract.
+    /// Finds nodes by their system UUIDs and names even if they have provider IDs. Such a cloud breaks the
+    /// contract.
     pub fn ignore_provider_ids(&self) {
         self.lock().ignores_provider_ids = true;
     }
 }
 
-/// Faults and slowness. A fault of one call goes before that of every call, and this before faults over nodes.
+/// Faults and latency. A fault of one call takes precedence over the fault of every call, and that over
+/// faults of nodes.
 impl FakeCloud {
-    /// Every call of this operation fails from now on, or works again.
+    /// Makes every call of this operation fail from now on, or work again with `None`.
     pub fn fail(&self, operation: Operation, fault: impl Into<Option<Fault>>) {
         self.lock().faults.set(operation, fault.into());
     }
 
-    /// The next call of this operation fails. More than one wait for as many calls.
+    /// Makes the next call of this operation fail. Several faults apply to as many calls, in order.
     pub fn fail_next(&self, operation: Operation, fault: impl Into<Fault>) {
         self.lock().faults.add_next(operation, fault.into());
     }
 
-    /// Look-ups and zones fail over the instance with this ID from now on, or work again. Where they panic or hang, the
-    /// whole batch does.
+    /// Makes look-ups and zones fail for the instance with this ID from now on, or work again with `None`. A
+    /// panic or a hang concerns the whole batch.
     pub fn fail_instance(&self, id: &str, fault: impl Into<Option<Fault>>) {
         self.lock().faults.set_instance(id, fault.into());
     }
 
-    /// The same over all nodes of which `is_concerned` says so.
+    /// Like [`fail_instance`](Self::fail_instance), for all nodes for which `is_concerned` is true.
     pub fn fail_nodes(
         &self,
         is_concerned: impl Fn(&NodeIdentity) -> bool + Send + Sync + 'static,
@@ -235,37 +238,38 @@ impl FakeCloud {
         self.lock().faults.add_nodes(Arc::new(is_concerned), fault.into());
     }
 
-    /// Takes back every fault.
+    /// Removes every fault.
     pub fn mend(&self) {
         self.lock().faults.clear();
     }
 
-    /// Every call but `start` and `ended` takes this long. Its answer is that of its beginning.
+    /// Delays every call except `start` and `ended`. Look-ups and zones use the instances as they are at the
+    /// beginning of the call.
     pub fn set_latency(&self, latency: Duration) {
         self.lock().latency = latency;
     }
 
-    /// Look-ups and zones take this much longer for each node.
+    /// Delays look-ups and zones by this much more for each node.
     pub fn set_latency_per_node(&self, latency: Duration) {
         self.lock().latency_per_node = latency;
     }
 
-    /// Takes the connection away: look-ups are unknown, other calls fail, and changes are not told.
+    /// Cuts the connection: look-ups answer `Unknown`, other calls fail, and changes are not pushed.
     pub fn disconnect(&self) {
         self.lock().is_away = true;
     }
 
-    /// Brings the connection back, and tells to look at everything again.
+    /// Restores the connection, and pushes a `Resync`.
     pub fn reconnect(&self) {
         self.lock().is_away = false;
         self.push(InstanceChange::Resync);
     }
 }
 
-/// What was asked.
+/// The calls that were made.
 impl FakeCloud {
-    /// The last calls, the oldest first: all of them, in a test of ordinary size. Very many are cut off at the
-    /// beginning; [`count`](Self::count) knows of all.
+    /// The recorded calls, the oldest first. In a test of ordinary size these are all calls. If there are
+    /// very many, the oldest ones are dropped; [`count`](Self::count) still counts them.
     pub fn calls(&self) -> Vec<Call> {
         self.lock().calls.kept()
     }
@@ -285,7 +289,7 @@ impl FakeCloud {
         !self.lock().stops.is_empty()
     }
 
-    /// Whether a provider of this cloud was started, and each that was has been told to stop.
+    /// Whether a provider of this cloud was started, and all that were started have been told to stop.
     pub fn is_stopped(&self) -> bool {
         let state = self.lock();
         !state.stops.is_empty() && state.stops.iter().all(CancellationToken::is_cancelled)
@@ -299,13 +303,13 @@ impl FakeCloud {
         self.lock().load_balancers.clone()
     }
 
-    /// What load balancers that are made from now on have as their status. Without it each has an address of its own, or
-    /// that of `spec.loadBalancerIP`.
+    /// Sets the status of load balancers that are created from now on. With `None` each gets an address of
+    /// its own, or that of `spec.loadBalancerIP`.
     pub fn set_load_balancer_status(&self, status: impl Into<Option<LoadBalancerStatus>>) {
         self.lock().load_balancer_status = status.into();
     }
 
-    /// Takes a load balancer away, as somebody at the cloud would.
+    /// Removes a load balancer behind the provider's back.
     pub fn lose_load_balancer(&self, name: &str) {
         self.lock().load_balancers.remove(name);
     }
@@ -315,12 +319,12 @@ impl FakeCloud {
         self.lock().routes.iter().map(|(_, route)| route.clone()).collect()
     }
 
-    /// Puts a route of this cluster in, as somebody at the cloud would.
+    /// Adds a route of this cluster behind the provider's back.
     pub fn put_route(&self, cluster_name: &str, route: Route) {
         self.lock().routes.push((cluster_name.to_owned(), route));
     }
 
-    /// Puts a cluster in, with its control plane if that runs.
+    /// Adds a cluster, with the endpoint of its control plane if that runs.
     pub fn put_cluster(&self, name: &str, endpoint: Option<ControlPlaneEndpoint>) {
         self.lock().clusters.insert(name.to_owned(), endpoint);
     }

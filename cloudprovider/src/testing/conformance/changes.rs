@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{InstanceChange, InstanceLookup, InstanceStream, NodeIdentity, ProviderId};
 
-/// Changes while nobody reads the stream.
+/// Number of changes while the stream is not read.
 const UNREAD: usize = 20;
 
-/// What is on its way to a stream has arrived after this.
+/// After this time, the changes that were on their way to a stream have arrived.
 const SETTLE: Duration = Duration::from_millis(100);
 
 pub(super) const CHECKS: &[Check] = &[
@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A stream, and who follows it.
+/// A stream, with the provider that it comes from.
 struct Follower<'a> {
     working: &'a Working<'a>,
     stream: InstanceStream,
@@ -68,7 +68,7 @@ impl<'a> Follower<'a> {
         Ok(Self { working, stream: stream(working)?, patience: run.hooks.patience() })
     }
 
-    /// Reads what was told so far.
+    /// Reads the changes that have arrived so far.
     async fn catch_up(&mut self) -> Checked<()> {
         sleep(SETTLE).await;
         while let Some(change) = self.stream.next().now_or_never() {
@@ -77,7 +77,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Reads until a change concerns this node and a look-up then shows it as it should be.
+    /// Reads until a change concerns this node and a look-up then gives the wanted answer.
     async fn learns(
         &mut self,
         node: &NodeIdentity,
@@ -106,7 +106,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Whether the daemon looks at this node again for this change.
+/// Whether this change makes the daemon look at this node again.
 fn concerns(change: &InstanceChange, node: &NodeIdentity) -> bool {
     match change {
         InstanceChange::Resync => true,
@@ -134,7 +134,7 @@ async fn told(run: &Run<'_>) -> Checked {
     let (node, is_new) = run.to_power_off(&nodes).await?;
     let mut done = Vec::new();
     if is_new {
-        // A node that has just registered has no provider ID to be named by.
+        // A node that has just registered has no provider ID, so the change must name it by something else.
         follower.learns(&node, "was created", is_present).await?;
         done.push("created");
     }
@@ -165,7 +165,7 @@ async fn told(run: &Run<'_>) -> Checked {
     Ok(done.join(", "))
 }
 
-/// Powers an instance off, or else destroys it, for rules to which any change will do.
+/// Powers an instance off, or destroys it if it cannot be powered off. For rules that need any change.
 async fn change(run: &Run<'_>, node: &NodeIdentity, is_new: bool) -> Checked<Option<bool>> {
     match run.hooks.power_off(node).await {
         Ok(()) => Ok(Some(true)),
@@ -181,7 +181,7 @@ fn is_changed(how: Option<bool>) -> impl Fn(&InstanceLookup) -> bool {
     move |answer| how.map_or_else(|| is_absent(answer), |is_off| is_powered(is_off)(answer))
 }
 
-/// Powers it on again, where that can be done.
+/// Powers the instance on again, if that is possible.
 async fn restore(run: &Run<'_>, node: &NodeIdentity, how: Option<bool>) -> Checked<()> {
     match how {
         Some(_) => match run.hooks.power_on(node).await {
@@ -201,7 +201,7 @@ async fn every_stream(run: &Run<'_>) -> Checked {
         follower.catch_up().await?;
     }
     let [first, second] = followers;
-    // One that is dropped takes nothing away from the others, and one may come later.
+    // A stream that is dropped must not affect the others, and a stream may be opened later.
     drop(first);
     let mut followers = [second, Follower::new(run, &working)?];
     followers[1].catch_up().await?;
@@ -240,7 +240,7 @@ async fn reconnect(run: &Run<'_>) -> Checked {
     run.hooks.reconnect().await?;
     let how = changed?;
     follower.learns(&node, "changed without a connection", is_changed(how)).await?;
-    // What comes later is told as before.
+    // Later changes must be reported as before.
     restore(run, &node, how).await?;
     Ok("a change without a connection".to_owned())
 }
@@ -252,7 +252,7 @@ async fn stop(run: &Run<'_>) -> Checked {
     working.end().await?;
     let mut streams = vec![follower.stream];
     streams.extend(working.instances()?.changes());
-    // The cloud of a test driver may have ended with its provider.
+    // In a test driver, the cloud may have ended with its provider.
     let changed = match run.to_power_off(&nodes).await {
         Ok((node, _)) => run.hooks.power_off(&node).await.map(|()| node).ok(),
         Err(_) => None,

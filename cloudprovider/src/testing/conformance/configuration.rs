@@ -35,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Everything that a factory tells about a text.
+/// Everything that a factory says about a text.
 struct Told {
     refusal: Option<Error>,
     warnings: Vec<String>,
@@ -108,7 +108,7 @@ fn every_problem(run: &Run<'_>) -> Checked {
     Ok(format!("{} texts with {count} faults", cases.bad.len()))
 }
 
-/// The texts of the cases, and what becomes of them by careless editing.
+/// The texts of the cases, whole and with the damage that careless editing does.
 fn damaged(cases: &ConfigurationCases) -> Vec<String> {
     let whole = cases.good.iter().chain(cases.bad.iter().map(|bad| &bad.text));
     let mut damaged = Vec::new();
@@ -177,7 +177,7 @@ fn no_secret(run: &Run<'_>) -> Checked {
         messages += told.texts.len();
         for secret in &cases.secrets {
             if let Some(leak) = told.texts.iter().find(|told| tells(told, secret)) {
-                // The secret itself is in the author's own test.
+                // The secret may be shown: it comes from the author's own test.
                 return failed(format!("text {number} of {}: {leak:?}", all.len()));
             }
         }

@@ -1,4 +1,4 @@
-//! What a provider gives to the suites.
+//! What the author of a provider implements for the suites.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,20 +6,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{CloudProvider, FactoryInput, NodeIdentity, Result, StartContext, async_trait};
 
-/// What a hook returns.
+/// The result of a hook.
 pub type Hook<T = ()> = std::result::Result<T, HookError>;
 
-/// Why a hook did not do what it was asked for. Any error becomes one with `?`.
+/// Why a hook did not do what it was asked for. Any error converts into this with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookError {
-    /// There is no such hook: the rules that want it are not checked.
+    /// The hook is not implemented. Rules that need it are not checked.
     NotOffered(&'static str),
-    /// It did not work: the rule has failed.
+    /// The hook failed, and so does the rule.
     Failed(String),
 }
 
 impl HookError {
-    /// A hook that did not work.
+    /// The error of a hook that failed.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::Failed(why.to_string())
     }
@@ -31,82 +31,86 @@ impl<E: std::error::Error + 'static> From<E> for HookError {
     }
 }
 
-/// Makes a provider and acts on its cloud.
+/// Creates providers and acts on their cloud.
 ///
-/// Two hooks are needed. Leave out what the cloud cannot do, or a test cannot do to it: the report names the rules that
-/// were not checked for that.
+/// Two hooks are required. Leave out the others if the cloud cannot do them, or if a test cannot do them to
+/// the cloud: the report names the rules that were not checked for that reason.
 ///
-/// The suites make a provider for each rule. What acts on the cloud is called while the provider that was made last is at
-/// work: a cloud that lives in its provider, as in a test driver, can be reached through that one.
+/// The suites create a provider for each rule. Hooks that act on the cloud are called while the provider that
+/// was created last is working. So if the cloud lives in its provider, as in a test driver, the hooks can
+/// reach it through that provider.
 #[async_trait]
 pub trait Hooks: Send + Sync {
-    /// Makes another provider on the same cloud, not started, as the factory does when the configuration changed.
+    /// Creates another provider on the same cloud, not started, as the factory does when the configuration
+    /// changes.
     ///
     /// # Errors
-    /// What the factory says. No rule can be checked then.
+    /// The error of the factory. No rule can be checked then.
     fn provider(&self) -> Result<Arc<dyn CloudProvider>>;
 
-    /// Nodes whose instances are there and run, each as its kubelet registers it: without a provider ID. At least one; two
-    /// or more for the rules about the order of answers.
+    /// Nodes whose instances exist and run, each as its kubelet registers it: without a provider ID. At least
+    /// one; the rules about the order of answers need two or more.
     async fn nodes(&self) -> Hook<Vec<NodeIdentity>>;
 
-    /// What the provider is started with.
+    /// The context that the provider is started with.
     fn context(&self, stop: CancellationToken) -> StartContext {
         StartContext::new(stop, "conformance")
     }
 
-    /// How long the provider may take until it sees what happened in the cloud.
+    /// How long the provider may take to see what happened in the cloud.
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
 
-    /// Creates an instance that runs, another one each time. The Node is as its kubelet registers it.
+    /// Creates a running instance, another one each time. Returns the Node as its kubelet registers it.
     async fn create(&self) -> Hook<NodeIdentity> {
         Err(HookError::NotOffered("create"))
     }
 
-    /// Destroys an instance that [`create`](Self::create) made. The Node is the one that was given there.
+    /// Destroys an instance that [`create`](Self::create) created. The Node is the one that `create`
+    /// returned.
     async fn destroy(&self, _node: &NodeIdentity) -> Hook {
         Err(HookError::NotOffered("destroy"))
     }
 
-    /// Powers an instance off, at once.
+    /// Powers an instance off immediately.
     async fn power_off(&self, _node: &NodeIdentity) -> Hook {
         Err(HookError::NotOffered("power_off"))
     }
 
-    /// Powers it on again.
+    /// Powers an instance on again.
     async fn power_on(&self, _node: &NodeIdentity) -> Hook {
         Err(HookError::NotOffered("power_on"))
     }
 
-    /// The cloud answers every call with an error from now on.
+    /// Makes the cloud answer every call with an error from now on.
     async fn inject_fault(&self) -> Hook {
         Err(HookError::NotOffered("inject_fault"))
     }
 
-    /// It works again.
+    /// Makes the cloud work again after [`inject_fault`](Self::inject_fault).
     async fn clear_fault(&self) -> Hook {
         Err(HookError::NotOffered("clear_fault"))
     }
 
-    /// The cloud cannot be reached from now on: connections break and none is made. Instances can be acted on as before.
+    /// Makes the cloud unreachable: connections break, and new ones cannot be made. Hooks still act on
+    /// instances as before.
     async fn disconnect(&self) -> Hook {
         Err(HookError::NotOffered("disconnect"))
     }
 
-    /// It can be reached again.
+    /// Makes the cloud reachable again.
     async fn reconnect(&self) -> Hook {
         Err(HookError::NotOffered("reconnect"))
     }
 
-    /// Other provider IDs that Nodes of this instance may have, such as those that an earlier version wrote. The provider
-    /// looks them up like the one that it writes today.
+    /// Other provider IDs that Nodes of this instance may have, such as those of an earlier version. The
+    /// provider must look them up like the ID that it writes today.
     fn other_provider_ids(&self, _node: &NodeIdentity) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("other_provider_ids"))
     }
 
-    /// Texts that the provider knows and that stand in no message, such as passwords.
+    /// Texts that the provider knows and that no message may contain, such as passwords.
     fn secrets(&self) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("secrets"))
     }
@@ -119,7 +123,7 @@ pub trait Hooks: Send + Sync {
 
 type Factory = Box<dyn Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync>;
 
-/// A factory and texts for it.
+/// A factory and configuration texts for it.
 pub struct ConfigurationCases {
     pub(super) factory: Factory,
     pub(super) good: Vec<String>,
@@ -132,7 +136,7 @@ pub struct ConfigurationCases {
 pub struct BadConfiguration {
     /// What the operator wrote.
     pub text: String,
-    /// The [keys](crate::ConfigProblem::key) that the factory has to complain about, all of them at once.
+    /// The [keys](crate::ConfigProblem::key) that the factory must report, all at once.
     pub keys: Vec<String>,
 }
 
@@ -146,22 +150,22 @@ impl fmt::Debug for ConfigurationCases {
 }
 
 impl ConfigurationCases {
-    /// For this factory, which is what [`Registry::register`](crate::Registry::register) gets.
+    /// Cases for this factory, the same one that [`Registry::register`](crate::Registry::register) gets.
     pub fn new(
         factory: impl Fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>> + Send + Sync + 'static,
     ) -> Self {
         Self { factory: Box::new(factory), good: Vec::new(), bad: Vec::new(), secrets: Vec::new() }
     }
 
-    /// With a configuration that is good. The suite also tries it with lines that are missing, cut off, doubled or
-    /// indented, and asks that nothing panics and no secret is told.
+    /// Adds a good configuration. The suite also tries it with lines that are missing, cut off, doubled or
+    /// indented, and checks that nothing panics and no secret is revealed.
     #[must_use]
     pub fn with_good(mut self, text: impl Into<String>) -> Self {
         self.good.push(text.into());
         self
     }
 
-    /// With a configuration whose faults are at these keys.
+    /// Adds a configuration with faults at these keys.
     #[must_use]
     pub fn with_bad<K: Into<String>>(
         mut self,
@@ -173,8 +177,8 @@ impl ConfigurationCases {
         self
     }
 
-    /// With a secret that stands in these texts, of eight characters or more and unlike all else in them. Half of it in a
-    /// message counts as told.
+    /// Adds a secret that the texts contain. It must have at least eight characters and be unlike everything
+    /// else in the texts. A message that contains half of it counts as revealing it.
     #[must_use]
     pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets.push(secret.into());

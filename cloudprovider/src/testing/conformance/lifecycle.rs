@@ -72,7 +72,7 @@ async fn parts(run: &Run<'_>) -> Checked {
     let started = parts_of(provider);
     working.end().await?;
     let ended = parts_of(provider);
-    // Whether changes are pushed after the end matters to nobody.
+    // It does not matter whether changes are pushed after the end.
     ensure(before == started && before.0 == ended.0 && before.1[2..] == ended.1[2..], || {
         format!("{before:?} before the start, {started:?} after it, {ended:?} after the end")
     })?;
@@ -81,7 +81,7 @@ async fn parts(run: &Run<'_>) -> Checked {
     Ok(has.join(", "))
 }
 
-/// Nobody who is there is absent.
+/// No node whose instance exists is absent. Returns the number of nodes.
 async fn none_is_absent(run: &Run<'_>, working: &Working<'_>) -> Checked<usize> {
     let nodes = run.hooks.nodes().await?;
     let asked: Vec<_> = nodes.iter().collect();
@@ -134,7 +134,7 @@ async fn after_the_end(run: &Run<'_>) -> Checked {
 async fn stop_at_once(run: &Run<'_>) -> Checked {
     let early = run.make()?;
     early.stop.cancel();
-    // Whether that is an error is the provider's choice.
+    // The provider may return an error here or not.
     let _ = early.try_start().await?;
     early.end().await?;
     let late = run.make()?;

@@ -16,17 +16,17 @@ use super::{
 };
 use crate::{ErrorKind, InstanceLookup, NodeIdentity};
 
-/// The nodes of the largest clusters are asked about with one call.
+/// Number of nodes in one call. The largest clusters have as many.
 const MANY: usize = 10_000;
 
-/// One in so many of them is nobody's.
+/// One of so many nodes has no instance.
 const STRANGER_EVERY: usize = 1_000;
 
-/// Look-ups while the cloud is in trouble, and pauses between them.
+/// Number of look-ups while the cloud is in trouble, and the pause between them.
 const LOOKS_IN_TROUBLE: u32 = 10;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Look-ups at the same time.
+/// Number of simultaneous look-ups.
 const CONCURRENT: usize = 32;
 
 const ZONES_TIMEOUT: Duration = Duration::from_secs(60);
@@ -127,7 +127,7 @@ async fn absent(run: &Run<'_>) -> Checked {
 
 async fn provider_id_decides(run: &Run<'_>) -> Checked {
     let (working, nodes) = run.start().await?;
-    // What else identifies the node is another one's, or nobody's.
+    // The name and UUID of the node belong to another instance, or to none.
     let others = nodes.iter().skip(1).cloned().chain([stranger()]);
     for (node, other) in nodes.iter().zip(others) {
         let id = working.id_of(node).await?;
@@ -173,7 +173,7 @@ async fn destroyed(run: &Run<'_>) -> Checked {
         .to_owned())
 }
 
-/// What an answer says, to be compared.
+/// The part of an answer that is compared.
 fn key(answer: &InstanceLookup) -> String {
     match answer {
         InstanceLookup::Present(instance) => format!("{:?}", instance.provider_id),
@@ -182,7 +182,7 @@ fn key(answer: &InstanceLookup) -> String {
     }
 }
 
-/// Nodes, initialised ones and strangers among them, each with what it is when it is asked about alone.
+/// Nodes, some initialised and some without an instance, each with its answer when it is looked up alone.
 async fn mixture(working: &Working<'_>, nodes: &[NodeIdentity]) -> Checked<Vec<(NodeIdentity, String)>> {
     let mut mixture = Vec::new();
     for node in nodes {
@@ -268,7 +268,7 @@ async fn strange_nodes(run: &Run<'_>) -> Checked {
         ];
         let name = working.provider.name();
         for id in [text.clone(), format!("{name}://{text}"), format!("{name}:///{text}")] {
-            // What it does not own is never looked up.
+            // A node whose ID the provider does not own is never looked up.
             if working.instances()?.owns(&id) {
                 strange.push(NodeIdentity { provider_id: Some(id), ..named.clone() });
             }
@@ -308,7 +308,7 @@ async fn cancelled(run: &Run<'_>) -> Checked {
         let _ = timeout(Duration::from_millis(milliseconds), instances.lookup(&asked)).await;
         given_up += 1;
     }
-    // Given up while others wait for the same.
+    // Calls that are dropped while other calls wait for the same answers.
     let mut calls: Vec<_> = (0..CONCURRENT).map(|_| instances.lookup(&asked)).collect();
     for call in &mut calls {
         let _ = poll!(call);
@@ -355,7 +355,7 @@ async fn disconnected(run: &Run<'_>) -> Checked {
     Ok(format!("{LOOKS_IN_TROUBLE} look-ups without a connection, and those after it"))
 }
 
-/// Nobody is absent, and what was never seen is unknown.
+/// No node is absent, and a node that was never seen is unknown.
 async fn in_trouble(working: &Working<'_>, nodes: &[NodeIdentity]) -> Checked<()> {
     for _ in 0..LOOKS_IN_TROUBLE {
         let nobody = stranger();

@@ -1,4 +1,4 @@
-//! What came out.
+//! The result of a run.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum Suite {
     Changes,
     /// Provider IDs and who owns them.
     ProviderIds,
-    /// What the factory says of configurations.
+    /// What the factory says about configurations.
     Configuration,
     /// Start, stop and end.
     Lifecycle,
@@ -39,11 +39,11 @@ impl Suite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Where it belongs.
+    /// The suite that the rule belongs to.
     pub suite: Suite,
-    /// Its name in there.
+    /// Its name in the suite.
     pub name: &'static str,
-    /// The rule, in a sentence.
+    /// The rule as a sentence.
     pub says: &'static str,
 }
 
@@ -53,12 +53,12 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It holds.
     Passed {
-        /// What was looked at.
+        /// What was checked.
         checked: String,
     },
     /// It does not hold.
@@ -66,24 +66,24 @@ pub enum Outcome {
         /// What was seen instead.
         reason: String,
     },
-    /// Nobody knows.
+    /// It is not known whether it holds.
     NotChecked {
         /// What was missing.
         reason: String,
     },
 }
 
-/// A rule and what became of it.
+/// A rule with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleResult {
     /// The rule.
     pub rule: Rule,
-    /// What became of it.
+    /// Its result.
     pub outcome: Outcome,
 }
 
-/// Every rule that was looked at. Prints as a table for people.
+/// The results of all rules that were run. Prints as a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -115,7 +115,7 @@ impl Report {
         })
     }
 
-    /// Prints the report, for the test of a provider to end with.
+    /// Prints the report and asserts that no rule was broken. The test of a provider ends with this call.
     ///
     /// # Panics
     /// If a rule does not hold.

@@ -1,4 +1,4 @@
-//! What the rules have in common: providers that are started, look-ups with their bounds, and every message that was seen.
+//! What the rules share: started providers, look-ups with a time limit, and a record of all error messages.
 
 use std::{
     future::Future,
@@ -14,16 +14,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{HookError, Hooks};
 use crate::{CloudProvider, Error, InstanceLookup, Instances, NodeIdentity, ProviderId};
 
-/// How long a look-up may take: the daemon gives up then.
+/// Time limit of a look-up. The daemon gives up after the same time.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long `start` and `ended` may take. Neither waits for the cloud.
+/// Time limit of `start` and `ended`. Neither waits for the cloud.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two looks at what is waited for.
+/// Pause between look-ups while a rule waits for an answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a rule comes to: what was checked, or why it does not hold or cannot be told.
+/// The result of a rule: what was checked, or why the rule does not hold or cannot be checked.
 pub(super) type Checked<T = String> = Result<T, Stop>;
 
 /// Why a rule ends early.
@@ -50,24 +50,24 @@ pub(super) fn not_checked<T>(what: impl Into<String>) -> Checked<T> {
     Err(Stop::NotChecked(what.into()))
 }
 
-/// Fails with these words unless it is so.
+/// Fails with this message unless `is_so`.
 pub(super) fn ensure(is_so: bool, otherwise: impl FnOnce() -> String) -> Checked<()> {
     if is_so { Ok(()) } else { failed(otherwise()) }
 }
 
-/// All rules over one cloud.
+/// A run of the rules on one cloud.
 pub(super) struct Run<'a> {
     pub(super) hooks: &'a dyn Hooks,
     messages: Mutex<Messages>,
-    /// Those that the rule at hand has made.
+    /// The providers that the current rule has created.
     made: Mutex<Vec<(Arc<dyn CloudProvider>, CancellationToken)>>,
 }
 
-/// What was seen of the provider's messages.
+/// A record of the provider's error messages.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) seen: usize,
-    /// Those with a secret in them, which is not shown here either.
+    /// Describes each message that contains a secret. Does not contain the secret.
     pub(super) leaks: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         self.hooks.provider().map_or_else(|_| "unknown".to_owned(), |provider| provider.name().to_owned())
     }
 
-    /// A provider that is not started.
+    /// Creates a provider without starting it.
     pub(super) fn make(&self) -> Checked<Working<'_>> {
         match self.hooks.provider() {
             Ok(provider) => {
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops what a rule has made and waits for it. Whether it ends is for a rule of its own to say.
+    /// Stops the providers of a rule and waits until they have ended. Another rule checks whether they do.
     pub(super) async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made());
         for (_, stop) in &made {
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A provider that is started and sees the nodes of the hooks.
+    /// Creates and starts a provider, and waits until it sees the nodes of the hooks.
     pub(super) async fn start(&self) -> Checked<(Working<'_>, Vec<NodeIdentity>)> {
         let working = self.make()?;
         working.start().await?;
@@ -124,7 +124,8 @@ impl<'a> Run<'a> {
         Ok((working, nodes))
     }
 
-    /// An instance that may be powered off: a new one, or the last of those that are there. Says whether it is new.
+    /// An instance that may be powered off: a new one, or else the last of `nodes`. The `bool` is true for a
+    /// new one.
     pub(super) async fn to_power_off(&self, nodes: &[NodeIdentity]) -> Checked<(NodeIdentity, bool)> {
         match self.hooks.create().await {
             Ok(node) => Ok((node, true)),
@@ -136,7 +137,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Notes an error that the provider gave.
+    /// Records an error that the provider returned.
     pub(super) fn see(&self, error: &Error) -> Checked<()> {
         let mut messages = self.messages();
         messages.seen += 1;
@@ -151,14 +152,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a text tells half a secret or more of it.
+/// Whether `text` contains half of `secret` or more.
 pub(super) fn tells(text: &str, secret: &str) -> bool {
     let secret: Vec<char> = secret.chars().collect();
     let length = secret.len().div_ceil(2).max(4).min(secret.len());
     length > 0 && secret.windows(length).any(|part| text.contains(&part.iter().collect::<String>()))
 }
 
-/// A provider at work, stopped when dropped.
+/// A provider that is being checked. Dropping this stops it.
 pub(super) struct Working<'a> {
     run: &'a Run<'a>,
     pub(super) provider: Arc<dyn CloudProvider>,
@@ -167,7 +168,7 @@ pub(super) struct Working<'a> {
 }
 
 impl Working<'_> {
-    /// Starts it, whatever comes of that.
+    /// Starts the provider. Returns the result of `start`, an error included.
     pub(super) async fn try_start(&self) -> Checked<Result<(), Error>> {
         let starting = self.provider.start(self.run.hooks.context(self.stop.clone()));
         let started = within("start", LOCAL_TIMEOUT, starting).await?;
@@ -179,7 +180,7 @@ impl Working<'_> {
         self.try_start().await?.or_else(|error| failed(format!("start fails: {}", error.report())))
     }
 
-    /// Stops it and waits for its end.
+    /// Stops the provider and waits until it has ended.
     pub(super) async fn end(&self) -> Checked<()> {
         self.stop.cancel();
         within("ended", LOCAL_TIMEOUT, self.provider.ended()).await
@@ -191,7 +192,7 @@ impl Working<'_> {
             .ok_or_else(|| Stop::NotChecked("instances, which the provider has not".to_owned()))
     }
 
-    /// Asks about a batch, and checks what is true of every one.
+    /// Looks up a batch, and checks what must be true of every batch.
     pub(super) async fn look_up(&self, nodes: &[&NodeIdentity]) -> Checked<Vec<InstanceLookup>> {
         let answers = within("lookup", CALL_TIMEOUT, self.instances()?.lookup(nodes)).await?;
         ensure(answers.len() == nodes.len(), || {
@@ -214,7 +215,7 @@ impl Working<'_> {
         answer.ok_or_else(|| Stop::Failed("lookup gives no answer".to_owned()))
     }
 
-    /// The provider ID that a look-up gives.
+    /// The provider ID that a look-up of `node` returns.
     pub(super) async fn id_of(&self, node: &NodeIdentity) -> Checked<ProviderId> {
         match self.look_up_one(node).await? {
             InstanceLookup::Present(instance) => instance
@@ -224,7 +225,8 @@ impl Working<'_> {
         }
     }
 
-    /// Waits until a look-up answers so. Fails when it does not, or answers something in between that may never be.
+    /// Waits until a look-up gives the wanted answer. Fails if it takes too long, or if `is_wrong` is true of
+    /// an answer in between.
     pub(super) async fn becomes(
         &self,
         node: &NodeIdentity,
@@ -246,7 +248,7 @@ impl Working<'_> {
     }
 }
 
-/// Waits for a call of the provider, as long as it may take.
+/// Waits for a call of the provider, but no longer than `limit`.
 pub(super) async fn within<T>(what: &str, limit: Duration, call: impl Future<Output = T>) -> Checked<T> {
     match timeout(limit, call).await {
         Ok(output) => Ok(output),
@@ -262,17 +264,17 @@ pub(super) fn is_absent(answer: &InstanceLookup) -> bool {
     matches!(answer, InstanceLookup::Absent)
 }
 
-/// Whether the instance is there and shut down, or not.
+/// Whether an answer is `Present` with an instance that is shut down (`off`), or not shut down.
 pub(super) fn is_powered(off: bool) -> impl Fn(&InstanceLookup) -> bool {
     move |answer| matches!(answer, InstanceLookup::Present(instance) if instance.power_state.is_shutdown() == off)
 }
 
-/// The node as it is once it is initialised.
+/// The node as it is after its initialisation.
 pub(super) fn with_id(node: &NodeIdentity, id: &ProviderId) -> NodeIdentity {
     NodeIdentity { provider_id: Some(id.as_str().to_owned()), ..node.clone() }
 }
 
-/// A node in words; names may be long and odd.
+/// Describes a node. Names and IDs are cut off, since they may be long.
 pub(super) fn called(node: &NodeIdentity) -> String {
     let short = |text: &str| text.chars().take(60).collect::<String>();
     match &node.provider_id {
@@ -281,7 +283,7 @@ pub(super) fn called(node: &NodeIdentity) -> String {
     }
 }
 
-/// An answer in words, the error's own left out: they may hold a secret.
+/// Describes an answer, with the error if it is `Unknown`.
 pub(super) fn described(answer: &InstanceLookup) -> String {
     match answer {
         InstanceLookup::Present(instance) => {

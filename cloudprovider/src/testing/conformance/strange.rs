@@ -1,4 +1,4 @@
-//! Texts and nodes that nobody expects.
+//! Texts and nodes that no provider expects.
 
 use std::{
     collections::hash_map::RandomState,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{CHECK_NODE_NAME, NodeIdentity};
 
-/// Texts that a Node may hold, since nobody checks them.
+/// Texts that a Node may contain, since nothing checks them.
 pub(super) fn texts() -> Vec<String> {
     let short = [
         "",
@@ -34,7 +34,7 @@ pub(super) fn texts() -> Vec<String> {
     short.iter().map(|text| (*text).to_owned()).chain(["x".repeat(100_000)]).collect()
 }
 
-/// A node that no cloud has: as the daemon's subcommand `check` asks.
+/// A node that no cloud has, like the one that the daemon's subcommand `check` looks up.
 pub(super) fn stranger() -> NodeIdentity {
     let random = || RandomState::new().build_hasher().finish();
     let (high, low) = (random(), random());

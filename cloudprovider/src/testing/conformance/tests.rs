@@ -22,7 +22,7 @@ async fn the_fake_keeps_every_rule_and_each_is_checked() {
     assert_eq!(report.provider, "fake");
 }
 
-/// Offers what has to be offered.
+/// Implements only the required hooks.
 struct Least(FakeCloud);
 
 #[async_trait]

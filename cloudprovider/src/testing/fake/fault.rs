@@ -1,8 +1,8 @@
-//! What is asked of the fake cloud, and what goes wrong with it.
+//! Calls to the fake cloud, and their faults.
 
 use crate::Error;
 
-/// A method of a provider, as the fake cloud counts and breaks it.
+/// A method of a provider whose calls can be counted and made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -36,32 +36,32 @@ pub enum Operation {
     ControlPlaneEndpoint,
 }
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It fails. A batch has this error for each node.
+    /// The call fails with this error. In a batch, each node gets the error.
     Error(Error),
-    /// The cloud seems to have nothing: each instance is [`Absent`](crate::InstanceLookup::Absent). What is no look-up
-    /// fails with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound).
+    /// The cloud seems to be empty: each instance is [`Absent`](crate::InstanceLookup::Absent). Calls other
+    /// than look-ups fail with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound).
     Absent,
-    /// It panics, without a word on the terminal.
+    /// The call panics, without a message on the terminal.
     Panic,
-    /// It never answers.
+    /// The call never answers.
     Hang,
-    /// It never answers, and panics when the caller gives up.
+    /// The call never answers, and panics when the caller drops it.
     HangThenPanic,
-    /// A batch has no answer at all, however many nodes it has. Other calls as with [`Absent`](Self::Absent).
+    /// A batch gets no answers at all, whatever its size. Other calls fail as with [`Absent`](Self::Absent).
     NoAnswers,
 }
 
 impl Fault {
-    /// Whether it is a fault of the whole call, and not of single nodes.
+    /// Whether the fault concerns the whole call, not single nodes.
     pub(super) fn is_of_the_call(&self) -> bool {
         !matches!(self, Self::Error(_) | Self::Absent)
     }
 
-    /// Does to a call what the fault does whoever is asked about.
+    /// The part of the fault that does not depend on the nodes: panics or hangs.
     pub(super) async fn strike(&self) {
         match self {
             Self::Error(_) | Self::Absent | Self::NoAnswers => {}
@@ -81,19 +81,20 @@ impl From<Error> for Fault {
     }
 }
 
-/// A call that came.
+/// A recorded call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
     /// What was called.
     pub operation: Operation,
-    /// The names of the nodes that it was about, in their order.
+    /// The names of the nodes in the call, in their order.
     pub nodes: Vec<String>,
-    /// What else it was about: the name of a load balancer or of a cluster, the CIDR of a route. Else empty.
+    /// What else the call was about: the name of a load balancer or of a cluster, or the CIDR of a route.
+    /// Otherwise empty.
     pub subject: String,
 }
 
-/// As a panic, but without a word on the terminal.
+/// Unwinds like a panic, but without a message on the terminal.
 fn fall() -> ! {
     std::panic::resume_unwind(Box::new("the fake cloud panics on purpose"))
 }

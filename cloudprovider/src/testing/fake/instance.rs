@@ -1,19 +1,20 @@
-//! The things of the fake cloud.
+//! The objects of the fake cloud.
 
 use crate::{Error, InstanceMetadata, LoadBalancerService, LoadBalancerStatus, NodeAddress, PowerState};
 
 /// An instance of the fake cloud.
 #[derive(Clone, Debug)]
 pub struct FakeInstance {
-    /// The name that Nodes without a provider ID are matched with, where their system UUID matches nothing.
+    /// The name by which it is found for Nodes that have no provider ID and whose system UUID matches
+    /// nothing.
     pub name: Option<String>,
     /// Whether it runs.
     pub power_state: PowerState,
-    /// What goes into its Node.
+    /// What is written to its Node.
     pub metadata: InstanceMetadata,
-    /// Why that is not complete yet, if so.
+    /// Why the metadata is not complete yet, if it is not.
     pub incomplete: Option<Error>,
-    /// Whether the cloud says a provider ID for it.
+    /// Whether look-ups return a provider ID for it.
     pub has_provider_id: bool,
 }
 
@@ -35,14 +36,14 @@ impl FakeInstance {
         }
     }
 
-    /// The same with this name.
+    /// Sets the name.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same, not complete for this reason.
+    /// Marks the metadata as not complete yet, for this reason.
     #[must_use]
     pub fn with_incomplete(mut self, why: Error) -> Self {
         self.incomplete = Some(why);
@@ -54,12 +55,12 @@ impl FakeInstance {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FakeLoadBalancer {
-    /// The cluster that it was made for.
+    /// The cluster that it was created for.
     pub cluster_name: String,
-    /// What was asked for last.
+    /// The Service of the last call.
     pub service: LoadBalancerService,
     /// The names of the nodes behind it, in the order of the last call.
     pub nodes: Vec<String>,
-    /// Where it is reached.
+    /// Where clients reach it.
     pub status: LoadBalancerStatus,
 }

@@ -1,8 +1,8 @@
-//! What providers on the fake cloud have.
+//! The parts that providers on the fake cloud have.
 
 use crate::SecretName;
 
-/// What providers made from a handle have.
+/// The parts of the providers that a handle creates.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) has_instances: bool,

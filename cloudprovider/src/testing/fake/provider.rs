@@ -15,7 +15,7 @@ use crate::{
 struct FakeProvider {
     cloud: FakeCloud,
     form: String,
-    /// Cancelled with the context of the start.
+    /// Cancelled when the `stop` token of the start context is.
     stopped: CancellationToken,
     tasks: TaskTracker,
 }
@@ -27,7 +27,7 @@ impl fmt::Debug for FakeProvider {
 }
 
 impl FakeCloud {
-    /// A provider on it, not started.
+    /// Creates a provider on this cloud, not started.
     pub fn provider(&self) -> Arc<dyn CloudProvider> {
         Arc::new(FakeProvider::new(self.clone()))
     }
@@ -40,7 +40,7 @@ enum Found {
     Several(Vec<String>),
 }
 
-/// A node, the ID that its instance has or would have, and what there is.
+/// A node, the ID that its instance has or would have, and what was found.
 type Asked<'a> = (&'a NodeIdentity, Option<String>, Found);
 
 impl FakeProvider {
@@ -49,7 +49,7 @@ impl FakeProvider {
         Self { cloud, form, stopped: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Notes a call and lets it be slow or fail as the test says.
+    /// Records a call, and applies the latency and the fault that the test has set.
     async fn call(&self, operation: Operation, nodes: &[&NodeIdentity], subject: &str) -> Option<Fault> {
         let (latency, fault) = {
             let mut state = self.cloud.lock();
@@ -71,7 +71,8 @@ impl FakeProvider {
         fault
     }
 
-    /// The same for what is no batch; `act` is what it does to the cloud at its beginning.
+    /// Like [`call`](Self::call), for calls that are not batches. `act` is what the call does to the cloud if
+    /// it does not fail.
     async fn act<T>(
         &self,
         operation: Operation,
@@ -125,7 +126,7 @@ impl FakeProvider {
             .collect()
     }
 
-    /// Answers a batch as `answer` does, or with its faults.
+    /// Answers a batch with `answer`, or with the faults that apply.
     async fn batch<A>(
         &self,
         operation: Operation,
@@ -317,7 +318,7 @@ impl LoadBalancer for FakeProvider {
             let status = known.or_else(|| state.load_balancer_status.clone());
             let status = status.unwrap_or_else(|| {
                 state.addresses_given += 1;
-                // 198.18.0.0/15 is for tests of networks
+                // 198.18.0.0/15 is reserved for tests of networks
                 let [_, _, c, d] = state.addresses_given.to_be_bytes();
                 let ip = service.load_balancer_ip.clone().unwrap_or_else(|| format!("198.18.{c}.{d}"));
                 let ingress = LoadBalancerIngress { ip: Some(ip), ..LoadBalancerIngress::default() };

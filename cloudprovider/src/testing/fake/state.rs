@@ -1,4 +1,4 @@
-//! What the fake cloud holds.
+//! The state of the fake cloud.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,7 +14,8 @@ use crate::{
     Zone,
 };
 
-/// Calls that are kept, and names of nodes in all of them: a test with thousands of nodes may run for long.
+/// Limits on the recorded calls and on the node names in them: a test with thousands of nodes may run for
+/// long.
 const MAX_CALLS: usize = 10_000;
 const MAX_NAMES: usize = 200_000;
 
@@ -29,9 +30,9 @@ pub(super) struct State {
     pub(super) instances: BTreeMap<String, FakeInstance>,
     pub(super) load_balancers: BTreeMap<String, FakeLoadBalancer>,
     pub(super) load_balancer_status: Option<LoadBalancerStatus>,
-    /// How many addresses were given to load balancers.
+    /// How many addresses load balancers have got.
     pub(super) addresses_given: u32,
-    /// With the names of their clusters.
+    /// Each with the name of its cluster.
     pub(super) routes: Vec<(String, Route)>,
     pub(super) clusters: BTreeMap<String, Option<ControlPlaneEndpoint>>,
     pub(super) answer: Option<Answer>,
@@ -44,7 +45,7 @@ pub(super) struct State {
     pub(super) latency_per_node: Duration,
     pub(super) faults: Faults,
     pub(super) calls: Calls,
-    /// One for each start.
+    /// One token for each start.
     pub(super) stops: Vec<CancellationToken>,
 }
 
@@ -77,13 +78,13 @@ impl Faults {
         *self = Self::default();
     }
 
-    /// The fault of a call that begins.
+    /// The fault of a call that begins now.
     pub(super) fn of_call(&mut self, operation: Operation) -> Option<Fault> {
         let next = self.next.get_mut(&operation).and_then(VecDeque::pop_front);
         next.or_else(|| self.every.get(&operation).cloned())
     }
 
-    /// The faults over single nodes, which a call takes with it.
+    /// A copy of the faults of single nodes, for one call.
     pub(super) fn of_nodes(&self) -> NodeFaults {
         NodeFaults { instances: self.instances.clone(), nodes: self.nodes.clone() }
     }
@@ -102,7 +103,7 @@ pub(super) struct NodeFaults {
 }
 
 impl NodeFaults {
-    /// The fault over this node, whose instance may have this ID.
+    /// The fault that applies to this node, whose instance may have this ID.
     pub(super) fn over(&self, node: &NodeIdentity, id: Option<&str>) -> Option<&Fault> {
         let of_instance = id.and_then(|id| self.instances.get(id));
         of_instance.or_else(|| {
@@ -115,7 +116,7 @@ impl NodeFaults {
 #[derive(Default)]
 pub(super) struct Calls {
     kept: VecDeque<Call>,
-    /// Of nodes in `kept`.
+    /// Number of node names in `kept`.
     names: usize,
     counts: BTreeMap<Operation, usize>,
 }

@@ -104,7 +104,7 @@ async fn panics_and_hangs_are_of_the_whole_call() {
     assert_eq!(falls(Fault::Panic).await, Ok(true));
     falls(Fault::Hang).await.expect_err("it hangs");
     assert_eq!(answers(&cloud, &nodes[..1]).await, ["fake:///u1 running"], "the others are well");
-    // Given up, it panics while it is dropped.
+    // The call is dropped, and panics while it is dropped.
     cloud.fail_instance("u2", Fault::HangThenPanic);
     let given_up = std::panic::AssertUnwindSafe(async {
         assert!(answers(&cloud, &nodes).now_or_never().is_none());
@@ -191,7 +191,7 @@ async fn changes_reach_every_stream_until_the_stop() {
     for stream in [&mut early, &mut late] {
         assert_eq!(stream.next().await, None);
     }
-    // Another provider of the same cloud goes on.
+    // Another provider of the same cloud still works.
     let other = cloud.provider();
     let mut changes = other.instances().and_then(Instances::changes).expect("a stream");
     cloud.push(InstanceChange::Resync);
@@ -246,7 +246,7 @@ async fn calls_are_recorded() {
     assert_eq!((calls.len(), cloud.count(Operation::Lookup), cloud.count(Operation::Start)), (2, 2, 0));
     cloud.forget_calls();
     assert_eq!((cloud.calls().len(), cloud.count(Operation::Lookup)), (0, 0));
-    // A look-up is remembered by 50,000 names, and not for ever.
+    // A look-up is recorded with 50,000 names, but the records are limited.
     let many = vec![node("n", None, None); 50_000];
     for _ in 0..6 {
         answers(&cloud, &many).await;

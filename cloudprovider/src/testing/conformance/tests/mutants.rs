@@ -1,4 +1,4 @@
-//! For each rule a provider that breaks it, and the report says so.
+//! For each rule, a provider that breaks it. The report must say so.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ enum Wrong {
     EndsAll,
 }
 
-/// What providers of one cloud share.
+/// State that the providers of one cloud share.
 #[derive(Default)]
 struct Common {
     seen: Mutex<BTreeMap<String, Box<Instance>>>,
@@ -211,7 +211,7 @@ impl Instances for Mutant {
     }
 }
 
-/// A lock that is given back, or not.
+/// A lock that is released on drop, or not.
 struct Held<'a>(&'a AtomicBool, bool);
 
 impl Drop for Held<'_> {

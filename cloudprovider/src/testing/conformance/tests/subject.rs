@@ -21,10 +21,10 @@ type Factory = fn(&FactoryInput) -> Result<Arc<dyn CloudProvider>>;
 
 pub(super) struct Subject {
     pub(super) cloud: FakeCloud,
-    /// What becomes of each provider before it is tried.
+    /// Applied to each provider before it is checked.
     pub(super) wrap: Wrap,
     pub(super) factory: Factory,
-    /// What the cloud says while it fails.
+    /// The message of the cloud while it fails.
     pub(super) fault: &'static str,
     pub(super) other_ids: fn(&str) -> Vec<String>,
     pub(super) created: AtomicUsize,
@@ -64,7 +64,7 @@ fn id(node: &NodeIdentity) -> Hook<String> {
     Ok(uuid.to_ascii_lowercase())
 }
 
-/// Lines of the form `key: value`, of which `user` and `password` are known, and both are needed.
+/// Reads lines of the form `key: value`. The keys are `user` and `password`, and both are required.
 pub(super) fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
     let text = input.config.as_deref().unwrap_or_default();
     let mut problems = Vec::new();
