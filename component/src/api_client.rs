@@ -1,4 +1,4 @@
-//! The clients of the Kubernetes API server: where it is, who we are, how fast we may ask.
+//! The clients of the Kubernetes API server: its address, the daemon's credentials, and the rate limits.
 //!
 //! ```text
 //!   Location ──load──> Connection <── follows the kubeconfig and the files that it names
@@ -8,8 +8,8 @@
 //!       (main client)  (informers)     (controllers)       retries, metrics, --dry-run
 //! ```
 //!
-//! All of them share one pool of connections. The election has a `Connection` of its own,
-//! and no throttle: its renewals must not queue behind anything.
+//! All of them share one pool of connections. The election has a `Connection` of its own and no throttle,
+//! since its renewals must not queue behind other requests.
 
 mod account;
 mod answer;
@@ -50,32 +50,33 @@ pub use location::{Location, config, connect};
 pub use metrics::ClientMetrics;
 pub use start::wait_for_api_server;
 
-/// What the flags say about the clients.
+/// The client options from the flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientOptions {
-    /// `--kube-api-qps` and `--kube-api-burst`: average rate a second and burst of each client but the election's, as
-    /// upstream, and the one for kubelets' leases. `None` for no limit.
+    /// `--kube-api-qps` and `--kube-api-burst`: the average rate per second and the burst. As in upstream,
+    /// they apply to each client except the election's. The client for kubelets' leases is exempt too. `None`
+    /// means no limit.
     pub limit: Option<(f64, u32)>,
-    /// `--use-service-account-credentials`: controllers act as service accounts of their own.
+    /// `--use-service-account-credentials`: each controller acts as its own service account.
     pub service_accounts: bool,
-    /// `--dry-run`: writes are answered here and never sent.
+    /// `--dry-run`: writes are answered in this process and never sent.
     pub dry_run: bool,
 }
 
-/// The clients of controllers that act as one service account.
+/// The clients of the controllers that act as one service account.
 #[derive(Clone)]
 pub struct ControllerClients {
-    /// For what they do.
+    /// For all ordinary requests.
     pub client: Client,
-    /// For reads that must not queue behind other requests: no limit holds for them.
+    /// For reads that must not queue behind other requests. It has no rate limit.
     pub unthrottled: Client,
 }
 
 impl ControllerClients {
-    /// Each client with something around it.
+    /// Applies `around` to each client.
     #[must_use]
     pub fn map(self, around: impl Fn(Client) -> Client) -> Self {
-        // All fields are named, so that a further client does not compile before it is here.
+        // Names all fields, so that a new client does not compile until it is added here.
         let Self { client, unthrottled } = self;
         Self { client: around(client), unthrottled: around(unthrottled) }
     }
@@ -87,7 +88,7 @@ impl std::fmt::Debug for ControllerClients {
     }
 }
 
-/// The API server: one pool of connections, from which clients are made. Cloning shares it.
+/// The API server: one pool of connections, from which clients are created. Clones share the pool.
 #[derive(Clone)]
 pub struct ApiServer {
     location: Option<Location>,
@@ -96,7 +97,7 @@ pub struct ApiServer {
     options: ClientOptions,
     metrics: ClientMetrics,
     dry_run: Option<Arc<DryRun>>,
-    /// For the one who follows.
+    /// The changes of files, until [`follow`](Self::follow) takes them.
     changes: Arc<Mutex<Option<FileChanges>>>,
 }
 
@@ -110,17 +111,17 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Reads where the API server is and who we are; a credential plugin runs once. Connects when the first request is
-    /// sent. Dropping the future ends the plugin.
+    /// Reads the address and the credentials, and runs the credential plugin once. The first request opens a
+    /// connection. Dropping the future ends the plugin.
     ///
     /// # Errors
-    /// As [`connect`].
+    /// The same as [`connect`].
     pub async fn new(
         location: Location,
         options: ClientOptions,
         metrics: ClientMetrics,
     ) -> anyhow::Result<Self> {
-        // First the files, then what they say: no change can be missed.
+        // Starts watching the files before reading them again, so that no change is missed.
         let changes = FileChanges::new(location.load().await?.files).await;
         let ready = location.ready().await?;
         let connection = Connection::new(ready.clone()).await.map_err(|error| location.blame(error))?;
@@ -132,7 +133,7 @@ impl ApiServer {
         })
     }
 
-    /// The same over any client, which stays what it is.
+    /// An API server that is reached through `client`, which is never replaced.
     pub fn over(client: Client, options: ClientOptions, metrics: ClientMetrics) -> Self {
         let connection = Connection::over(client);
         Self::assemble(connection.clone(), connection, options, metrics)
@@ -148,37 +149,38 @@ impl ApiServer {
         Self { location: None, connection, election, options, metrics, dry_run, changes: Arc::default() }
     }
 
-    /// The address, without what may be secret in it. It may be another one after the configuration changed.
+    /// The address, without parts that may be secret. It may change with the configuration.
     pub fn url(&self) -> String {
         self.connection.current().url.clone()
     }
 
-    /// A client as ourselves; `name` ends its user agent, as upstream.
+    /// A client with the daemon's own credentials. `name` is the end of its user agent, as in upstream.
     pub fn client(&self, name: &str) -> Client {
         self.sender(name, &self.connection).into_client()
     }
 
-    /// A client for an election, whose renewals must not queue behind other requests: over a connection of its own, and
-    /// with no throttle.
+    /// A client for an election. Its renewals must not queue behind other requests, so it has a connection of
+    /// its own and no throttle.
     pub fn election_client(&self, name: &str) -> Client {
         let mut sender = self.sender(name, &self.election);
         sender.throttle = Throttle::none();
         sender.into_client()
     }
 
-    /// A client for lists and watches. It sends nothing again by itself: whoever watches asks anew, after pauses of its
-    /// own.
+    /// A client for lists and watches. It never retries a request: the watching code repeats it, with its own
+    /// backoff.
     pub fn informer_client(&self, name: &str) -> Client {
         let mut sender = self.sender(name, &self.connection);
         sender.retries = false;
         sender.into_client()
     }
 
-    /// The clients of controllers: as the service account `kube-system/<name>` where the flags want that, which `tokens`
-    /// makes and requests tokens for.
+    /// The clients of controllers. If the flags ask for it, they act as the service account
+    /// `kube-system/<name>`. The client `tokens` creates that account and requests its tokens.
     pub fn controller_clients(&self, name: &'static str, tokens: Client) -> ControllerClients {
         let mut sender = self.sender(name, &self.connection);
-        // The account may have to be made, which is a write; whoever may read as a controller may do so as ourselves.
+        // Not in a dry run, since creating the account is a write. The daemon's own credentials suffice for
+        // reading.
         if self.options.service_accounts && !self.options.dry_run {
             sender.account = Some(Arc::new(Account::new(name, tokens)));
             sender.user_agent = user_agent::with_suffix(&account::user_name(name));
@@ -213,7 +215,7 @@ mod tests {
     async fn reads_of_leases_wait_for_nobody() {
         let answer = |_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) };
         let over = Client::new(tower::service_fn(answer), "default");
-        // A request in 1,000 s.
+        // One request per 1,000 s.
         let options = ClientOptions { limit: Some((0.001, 1)), ..ClientOptions::default() };
         let metrics = ClientMetrics::unregistered().expect("metrics");
         let api_server = ApiServer::over(over, options, metrics);

@@ -1,8 +1,8 @@
-//! Times and messages as the Kubernetes API has them.
+//! Times and messages in the form of the Kubernetes API.
 
 use jiff::{Timestamp, Unit};
 
-/// The API server's limit for an event's message, bytes; conditions keep to it too.
+/// The API server's limit for the message of an event, in bytes. Conditions keep to it too.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// A time as the API writes it, in whole seconds.
@@ -10,7 +10,7 @@ pub fn api_time(time: Timestamp) -> String {
     time.round(Unit::Second).unwrap_or(time).to_string()
 }
 
-/// Cuts a message at 1,024 bytes, at a character's boundary.
+/// Cuts a message to at most 1,024 bytes, at a character boundary.
 pub fn truncated(mut message: String) -> String {
     if message.len() > MESSAGE_LIMIT {
         let mut end = MESSAGE_LIMIT - "...".len();

@@ -1,9 +1,9 @@
-//! The command line without what nobody may see.
+//! Removes secrets from the command line.
 
-/// Stands for what nobody may see; upstream's word.
+/// Replaces a secret. This is upstream's word.
 const CLASSIFIED: &str = "CLASSIFIED";
 
-/// An argument of the command line without what nobody may see; `before` is the one before it.
+/// An argument without its secrets. `before` is the argument before it.
 pub(crate) fn argument_without_secrets(before: &str, argument: &str) -> String {
     let flag_of = |word: &str| word.trim_start_matches('-').to_owned();
     match argument.split_once('=') {
@@ -14,7 +14,7 @@ pub(crate) fn argument_without_secrets(before: &str, argument: &str) -> String {
     }
 }
 
-/// A URL may hold a user with a password, and more behind a question mark.
+/// Removes the user, password and query from a URL.
 pub(crate) fn without_secrets(flag: &str, text: &str) -> String {
     if flag != "master" && !text.contains("://") {
         return text.to_owned();

@@ -1,8 +1,8 @@
-//! The command line of a Kubernetes program: Go's grammar of flags, their values, and the groups of flags that any such
-//! program has, one module for each of the sections that `--help` shows.
+//! The command line of a Kubernetes program: Go's grammar of flags, their values, and the groups of flags
+//! that every such program has. Each module is one of the sections that `--help` shows.
 //!
-//! A flag is a field of its group. What is different from upstream stands in the group's `NOTES`, from which a program makes
-//! warnings and its documentation.
+//! A flag is a field of its group. Differences from upstream are listed in the group's `NOTES`. A program
+//! creates warnings and its documentation from them.
 
 mod authentication;
 mod authorization;

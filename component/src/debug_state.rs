@@ -1,4 +1,4 @@
-//! What the parts of the daemon know, for `/debug/state`.
+//! The state of the daemon's parts, for `/debug/state`.
 
 use std::{
     collections::BTreeMap,
@@ -13,22 +13,23 @@ use tokio::{
     time::Instant,
 };
 
-/// A part that is busy for longer than this is left out, with a note that says so.
+/// A part that does not answer within this time is left out, and a note says so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// A question to one part. Its loop answers between two steps of its work with a JSON object that holds no secret.
+/// A request for the state of one part. Its loop answers between two steps of its work, with a JSON object
+/// that contains no secret.
 pub type Question = oneshot::Sender<Value>;
 
-/// The parts that can be asked. Cloning shares them.
+/// The parts that report their state. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct DebugState(Arc<Mutex<BTreeMap<&'static str, Part>>>);
 
-/// How a part is asked.
+/// How a part's state is read.
 #[derive(Clone)]
 enum Part {
-    /// Its loop answers.
+    /// The part's loop answers.
     Loop(mpsc::Sender<Question>),
-    /// What it knows can be read from outside.
+    /// The state can be read from outside.
     Shared(Arc<dyn Fn() -> Value + Send + Sync>),
 }
 
@@ -42,19 +43,19 @@ impl fmt::Debug for Part {
 }
 
 impl DebugState {
-    /// Nobody to ask yet.
+    /// No parts yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The questions to the part called `name`, for its loop to answer.
+    /// Adds a part called `name`. Its loop answers the questions that arrive in the receiver.
     pub fn questions(&self, name: &'static str) -> mpsc::Receiver<Question> {
         let (sender, receiver) = mpsc::channel(4);
         self.add(name, Part::Loop(sender));
         receiver
     }
 
-    /// Adds a part whose state can be read at any time, without waiting. `read` gives no secret.
+    /// Adds a part whose state can be read at any time without waiting. `read` must not return secrets.
     pub fn share(&self, name: &'static str, read: impl Fn() -> Value + Send + Sync + 'static) {
         self.add(name, Part::Shared(Arc::new(read)));
     }
@@ -63,7 +64,7 @@ impl DebugState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, part);
     }
 
-    /// Asks everybody: one key for each part.
+    /// Asks all parts. The result has one key for each part.
     pub async fn ask(&self) -> Value {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let answers = parts.into_iter().map(|(name, part)| async move {
@@ -90,7 +91,7 @@ async fn ask_loop(questions: &mpsc::Sender<Question>) -> Value {
     }
 }
 
-/// A monotonic time as seconds from now, with three digits; negative for what is past.
+/// A monotonic time in seconds from now, with three decimal places. Negative for a time in the past.
 pub fn seconds_from_now(time: Instant) -> f64 {
     let now = Instant::now();
     let seconds = time.duration_since(now).as_secs_f64() - now.duration_since(time).as_secs_f64();

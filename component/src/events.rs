@@ -1,4 +1,5 @@
-//! Events on Nodes and Leases (`core/v1`, which is what the RBAC rules of a Go CCM allow), written in the background.
+//! Events on Nodes and Leases, written in the background. They are events of `core/v1`, which the RBAC rules
+//! of a Go CCM allow.
 
 mod correlate;
 mod flush;
@@ -14,15 +15,16 @@ pub use writer::EventWriter;
 use self::flush::Flushes;
 use crate::api_text::truncated;
 
-/// Events that wait to be written; more are dropped and counted, since the work must never wait for an event.
+/// Maximum number of waiting events. Further ones are dropped and counted, since no work may wait for an
+/// event.
 const QUEUE_LENGTH: usize = 16_384;
 
 /// `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Things go as they should.
+    /// Everything works as it should.
     Normal,
-    /// Somebody should look.
+    /// A person should look at this.
     Warning,
 }
 
@@ -35,7 +37,7 @@ impl EventType {
     }
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventObject {
     /// `apiVersion`
@@ -46,7 +48,7 @@ pub struct EventObject {
     pub namespace: String,
     /// `name`
     pub name: String,
-    /// `uid`, empty where the object is not known to exist.
+    /// `uid`, empty if the object is not known to exist.
     pub uid: String,
 }
 
@@ -72,13 +74,13 @@ struct Recorded {
     component: &'static str,
 }
 
-/// An event, and who writes it.
+/// An event, with the client that writes it.
 struct Queued {
     event: Recorded,
     client: Client,
 }
 
-/// Takes events and returns at once; they are written in the background. Cloning shares the queue.
+/// Queues events and returns at once. They are written in the background. Clones share the queue.
 #[derive(Clone)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Queued>,
@@ -95,8 +97,8 @@ impl std::fmt::Debug for EventRecorder {
     }
 }
 
-/// A recorder and the writer behind it. `component` is the daemon's name in `source.component`, `client` writes its
-/// events, and `daemon` is what events about the daemon itself are on: its Lease, as upstream.
+/// Creates a recorder and its writer. `component` is the daemon's name in `source.component`, and `client`
+/// writes its events. `daemon` is the object of events about the daemon itself: its Lease, as in upstream.
 pub fn event_recorder(
     component: &'static str,
     client: Client,
@@ -110,24 +112,24 @@ pub fn event_recorder(
 }
 
 impl EventRecorder {
-    /// The same recorder with another `source.component`, whose events this client writes.
+    /// The same recorder with another `source.component`. Its events are written with `client`.
     #[must_use]
     pub fn for_component(&self, component: &'static str, client: Client) -> Self {
         Self { component, client, ..self.clone() }
     }
 
-    /// Waits until all events recorded so far are written or given up, for at most two seconds. For the end of a term:
-    /// its events are written with clients that write only while the term lasts.
+    /// Waits at most two seconds until all events recorded so far are written or dropped. Called at the end
+    /// of a leader's term, since its events are written with clients that can write only during the term.
     pub async fn flush(&self) {
         self.flushes.ask().await;
     }
 
-    /// What an event is about that concerns the daemon as a whole.
+    /// The object of events about the daemon as a whole.
     pub fn daemon(&self) -> EventObject {
         self.daemon.clone()
     }
 
-    /// Records an event. Never waits: with a full queue it is dropped and counted.
+    /// Records an event. Never waits: if the queue is full, the event is dropped and counted.
     pub fn record(
         &self,
         object: EventObject,

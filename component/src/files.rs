@@ -1,8 +1,8 @@
 //! Files that may change while the daemon runs: configuration, credentials, certificates.
 //!
-//! Kubernetes replaces a mounted Secret or `ConfigMap` by swapping a symbolic link two folders above the file, editors
-//! rename, and scripts write in place. Looking at the content again and again sees all of that, on every file system;
-//! the files are few and small.
+//! Kubernetes replaces a mounted Secret or `ConfigMap` by swapping a symbolic link two folders above the
+//! file. Editors rename files, and scripts write in place. Polling the content detects all of this, on every
+//! file system. The files are few and small.
 
 use std::{
     collections::BTreeMap,
@@ -15,17 +15,18 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
-/// Pause between two looks.
+/// Pause between two polls.
 const POLL: Duration = Duration::from_secs(2);
 
-/// A content counts once two looks this far apart agree on it: whoever writes in place is not read half-way.
+/// New content counts once two reads this far apart agree, so that a file that is being written is not used
+/// half-written.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What was in the files at one time: a digest for each that was there and may be read.
+/// The content of the files at one time: a digest for each file that exists and can be read.
 type Snapshot = BTreeMap<PathBuf, Option<[u8; 32]>>;
 
-/// What is in a file, from the outcome of reading it. What says nothing about the file leaves it as it was: too many
-/// open files, too little memory, a disk that fails.
+/// The digest of a file, from the result of reading it. Errors that say nothing about the file leave the
+/// digest as it was: too many open files, too little memory, a failing disk.
 fn digest(content: &io::Result<Vec<u8>>, before: Option<[u8; 32]>) -> Option<[u8; 32]> {
     match content {
         Ok(content) => Some(Sha256::digest(content).into()),
@@ -39,20 +40,20 @@ fn digest(content: &io::Result<Vec<u8>>, before: Option<[u8; 32]>) -> Option<[u8
     }
 }
 
-/// Reads files and notes what was in them. Cloning shares the notes.
+/// Reads files and remembers their content. Clones share the memory.
 #[derive(Clone, Debug, Default)]
 pub struct FilesRead(Arc<Mutex<Snapshot>>);
 
 impl FilesRead {
-    /// Nothing read yet.
+    /// No file read yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a file whole. Blocks.
+    /// Reads a whole file. Blocks.
     ///
     /// # Errors
-    /// As [`std::fs::read`]; that the file could not be read is noted as well.
+    /// The errors of [`std::fs::read`]. A failed read is remembered too.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let content = std::fs::read(path);
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,12 +63,12 @@ impl FilesRead {
         content
     }
 
-    /// Whether the same files held the same when they were read for `other`.
+    /// Whether the same files had the same content when they were read for `other`.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.snapshot() == other.snapshot()
     }
 
-    /// The files that were read, or tried.
+    /// The files that were read, even if that failed.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.snapshot().into_keys().collect()
     }
@@ -77,30 +78,30 @@ impl FilesRead {
     }
 }
 
-/// Tells when the content of some files is another one.
+/// Reports when the content of some files has changed.
 #[derive(Debug)]
 pub struct FileChanges {
     seen: Snapshot,
 }
 
 impl FileChanges {
-    /// Begins with what is in `paths` now; a file that is not there yet may come.
+    /// Starts with the present content of `paths`. A file need not exist yet.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { seen: snapshot(paths.into_iter().map(|path| (path, None)).collect()).await }
     }
 
-    /// Begins with what was in the files when they were read: what has changed since is a change.
+    /// Starts with the content that was read. Any difference since then is a change.
     pub fn since(read: &FilesRead) -> Self {
         Self { seen: read.snapshot() }
     }
 
-    /// The files.
+    /// The watched files.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.seen.keys()
     }
 
-    /// Waits until a file has another content than at the last call, appeared or vanished, and has settled. Never ends
-    /// without files. Cancel-safe.
+    /// Waits until a file has different content than at the last call, has appeared or has vanished, and its
+    /// content is stable. Never ends without files. Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             sleep(POLL).await;
@@ -116,7 +117,7 @@ impl FileChanges {
                 }
                 now = again;
             }
-            // Written and written back meanwhile: nothing happened.
+            // If the old content was written back in the meantime, nothing has changed.
             if now != self.seen {
                 self.seen = now;
                 return;
@@ -129,7 +130,7 @@ impl FileChanges {
     }
 }
 
-/// Looks at the files of `before` again.
+/// Reads the files of `before` again.
 async fn snapshot(before: Snapshot) -> Snapshot {
     let kept = before.clone();
     let read = move || {
@@ -139,7 +140,7 @@ async fn snapshot(before: Snapshot) -> Snapshot {
         };
         before.into_iter().map(look).collect()
     };
-    // A file system may hang.
+    // A blocking thread, since a file system may hang.
     tokio::task::spawn_blocking(read).await.unwrap_or(kept)
 }
 
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// How long a change may take to be noticed.
+    /// Time limit for noticing a change.
     const SOON: Duration = Duration::from_secs(10);
 
     async fn is_noticed(changes: &mut FileChanges) -> bool {

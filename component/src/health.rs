@@ -1,34 +1,35 @@
-//! Health checks: parts of the daemon register them, `/healthz`, `/livez` and `/readyz` run them.
+//! Health checks. Parts of the daemon register them, and `/healthz`, `/livez` and `/readyz` run them.
 
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// `Err` holds why, for the log: a person who may only read health is not told.
+/// `Err` contains the reason, for the log. A client that may only read health does not get it.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Which of the endpoints run a check. `/healthz` runs what `/livez` runs: upstream's manifests restart on it.
+/// Which endpoints run a check. `/healthz` runs the same checks as `/livez`, since upstream's manifests
+/// restart the program if it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concerns {
-    /// A restart may help: `/healthz`, `/livez` and `/readyz`.
+    /// A restart may help: run by `/healthz`, `/livez` and `/readyz`.
     Liveness,
-    /// Waiting helps, a restart does not: `/readyz` alone.
+    /// Waiting helps, a restart does not: run by `/readyz` only.
     Readiness,
 }
 
-/// The checks of the daemon, in the order in which they were registered. Cloning shares them.
+/// The checks of the daemon, in the order of their registration. Clones share them.
 #[derive(Clone, Default)]
 pub struct HealthChecks(Arc<Mutex<Vec<(String, Concerns, Check)>>>);
 
 impl HealthChecks {
-    /// None yet.
+    /// No checks yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check; one of the same name gives way. Upstream names a controller's check by its canonical name and the
-    /// election's `leaderElection`.
+    /// Adds a check, in place of any other with the same name. Upstream names a controller's check by the
+    /// controller's canonical name, and the election's check `leaderElection`.
     pub fn add(
         &self,
         name: &str,
@@ -40,7 +41,7 @@ impl HealthChecks {
         checks.push((name.to_owned(), concerns, Arc::new(check)));
     }
 
-    /// All checks as they are now: name, what it concerns, the check.
+    /// All present checks: the name, what it concerns, and the check.
     pub fn all(&self) -> Vec<(String, Concerns, Check)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! What is asked of a loop from outside: whether it turns, and what it knows.
+//! Inspection of a loop from outside: whether it is running, and its state.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -15,11 +15,11 @@ use crate::{
     health::{Concerns, HealthChecks},
 };
 
-/// A loop that has not answered for this long hangs: longer than any step of its work may take, which is bounded by
-/// the deadlines of the provider's calls and of the writes after it.
+/// A loop that has not answered for this long is considered hung. This is longer than any step of its work
+/// may take. The timeouts of the provider's calls and of the writes after them limit such a step.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
 
-/// The end of a loop's line to the health checks and to `/debug/state`.
+/// The loop's end of the connection to the health checks and to `/debug/state`.
 #[derive(Debug)]
 pub struct Inspection {
     pulse: Pulse,
@@ -27,7 +27,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Registers a loop under the name that its health check and its state are known by.
+    /// Registers a loop under this name, for its health check and its state.
     pub fn register(name: &'static str, health: &HealthChecks, debug_state: &DebugState) -> Self {
         let pulse = Pulse::default();
         health.add(name, Concerns::Liveness, {
@@ -37,7 +37,7 @@ impl Inspection {
         Self { pulse, questions: debug_state.questions(name) }
     }
 
-    /// Waits for a question about the loop's state; health checks are answered meanwhile. Cancel-safe.
+    /// Waits for a request for the loop's state. Answers health checks in the meantime. Cancel-safe.
     pub async fn question(&mut self) -> Question {
         loop {
             tokio::select! {
@@ -47,12 +47,13 @@ impl Inspection {
         }
     }
 
-    /// Says that a step of a long piece of work is done: what is steps away from its end does not hang.
+    /// Reports the end of one step of a long piece of work, so that the loop does not count as hung.
     pub fn moved_on(&self) {
         self.pulse.answer();
     }
 
-    /// Runs a wait that may take for ever without being a fault of the loop.
+    /// Awaits something that may take for ever without a fault of the loop. Answers health checks in the
+    /// meantime.
     pub async fn beside<T>(&self, wait: impl Future<Output = T>) -> T {
         tokio::pin!(wait);
         loop {
@@ -64,7 +65,7 @@ impl Inspection {
     }
 }
 
-/// A check asks and returns; the next one sees whether the loop answered.
+/// A check asks the loop and returns at once. The next check sees whether the loop has answered.
 #[derive(Clone, Debug, Default)]
 struct Pulse {
     asked: Arc<Notify>,
@@ -106,7 +107,7 @@ mod tests {
         check().expect_err("no answer");
         assert!(inspection.question().now_or_never().is_none(), "there is no question about its state");
         check().expect("answered");
-        // Nobody asks for long, and then somebody does.
+        // No health check for a long time, then one arrives.
         assert!(inspection.question().now_or_never().is_none());
         tokio::time::advance(HANGS_AFTER * 2).await;
         check().expect("a new question");

@@ -1,23 +1,27 @@
-//! Leader election on a Lease, by client-go's rules: candidates of both kinds can share one.
+//! Leader election on a Lease, by client-go's rules. Candidates of client-go and of this program can share a
+//! Lease.
 //!
 //! ```text
 //!   Elector ──acquire──> Leadership ──renew──> Lost (the daemon ends)
-//!      │                     └────────release: the Lease has no holder, the next one begins at once
-//!      └── step (pure): what was observed, and when on our own clock -> what to do
+//!      │                     └────────release: the Lease has no holder, another candidate leads at once
+//!      └── step (pure): what was observed, and when on the local clock -> what to do
 //! ```
 //!
-//! What keeps two from leading at the same time:
-//! - every write carries the `resourceVersion` that was read, so of two writers one gets a conflict;
-//! - another candidate's term ends when its record has not changed for its whole duration *on our own [`Clock`]*, which
-//!   goes on while the machine is suspended; the times in the record are for people, and may be wrong by hours;
-//! - a leader stops before its own term can end for anybody else: its term counts from before the last renewal that
-//!   succeeded was sent;
-//! - its controllers' writes pass a [`Fence`], which closes with the term by itself, so that a process that was frozen
-//!   writes nothing when it goes on; where the time of day leaps ahead, it stays closed until the next renewal.
+//! Four rules prevent two leaders at the same time:
+//! - Every write contains the `resourceVersion` that was read. So if two candidates write, one of them gets a
+//!   conflict.
+//! - Another candidate's term ends when its record has not changed for the record's whole duration *on the
+//!   local [`Clock`]*. This clock continues while the machine is suspended. The times in the record are for
+//!   people and may be wrong by hours.
+//! - A leader stops before other candidates can consider its term over. It counts its term from before it
+//!   sent the last successful renewal.
+//! - The writes of its controllers pass a [`Fence`], which closes by itself at the end of the term. So a
+//!   process that was frozen writes nothing when it continues. If the time of day leaps ahead, the fence
+//!   stays closed until the next renewal.
 //!
-//! Where this is stricter than client-go: a leader that sees another holder stops at once instead of at its renew
-//! deadline, and the deadline can never lie behind the end of the term, whatever the flags say. Where it is faster: the
-//! Lease is given back on a clean stop, and a standby that may watch the Lease sees that at once.
+//! It is stricter than client-go: a leader that sees another holder stops at once instead of at its renew
+//! deadline, and this deadline is never later than the end of the term, whatever the flags say. It is also
+//! faster: the Lease is released on a clean stop, and a standby that may watch the Lease sees that at once.
 
 mod clock;
 mod elector;
@@ -39,34 +43,38 @@ pub use metrics::ElectionMetrics;
 pub use status::ElectionStatus;
 pub use step::{Candidate, Observation, Op, Record, step};
 
-/// client-go's resolution of renewals.
+/// The resolution with which client-go sees renewals.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the flags say about the election.
+/// The election options from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionOptions {
-    /// Who we are on the Lease; see [`identity`]. No two candidates may have the same.
+    /// The name of this process on the Lease; see [`identity`]. It must be unique among the candidates.
     pub identity: String,
-    /// `--leader-elect-resource-namespace`: where the Lease is.
+    /// `--leader-elect-resource-namespace`: the namespace of the Lease.
     pub namespace: String,
-    /// `--leader-elect-resource-name`: how the Lease is called.
+    /// `--leader-elect-resource-name`: the name of the Lease.
     pub name: String,
-    /// `--leader-elect-lease-duration`: the record must stay unchanged for this long before others may take over.
+    /// `--leader-elect-lease-duration`: how long the record must stay unchanged before other candidates may
+    /// take over.
     pub lease_duration: Duration,
-    /// `--leader-elect-renew-deadline`: how long renewals are tried before leadership is given up. Shorter than
-    /// `lease_duration`.
+    /// `--leader-elect-renew-deadline`: how long the leader tries to renew before it gives up leadership.
+    /// Shorter than `lease_duration`.
     pub renew_deadline: Duration,
-    /// `--leader-elect-retry-period`: pause between two renewals, and the least pause between two tries to acquire.
+    /// `--leader-elect-retry-period`: the pause between two renewals, and the minimum pause between two tries
+    /// to acquire.
     pub retry_period: Duration,
 }
 
 impl LeaderElectionOptions {
-    /// How long after a renewal was sent its sender may still lead. As long as with client-go, which waits a retry
-    /// period and then tries for the renew deadline, but always shorter than the lease duration.
+    /// How long after sending a renewal its sender may still lead. This is as long as with client-go, which
+    /// waits a retry period and then tries for the renew deadline. But it is always shorter than the lease
+    /// duration.
     ///
-    /// client-go sees a renewal only where its time differs in whole seconds: of several in one second it counts from the
-    /// first one, and takes over up to a second earlier than we count. A duration below two seconds cannot make up for
-    /// that, and gets what half of it can.
+    /// client-go sees a renewal only if its time differs in whole seconds. If there are several in one
+    /// second, client-go counts from the first one and takes over up to a second earlier than this process
+    /// expects. So with a retry period below one second, the result is at least a second shorter than the
+    /// lease duration, or half the lease duration if that is below two seconds.
     fn leads_for(&self) -> Duration {
         let rest = self.lease_duration.saturating_sub(self.renew_deadline);
         let leads_for = self.renew_deadline.saturating_add(self.retry_period.min(rest / 2));
@@ -76,16 +84,16 @@ impl LeaderElectionOptions {
         leads_for.min(self.lease_duration.saturating_sub(SECOND.min(self.lease_duration / 2)))
     }
 
-    /// Deadline of one request, as upstream's client for this purpose has it.
+    /// Timeout of one request, the same as in upstream's client for the election.
     fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 }
 
-/// A name for this process as upstream makes it: `<hostname>_<uuid>`.
+/// A name for this process in upstream's form: `<hostname>_<uuid>`.
 ///
 /// # Errors
-/// A machine that does not say how it is called.
+/// The host name cannot be read.
 pub fn identity() -> anyhow::Result<String> {
     const FILE: &str = "/proc/sys/kernel/hostname";
     let hostname = std::fs::read_to_string(FILE).with_context(|| format!("no host name: {FILE}"))?;

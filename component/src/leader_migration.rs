@@ -1,33 +1,34 @@
-//! Leader migration: controllers that move between kube-controller-manager and this program run under a lock of their
-//! own, which both take, so that never both run them.
+//! Leader migration: controllers that move between kube-controller-manager and this program run under a
+//! second lock, which both programs take. So the two never run them at the same time.
 //!
-//! The file is upstream's `LeaderMigrationConfiguration`. Its controllers are found by canonical names, and by all names
-//! that were ever written for them. Upstream knows the canonical ones alone, and so leaves
-//! `route-controller` and `service-controller`, which its own default lists, under the main lock.
+//! The file is upstream's `LeaderMigrationConfiguration`. Its controllers are found by their canonical names
+//! and by all names that were ever used for them. Upstream knows only the canonical names. It therefore
+//! leaves `route-controller` and `service-controller`, which its own default configuration lists, under the
+//! main lock.
 
 mod file;
 
 use std::collections::BTreeMap;
 
-/// In `component`: whoever has the lock runs it.
+/// In `component`: the controller runs in the program that has the lock.
 const ANY_COMPONENT: &str = "*";
 
-/// The controllers of a program, as leader migration has to know them.
+/// What leader migration has to know about the controllers of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownControllers {
-    /// What the program is called in `component`.
+    /// The program's name in `component`.
     pub component: &'static str,
-    /// The controllers that it may run, by their canonical names.
+    /// The controllers that the program may run, by their canonical names.
     pub names: &'static [&'static str],
-    /// Other names that were ever written for one, each with the canonical one.
+    /// Other names that were ever used for a controller, each with the canonical name.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// What holds without a file: the name of the second Lease, and the controllers that run under it, whatever component
-    /// has the lock.
+    /// The configuration without a file: the name of the second Lease, and the controllers that run under it
+    /// in the component that holds it.
     pub default: (&'static str, &'static [&'static str]),
 }
 
 impl KnownControllers {
-    /// The name that counts, for one that was ever written for it.
+    /// The canonical name for any name of a controller.
     fn canonical(&self, name: &str) -> String {
         let known = self.aliases.iter().find(|(alias, _)| *alias == name);
         known.map_or(name, |(_, canonical)| canonical).to_owned()
@@ -37,34 +38,35 @@ impl KnownControllers {
 /// Which controllers run under which lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderMigration {
-    /// Name of the second Lease.
+    /// The name of the second Lease.
     pub lease_name: String,
-    /// Canonical names where they are ours, and whether we are one that runs them.
+    /// The listed controllers, by their canonical names if they are the program's own. The value says whether
+    /// this program may run the controller.
     listed: BTreeMap<String, bool>,
-    /// Those that this program may run.
+    /// The controllers that this program may run.
     names: &'static [&'static str],
 }
 
-/// Under which lock a controller runs here.
+/// The lock under which a controller runs in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The daemon's own.
+    /// The daemon's own lock.
     Main,
-    /// The one that both managers take.
+    /// The lock that both controller managers take.
     Migration,
-    /// None: another component runs it.
+    /// No lock: another component runs the controller.
     Elsewhere,
 }
 
 impl LeaderMigration {
-    /// What holds without a file.
+    /// The configuration without a file.
     pub fn without_file(known: &KnownControllers) -> Self {
         let (lease_name, listed) = known.default;
         let listed = listed.iter().map(|name| ((*name).to_owned(), ANY_COMPONENT.to_owned()));
         Self::new(lease_name.to_owned(), listed, known)
     }
 
-    /// `listed` are controllers and their components; of two for one controller the last counts, as upstream.
+    /// `listed` are controllers and their components. As in upstream, the last entry for a controller counts.
     fn new(
         lease_name: String,
         listed: impl IntoIterator<Item = (String, String)>,
@@ -76,7 +78,7 @@ impl LeaderMigration {
         Self { lease_name, listed: listed.collect(), names: known.names }
     }
 
-    /// Under which lock the controller of this canonical name runs.
+    /// The lock under which the controller of this canonical name runs.
     pub fn lock_of(&self, controller: &str) -> Lock {
         match self.listed.get(controller) {
             None => Lock::Main,
@@ -85,7 +87,8 @@ impl LeaderMigration {
         }
     }
 
-    /// The listed names that mean nothing here, such as other controllers of kube-controller-manager.
+    /// The listed names that this program does not know, such as other controllers of
+    /// kube-controller-manager.
     pub fn not_ours(&self) -> Vec<&str> {
         self.listed.keys().map(String::as_str).filter(|name| !self.names.contains(name)).collect()
     }
@@ -95,7 +98,7 @@ impl LeaderMigration {
 mod tests {
     use super::*;
 
-    /// Those of a cloud-controller-manager.
+    /// The controllers of a cloud-controller-manager.
     pub(super) const KNOWN: KnownControllers = KnownControllers {
         component: "cloud-controller-manager",
         names: &["cloud-node-controller", "node-route-controller", "service-lb-controller"],

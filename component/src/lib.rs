@@ -1,22 +1,23 @@
-//! What any daemon of Kubernetes needs, whatever it does: a command line, a connection to the API server, an election, a secure
+//! What any Kubernetes daemon needs: a command line, a connection to the API server, an election, a secure
 //! port, a log, metrics and events, with upstream's names and rules.
 //!
-//! Nothing here knows a cloud, a Node or a controller. What these parts have to know of the daemon they are given, as a value
-//! or as a narrow type: its name ([`program`]), its metrics (a [`MetricSet`](metrics::MetricSet) of each part), the objects
-//! that its events are about, the controllers that can migrate.
+//! Nothing here knows a cloud, a Node or a controller. What these parts need to know about the daemon is
+//! passed to them, as a value or as a narrow type: its name ([`program`]), its metrics (a
+//! [`MetricSet`](metrics::MetricSet) of each part), the objects that its events are about, the controllers
+//! that can migrate.
 //!
 //! | Module | What it is for |
 //! |---|---|
 //! | [`program`], [`version`] | name, version and commit of the program; `--version` |
 //! | [`command_line`] | Go's grammar of flags, feature gates, and the flags that every such program has |
-//! | [`api_client`] | the API server: where it is, who we are, how fast we may ask, `--dry-run` |
-//! | [`watching`], [`events`], [`api_text`] | watches that leave nothing out; events; times and messages as the API has them |
-//! | [`leader_election`], [`leader_migration`] | who works, and which controllers under which Lease |
-//! | [`serving`], [`health`], [`inspection`], [`debug_state`] | the secure port, and what is asked of a daemon there |
-//! | [`logging`], [`metrics`] | what a daemon says, and what it counts |
+//! | [`api_client`] | the API server: its address, credentials, rate limits, `--dry-run` |
+//! | [`watching`], [`events`], [`api_text`] | watches that miss nothing; events; times and messages in the form of the API |
+//! | [`leader_election`], [`leader_migration`] | which process leads, and which controllers run under which Lease |
+//! | [`serving`], [`health`], [`inspection`], [`debug_state`] | the secure port and what it serves |
+//! | [`logging`], [`metrics`] | the log and the metrics |
 //! | [`files`], [`reload`] | files that change while the daemon runs |
-//! | [`work_queue`], [`backoff`] | work by name, each at once once, and when it is tried again |
-//! | [`yaml`] | objects as YAML that a person likes to read |
+//! | [`work_queue`], [`backoff`] | a queue of names, each at work only once at a time, and pauses before retries |
+//! | [`yaml`] | objects as readable YAML |
 
 pub mod api_client;
 pub mod api_text;

@@ -1,6 +1,6 @@
-//! The log: one record is one line, in klog's text form or in Kubernetes' JSON form.
+//! The log. One record is one line, in klog's text format or in Kubernetes' JSON format.
 //!
-//! docs/logging.md says what the verbosities show.
+//! docs/logging.md describes the verbosities.
 
 mod json;
 mod level;
@@ -20,20 +20,21 @@ use record::Record;
 
 use crate::command_line::{GlobalFlags, VModule};
 
-/// How the log looks.
+/// The settings of the log.
 #[derive(Clone, Debug)]
 struct Log {
     vmodule: Vec<VModule>,
     json: bool,
-    /// Whether what is no error goes to stdout.
+    /// Whether records other than errors go to stdout.
     split: bool,
 }
 
-/// Records that could not be written.
+/// Number of records that could not be written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Starts the log of this process; panics go to it too. A second call changes nothing. An operator reads the records of
-/// `crates` and of this crate; of all others, which are libraries, there is less. More can be [added](add_crates) later.
+/// Starts the log of this process. Panics are logged too. A second call changes nothing. The records of
+/// `crates` and of this crate are logged at the daemon's own levels. All other crates are libraries, of which
+/// less is logged. More crates can be [added](add_crates) later.
 pub fn start(flags: &GlobalFlags, crates: &[&'static str]) {
     LogLevel::set(flags.v);
     level::add_ours([env!("CARGO_CRATE_NAME")].into_iter().chain(crates.iter().copied()));
@@ -53,7 +54,8 @@ pub fn start(flags: &GlobalFlags, crates: &[&'static str]) {
     }
 }
 
-/// Adds crates whose records an operator reads, such as that of a provider. Names are as in paths: `my_cloud`.
+/// Adds crates whose records are logged at the daemon's own levels, such as that of a provider. Names are
+/// written as in paths: `my_cloud`.
 pub fn add_crates(crates: impl IntoIterator<Item = &'static str>) {
     level::add_ours(crates);
 }
@@ -73,7 +75,7 @@ impl Log {
 
     fn write(&self, record: &Record) {
         let line = if self.json { json::line(record) } else { text::line(record) };
-        // One call for one line, so that lines of several threads do not mix.
+        // One call per line, so that lines of several threads do not mix.
         let written = if self.split && record.level != Level::ERROR {
             std::io::stdout().lock().write_all(line.as_bytes())
         } else {
@@ -87,7 +89,7 @@ impl Log {
 
 impl<S: Subscriber> Layer<S> for Log {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Asked again when the verbosity changes.
+        // Called again when the verbosity changes.
         if self.shows(metadata) { Interest::always() } else { Interest::never() }
     }
 

@@ -1,5 +1,6 @@
-//! What a program counts. Each part defines its [`MetricSet`] beside the code that counts, and is handed its set; here is
-//! what holds them all together, and what is true of every program: its build and its process.
+//! The metrics of a program. Each part defines its [`MetricSet`] beside the code that counts, and gets this
+//! set from outside. This module has the collection of all sets, and the metrics of every program: its build
+//! and its process.
 
 mod build;
 mod process;
@@ -22,7 +23,7 @@ pub use text::encode;
 use build::BuildInfo;
 use process::Process;
 
-/// All metrics of a program, set by set. Cloning shares them.
+/// All metrics of a program, in sets. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
@@ -37,10 +38,11 @@ struct Sets {
 }
 
 impl Metrics {
-    /// Only what is true of every program. `namespace` begins the names of the metrics that are our own and not upstream's.
+    /// The metrics that every program has. `namespace` is the prefix of the metrics that upstream does not
+    /// have.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn new(namespace: &'static str) -> prometheus::Result<Self> {
         let metrics = Self { registry: Registry::new(), namespace, sets: Arc::default() };
         metrics.get::<BuildInfo>()?;
@@ -48,10 +50,10 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// The metrics of one part. They are registered when they are first asked for, and shared by all who ask.
+    /// The metrics of one part. The first call registers them, and all callers share them.
     ///
     /// # Errors
-    /// Where a name is registered twice, which is a mistake in the program.
+    /// A name is registered twice, which is a mistake in the program.
     pub fn get<M: MetricSet>(&self) -> prometheus::Result<M> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(set) = sets.by_type.get(&TypeId::of::<M>()).and_then(|set| set.downcast_ref::<M>()) {
@@ -63,19 +65,19 @@ impl Metrics {
         Ok(set)
     }
 
-    /// What is registered, in the order of names.
+    /// All registered metrics, sorted by name.
     pub fn described(&self) -> Vec<Described> {
         let mut described = self.sets.lock().unwrap_or_else(PoisonError::into_inner).described.clone();
         described.sort_by(|a, b| a.name.cmp(&b.name));
         described
     }
 
-    /// Where everything is registered.
+    /// The registry of all metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Everything in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     pub fn text(&self) -> String {
         encode(&self.registry.gather())
     }
@@ -103,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Has a metric of the same name.
+    /// A set with a metric of the same name.
     #[derive(Clone)]
     struct Goats;
 

@@ -1,12 +1,12 @@
-//! Which program this is: its name, version and commit, said once by its `main`.
+//! The name, version and commit of this program. Its `main` sets them once.
 
 use std::{
     path::Path,
     sync::{LazyLock, OnceLock},
 };
 
-/// A program, as `--version`, the `User-Agent`, the metric `kubernetes_build_info`, the help text and the manual page name
-/// it.
+/// A program, with the name that `--version`, the `User-Agent`, the metric `kubernetes_build_info`, the help
+/// text and the manual page show.
 ///
 /// ```
 /// let program = component::program::Program::new("mycloud-controller-manager", env!("CARGO_PKG_VERSION"))
@@ -21,10 +21,10 @@ pub struct Program {
     build_date: Option<String>,
 }
 
-/// Said once.
+/// Set once.
 static PROGRAM: OnceLock<Program> = OnceLock::new();
 
-/// What is true where nobody said anything, as in tests: the name of the file that runs, and the version of this crate.
+/// The default if nothing was set, as in tests: the name of the executable, and the version of this crate.
 static UNSAID: LazyLock<Program> = LazyLock::new(|| {
     let path = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy();
@@ -32,37 +32,38 @@ static UNSAID: LazyLock<Program> = LazyLock::new(|| {
 });
 
 impl Program {
-    /// A program of this name and version, the latter as `1.2.3` or `v1.2.3-rc.1`.
+    /// A program of this name and version. The version is written as `1.2.3` or `v1.2.3-rc.1`.
     pub fn new(name: impl Into<String>, version: impl AsRef<str>) -> Self {
         let version = format!("v{}", version.as_ref().trim_start_matches('v'));
         Self { name: name.into(), version, commit: None, build_date: None }
     }
 
-    /// The same, built from this commit, if it is known.
+    /// Sets the commit of the build, if known.
     #[must_use]
     pub fn with_commit(mut self, commit: Option<&str>) -> Self {
         self.commit = commit.filter(|commit| !commit.is_empty()).map(str::to_owned);
         self
     }
 
-    /// The same, built at this time, as in `2026-01-31T12:00:00Z`, if it is known.
+    /// Sets the time of the build, such as `2026-01-31T12:00:00Z`, if known.
     #[must_use]
     pub fn with_build_date(mut self, date: Option<&str>) -> Self {
         self.build_date = date.filter(|date| !date.is_empty()).map(str::to_owned);
         self
     }
 
-    /// The program that this process is: what its `main` said, or else the file that runs, with the version of this crate.
+    /// The program of this process: the one that `main` set, or else the name of the executable with the
+    /// version of this crate.
     pub fn current() -> &'static Self {
         Self::said().unwrap_or(&UNSAID)
     }
 
-    /// What `main` said.
+    /// The program that `main` set.
     pub fn said() -> Option<&'static Self> {
         PROGRAM.get()
     }
 
-    /// Says which program this process is. The first word counts.
+    /// Sets the program of this process. The first call wins.
     pub fn set_current(self) {
         PROGRAM.get_or_init(|| self);
     }
@@ -83,7 +84,7 @@ impl Program {
         version.split(['-', '+']).next().unwrap_or_default()
     }
 
-    /// The commit; `unknown` where the build was not told.
+    /// The commit, or `unknown` if the build does not have it.
     pub fn commit(&self) -> &str {
         self.commit.as_deref().unwrap_or("unknown")
     }
@@ -93,13 +94,14 @@ impl Program {
         self.commit().get(..7).unwrap_or(self.commit())
     }
 
-    /// When it was built; the beginning of 1970 where the build was not told, as Kubernetes' programs say.
+    /// The time of the build. As in Kubernetes' programs, it is the beginning of 1970 if the build does not
+    /// have it.
     pub fn build_date(&self) -> &str {
         self.build_date.as_deref().unwrap_or("1970-01-01T00:00:00Z")
     }
 }
 
-/// Operating system and processor by Go's names.
+/// The operating system and processor by Go's names.
 pub fn platform() -> String {
     let processor = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,4 +1,4 @@
-//! Says what became of a file that changed: in the log, in metrics and in an event.
+//! Reports the result of reading a changed file again: in the log, in metrics and in an event.
 
 mod metrics;
 
@@ -6,14 +6,14 @@ use crate::events::{EventRecorder, EventType};
 
 pub use metrics::ReloadMetrics;
 
-/// What was read again; the `file` label of the metrics.
+/// What was read again. This is the `file` label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `--kubeconfig`, or a file that it names; the service account's token and CA in a pod.
     Kubeconfig,
-    /// The same of `--authentication-kubeconfig`.
+    /// `--authentication-kubeconfig`, or a file that it names.
     AuthenticationKubeconfig,
-    /// The same of `--authorization-kubeconfig`.
+    /// `--authorization-kubeconfig`, or a file that it names.
     AuthorizationKubeconfig,
     /// A serving certificate or its key.
     ServingCertificate,
@@ -21,14 +21,14 @@ pub enum Source {
     ClientCa,
     /// `--requestheader-client-ca-file`.
     RequestHeaderClientCa,
-    /// What the cluster publishes in place of those two.
+    /// The CAs that the cluster publishes in place of those two.
     ClusterTrust,
-    /// What only this program reads, by its label.
+    /// A file that only this program reads, by its label.
     OfProgram(&'static str),
 }
 
 impl Source {
-    /// The kubeconfig of this flag.
+    /// The kubeconfig that this flag names.
     pub fn of_kubeconfig(flag: &str) -> Self {
         match flag {
             "--authentication-kubeconfig" => Self::AuthenticationKubeconfig,
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// As in metrics and messages.
+    /// The word in metrics and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kubeconfig => "kubeconfig",
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// Reports reloads. Cloning shares what is behind it.
+/// Reports reloads. Clones share the metrics and the recorder.
 #[derive(Clone, Debug)]
 pub struct ReloadReporter {
     metrics: ReloadMetrics,
@@ -60,12 +60,12 @@ pub struct ReloadReporter {
 }
 
 impl ReloadReporter {
-    /// A reporter; without a recorder there are no events.
+    /// A reporter. Without a recorder it records no events.
     pub fn new(metrics: ReloadMetrics, events: Option<EventRecorder>) -> Self {
         Self { metrics, events }
     }
 
-    /// The new version is in force.
+    /// Reports that the new version is in use.
     pub fn succeeded(&self, source: Source) {
         let source = source.as_str();
         tracing::info!(file = source, "changed and read again");
@@ -74,14 +74,15 @@ impl ReloadReporter {
         self.record(EventType::Normal, "ConfigReloaded", format!("The changed {source} is in force"));
     }
 
-    /// What is there now is what is in force. That is news only where another version was refused before.
+    /// Reports that the present version is the one in use. This is logged and counted only if another version
+    /// was refused before.
     pub fn unchanged(&self, source: Source) {
         if self.metrics.config_reload_failed.with_label_values(&[source.as_str()]).get() != 0 {
             self.succeeded(source);
         }
     }
 
-    /// Credentials that are replaced now and then by design were replaced.
+    /// Reports that credentials were replaced that are designed to be replaced regularly.
     pub fn renewed(&self, source: Source) {
         let source = source.as_str();
         tracing::debug!(file = source, "renewed");
@@ -89,7 +90,8 @@ impl ReloadReporter {
         self.metrics.config_reload_failed.with_label_values(&[source]).set(0);
     }
 
-    /// The new version was refused and the old one stays in force. `why` names the file or key and holds no secret.
+    /// Reports that the new version was refused and the old one stays in use. `why` names the file or key and
+    /// contains no secret.
     pub fn failed(&self, source: Source, why: &str) {
         let source = source.as_str();
         tracing::error!(file = source, error = why, "changed and refused; the version before stays in force");

@@ -1,4 +1,4 @@
-//! Says something often without saying it often: what everybody can cause must not fill the log.
+//! Limits how often a message is logged, since messages that any client can cause must not fill the log.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Lets pass one in a while.
+/// Allows one message per `pause`.
 #[derive(Debug)]
 pub(crate) struct Seldom {
     pause: Duration,
@@ -19,7 +19,7 @@ impl Seldom {
         Self { pause, last: Mutex::new(None) }
     }
 
-    /// Whether it may be said; counts as said then.
+    /// Whether the message may be logged now. If so, the pause begins.
     pub(crate) fn may(&self) -> bool {
         let now = Instant::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! The version, as Kubernetes' programs say theirs.
+//! The version in the form of Kubernetes' programs.
 
 use crate::{
     command_line::VersionRequest,
     program::{Program, platform},
 };
 
-/// What `--version` asks for, `None` where the daemon is to run.
+/// The output that `--version` asks for. `None` if the daemon should run.
 pub fn requested(request: &VersionRequest) -> Option<String> {
     let version = Program::current().version();
     match request {
@@ -15,7 +15,7 @@ pub fn requested(request: &VersionRequest) -> Option<String> {
     }
 }
 
-/// Go's notation of a version.Info. What only Go programs have is empty.
+/// Go's notation of a version.Info. Fields that only Go programs have are empty.
 fn raw(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());

@@ -1,9 +1,9 @@
-//! Watches that leave nothing out.
+//! Watches that miss nothing.
 //!
-//! kube's watcher lists again where an open watch says that its version is too old, and goes on after everything else.
-//! After an event that it cannot read, the next one moves its version on, and what the first one said is lost; where a
-//! proxy answers the beginning of a watch with 410, it asks for the same version for ever. As client-go does, the watch
-//! here begins anew with a list.
+//! kube's watcher lists again only if an open watch reports that its version is too old. It continues after
+//! all other errors. If it cannot read an event, the next event advances the version, and the content of the
+//! first event is lost. If a proxy answers the start of a watch with 410, the watcher requests the same
+//! version for ever. As in client-go, the watch here starts again with a list in such cases.
 
 mod cuts;
 mod pauses;
@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 
 use pauses::BACKOFF;
 
-/// A watch that worked for this long counts as well: the next failure is a first one. kube's own backoff begins anew
-/// with each list that is tried, so that lists that fail come every second.
+/// After a watch has worked for this long, the next failure counts as the first one. kube's own backoff
+/// starts again with each list that is tried, so failing lists would be repeated every second.
 const WELL: Duration = Duration::from_secs(10);
 
 /// The client for the `api` of [`watch`].
@@ -29,8 +29,9 @@ pub fn client(client: Client) -> Client {
     cuts::with_cuts_marked(client)
 }
 
-/// The events of `api`, which asks through a [`client`]: a list first, then what changes, and a list again where something may have been missed. Never
-/// ends. An error is told when it comes, and what follows it comes after a pause, seconds at most.
+/// The events of `api`, whose client must come from [`client`]: first a list, then the changes, and another
+/// list whenever an event may have been missed. The stream never ends. It yields an error when the error
+/// happens, and continues after a pause of a few seconds at most.
 pub fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -47,7 +48,7 @@ where
         }
         let event = match watching.events.next().await {
             Some(event) => event,
-            // it never ends by itself
+            // kube's watcher does not end by itself
             None => {
                 watching.events = begin();
                 watching.events.next().await?
@@ -68,17 +69,17 @@ where
 
 struct Watching<S> {
     events: S,
-    /// In a row.
+    /// The number of consecutive failures.
     failures: u32,
     works_since: Option<Instant>,
-    /// Whether the last one was an error.
+    /// Whether the last event was an error.
     is_failing: bool,
 }
 
 impl<S> Watching<S> {
     fn works<K>(&mut self, event: &watcher::Event<K>) {
         self.is_failing = false;
-        // Nothing was asked for yet.
+        // At `Init`, nothing has been requested yet.
         if !matches!(event, watcher::Event::Init) {
             self.works_since.get_or_insert_with(Instant::now);
         }
@@ -93,18 +94,18 @@ impl<S> Watching<S> {
     }
 }
 
-/// Whether going on after this error would leave something out, or lead nowhere.
+/// Whether continuing after this error would miss an event or fail for ever.
 fn may_have_missed_something(error: &watcher::Error) -> bool {
     use kube::Error::{Api, LinesCodecMaxLineLengthExceeded, ReadEvents, SerdeError};
     match error {
-        // The API server is there and does not give what was asked for. Who is refused for other reasons than the
-        // version goes on asking for it.
+        // The API server answers but does not serve this version. For refusals that do not concern the
+        // version, the same request is repeated.
         watcher::Error::WatchStartFailed(Api(status)) => {
             !matches!(status.code, 401 | 403 | 429 | 500 | 502 | 503)
         }
         watcher::Error::WatchError(_)
         | watcher::Error::WatchFailed(Api(_) | SerdeError(_) | LinesCodecMaxLineLengthExceeded) => true,
-        // A connection that broke: what comes next is asked for from the last version on.
+        // A broken connection: the watch continues from the last version.
         watcher::Error::WatchFailed(ReadEvents(error)) => error.kind() == io::ErrorKind::InvalidData,
         _ => false,
     }
@@ -137,7 +138,7 @@ mod tests {
         Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &patch).await.expect("patched");
     }
 
-    /// Follows until what is known of `n1` and `n2` is `wanted`; gives the errors and how many lists there were.
+    /// Follows until the labels of `n1` and `n2` are `wanted`. Returns the number of errors and of lists.
     async fn follow<S>(events: &mut S, wanted: [&str; 2]) -> (usize, usize)
     where
         S: Stream<Item = watcher::Result<watcher::Event<Node>>> + Unpin,
@@ -185,7 +186,7 @@ mod tests {
         let events = watch(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
         pin_mut!(events);
         follow(&mut events, ["0", "0"]).await;
-        // Open, so that the events come through it.
+        // Wait until the watch is open, so that the events arrive through it.
         assert!(tokio::time::timeout(Duration::from_secs(1), events.next()).await.is_ok(), "the list's end");
         assert!(tokio::time::timeout(Duration::from_secs(1), events.next()).await.is_err(), "it waits");
         sandbox.faults().spoil_events(spoil, 1);
@@ -234,7 +235,7 @@ mod tests {
         let too_many = || Action::TooManyRequests(1);
         back_after(&["watch", "list"], too_many, |sandbox| api_server(sandbox).informer_client("informers"))
             .await;
-        // Others may watch as well.
+        // Other watches may be open as well.
         back_after(&["watch"], too_many, |sandbox| api_server(sandbox).client("main")).await;
     }
 
@@ -272,7 +273,8 @@ mod tests {
         assert_eq!(lists, 1, "a watch that ends as it should is no reason to list everything");
     }
 
-    /// After ten minutes in which these verbs were refused, the watch of this client sees all that happened in seconds.
+    /// These verbs are refused for ten minutes. After that, the watch of this client sees everything that
+    /// happened within seconds.
     async fn back_after(
         verbs: &[&'static str],
         action: impl Fn() -> Action,
@@ -299,7 +301,7 @@ mod tests {
         let back = Instant::now();
         follow(&mut events, ["1", "1"]).await;
         assert!(back.elapsed() <= Duration::from_secs(6), "{:?}", back.elapsed());
-        // A refusal is no reason to list everything.
+        // A refusal is no reason to list again.
         let lists = sandbox.requests_matching(&Matcher::any().verb("list").resource("nodes")).len();
         assert_eq!(lists, 1);
     }

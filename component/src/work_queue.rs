@@ -1,4 +1,4 @@
-//! A queue of names, each there once, never twice at work at the same time.
+//! A queue of names. Each name is in it at most once, and is never worked on twice at the same time.
 
 mod metrics;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use metrics::{WorkQueueMeter, WorkQueueMetrics};
 
-/// Names that wait, wait for a time, or are at work. Owned by one loop, so it needs no lock.
+/// Names that are ready, wait for a time, or are at work. One loop owns the queue, so it needs no lock.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     ready: VecDeque<String>,
@@ -22,12 +22,12 @@ pub struct WorkQueue {
     meter: Option<WorkQueueMeter>,
 }
 
-/// How long a queue is.
+/// The lengths of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// Names to be taken at once.
+    /// Names that can be taken now.
     pub ready: usize,
-    /// Names that were taken and are not done.
+    /// Names that were taken and are not done yet.
     pub at_work: usize,
     /// Names that wait for a time.
     pub waiting: usize,
@@ -39,13 +39,13 @@ impl WorkQueue {
         Self::default()
     }
 
-    /// An empty queue that is measured.
+    /// An empty queue with metrics.
     pub fn measured(meter: WorkQueueMeter) -> Self {
         Self { meter: Some(meter), ..Self::default() }
     }
 
-    /// Adds a name, to be taken at once; a later time set for it is forgotten. A name at work is ignored: whoever
-    /// adds must look again when it is [`done`](Self::done).
+    /// Adds a name that can be taken at once. If a later time was set for the name, that is forgotten. A name
+    /// at work is ignored: the caller must check again when it is [`done`](Self::done).
     pub fn add(&mut self, name: &str) {
         if self.at_work.contains(name) {
             return;
@@ -59,7 +59,8 @@ impl WorkQueue {
         }
     }
 
-    /// Adds a name to be taken after `wait`, or at an earlier time where one is set already. A name at work is ignored.
+    /// Adds a name that can be taken after `wait`, or earlier if an earlier time is already set. A name at
+    /// work is ignored.
     pub fn add_after(&mut self, name: &str, wait: Duration) {
         let time = Instant::now() + wait;
         let is_sooner = self.due.get(name).is_some_and(|due| *due <= time);
@@ -71,7 +72,7 @@ impl WorkQueue {
         self.by_time.insert((time, name.to_owned()));
     }
 
-    /// As [`add_after`](Self::add_after), for a name on which the work failed.
+    /// Like [`add_after`](Self::add_after), for a name whose work failed.
     pub fn retry_after(&mut self, name: &str, wait: Duration) {
         if let Some(meter) = &self.meter {
             meter.retried();
@@ -79,7 +80,7 @@ impl WorkQueue {
         self.add_after(name, wait);
     }
 
-    /// Forgets a name that is not at work.
+    /// Removes a name that is not at work.
     pub fn remove(&mut self, name: &str) {
         self.forget_time(name);
         if self.in_ready.remove(name) {
@@ -115,7 +116,7 @@ impl WorkQueue {
         Lengths { ready: self.ready.len(), at_work: self.at_work.len(), waiting: self.due.len() }
     }
 
-    /// Takes all names that are ready; they are at work until [`done`](Self::done).
+    /// Takes all names that are ready. They are at work until [`done`](Self::done) is called.
     pub fn take_ready(&mut self) -> Vec<String> {
         self.in_ready.clear();
         let names: Vec<String> = std::mem::take(&mut self.ready).into();
@@ -128,7 +129,7 @@ impl WorkQueue {
         names
     }
 
-    /// Says that the work on a name has ended.
+    /// Marks the work on a name as ended.
     pub fn done(&mut self, name: &str) {
         if self.at_work.remove(name)
             && let Some(meter) = &self.meter
@@ -137,8 +138,8 @@ impl WorkQueue {
         }
     }
 
-    /// Waits until the next name is due and makes all due names ready. Never ends while no name waits for a time.
-    /// Cancel-safe.
+    /// Waits until the next name is due, and makes all due names ready. Never ends while no name waits for a
+    /// time. Cancel-safe.
     pub async fn wait_for_due(&mut self) {
         match self.by_time.first() {
             Some((time, _)) => sleep_until(*time).await,

@@ -1,13 +1,13 @@
-//! Objects as YAML that a person likes to read.
+//! Objects as YAML for people to read.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// The key of a mapping that holds a comment on it and is no part of the object.
+/// The key of a mapping under which a comment on the mapping is stored. It is not part of the object.
 pub const COMMENT: &str = "#";
 
-/// Keys that stand first, in this order; the others follow by the alphabet.
+/// Keys that come first, in this order. The others follow in alphabetical order.
 const FIRST: [&str; 6] = ["apiVersion", "kind", "metadata", "type", "name", "namespace"];
 
 /// Several objects as one YAML stream.
@@ -43,7 +43,8 @@ pub fn without_comments(value: &Value) -> Value {
     }
 }
 
-/// Writes a mapping or a list whose lines begin at `indent`; with `indented` false the first line is begun already.
+/// Writes a mapping or a list whose lines begin at `indent`. With `indented` false, the first line has
+/// already begun.
 fn block(out: &mut String, value: &Value, indent: usize, mut indented: bool) {
     let mut begin = |out: &mut String| {
         if indented {
@@ -83,7 +84,7 @@ fn block(out: &mut String, value: &Value, indent: usize, mut indented: bool) {
     }
 }
 
-/// What stands behind a key and its colon.
+/// Writes what follows a key and its colon.
 fn field(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::String(text) if text.contains('\n') && is_plain_text(text) => literal(out, text, indent + 2),
@@ -100,7 +101,7 @@ fn field(out: &mut String, value: &Value, indent: usize) {
         }
         list => {
             out.push('\n');
-            // Kubernetes' own style: the dashes of a list stand under its key.
+            // Kubernetes' own style: the dashes of a list are in the same column as its key.
             block(out, list, indent, true);
         }
     }
@@ -112,7 +113,7 @@ fn keys(fields: &Map<String, Value>) -> Vec<&String> {
     keys
 }
 
-/// Whether it stands on one line: scalars, what is empty, and short lists of scalars.
+/// Whether the value is written on one line: scalars, empty values, and short lists of scalars.
 fn is_flow(value: &Value) -> bool {
     /// Longer than any list of verbs, shorter than a command line.
     const SHORT: usize = 60;
@@ -133,7 +134,8 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// A text, quoted unless no YAML reader of any version takes it for something else. JSON's quotes are YAML's.
+/// A text, in quotes unless every version of YAML reads it as a string without them. JSON's quotes are valid
+/// in YAML.
 fn scalar(text: &str) -> String {
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
@@ -153,7 +155,7 @@ fn is_plain_text(text: &str) -> bool {
         })
 }
 
-/// A text of several lines as a literal block.
+/// A text of several lines, as a literal block.
 fn literal(out: &mut String, text: &str, indent: usize) {
     let body = text.trim_end_matches('\n');
     let chomping = match text.len() - body.len() {

@@ -1,4 +1,4 @@
-//! `--use-service-account-credentials`: a controller acts as a service account of its own, by upstream's rules.
+//! `--use-service-account-credentials`: a controller acts as its own service account, by upstream's rules.
 
 use std::time::Duration;
 
@@ -18,35 +18,35 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Where upstream's service accounts are.
+/// The namespace of upstream's service accounts.
 const NAMESPACE: &str = "kube-system";
 
-/// What is asked for; the API server may give less.
+/// Requested lifetime of a token. The API server may grant less.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// A token that seems to live for less says that a clock is wrong.
+/// A token that seems to live shorter than this indicates a wrong clock, so this lifetime is assumed.
 const LEAST_LIFETIME: Duration = Duration::from_secs(600);
 
-/// A token is replaced when this share of its life is left.
+/// A token is replaced when this share of its lifetime is left.
 const LEEWAY: f64 = 0.2;
 
-/// Tries to get a token, and the pause after the first one, which doubles.
+/// Maximum number of tries to get a token. The pause after the first try doubles with each further one.
 const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// After all tries failed: while the token at hand is still good, and while there is none.
+/// Pauses after all tries failed: while the present token is still valid, and while there is none.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Deadline of one request.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The account's name as a user.
+/// The user name of the account.
 pub(super) fn user_name(name: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:{name}")
 }
 
-/// A service account, made if it is missing, and its token.
+/// A service account, created if it is missing, and its token.
 pub(super) struct Account {
     name: &'static str,
     api: Api<ServiceAccount>,
@@ -56,7 +56,7 @@ pub(super) struct Account {
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    /// Why there is none, and how long nobody tries again: many requests may wait for one token.
+    /// Why there is no token, and until when no further try is made. Many requests may wait for one token.
     failed: Option<(Instant, String)>,
 }
 
@@ -67,12 +67,12 @@ struct Token {
 }
 
 impl Account {
-    /// `client` must be allowed to read and make service accounts and to request their tokens.
+    /// `client` must be allowed to read and create service accounts and to request their tokens.
     pub(super) fn new(name: &'static str, client: Client) -> Self {
         Self { name, api: Api::namespaced(client, NAMESPACE), state: Mutex::default() }
     }
 
-    /// The `Authorization` header. Those who come while the token is fetched wait for it.
+    /// The `Authorization` header. Callers wait while another caller fetches the token.
     ///
     /// # Errors
     /// No token after all tries.
@@ -110,7 +110,7 @@ impl Account {
         }
     }
 
-    /// The API server refused this token: another one is needed, unless one was fetched meanwhile.
+    /// Drops a token that the API server refused, unless a newer one was fetched in the meantime.
     pub(super) async fn refused(&self, header: &HeaderValue) {
         let mut state = self.state.lock().await;
         if state.token.as_ref().is_some_and(|token| token.header == header) {

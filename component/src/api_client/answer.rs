@@ -1,4 +1,4 @@
-//! The body of an answer, on its way to whoever asked.
+//! The body of a response, on its way to the caller.
 
 use std::{
     pin::{Pin, pin},
@@ -14,14 +14,14 @@ use prometheus::Histogram;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// The API server's answer.
+/// The body of the API server's response.
 pub(super) struct AnswerBody {
     body: Body,
-    /// For a watch: it ends when its address is retired, as if the API server had ended it.
+    /// For a watch: the body ends when this address is retired, as if the API server had ended the watch.
     retired: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// How long nothing may come.
+    /// How long the body may be silent.
     silence: Option<Silence>,
-    /// Who wants to know how many bytes there were.
+    /// Measures the size of the body.
     size: Option<Size>,
 }
 
@@ -30,10 +30,10 @@ struct Silence {
     end: Pin<Box<Sleep>>,
 }
 
-/// As upstream, it tells of answers that came to their end, and of no refusal without a body.
+/// As in upstream, only complete responses are counted, and refusals without a body are not.
 struct Size {
     bytes: usize,
-    /// Whether the end came.
+    /// Whether the end was reached.
     is_whole: bool,
     is_refusal: bool,
     histogram: Histogram,
@@ -44,19 +44,20 @@ impl AnswerBody {
         Self { body, retired: None, silence: None, size: None }
     }
 
-    /// The answer to a watch, which ends when `retired` is cancelled.
+    /// The body of a watch. It ends when `retired` is cancelled.
     pub(super) fn until(body: Body, retired: CancellationToken) -> Self {
         Self { retired: Some(Box::pin(retired.cancelled_owned())), ..Self::new(body) }
     }
 
-    /// Where nothing comes for `longest`, the connection is dead: a watch ends, as if the API server had ended it, and
-    /// is taken up where it was; any other answer breaks off.
+    /// If nothing arrives for `longest`, the connection is considered dead. A watch then ends, as if the API
+    /// server had ended it, and the client resumes it. Any other body fails with an error.
     pub(super) fn at_most_silent(self, longest: Option<Duration>) -> Self {
         let silence = longest.map(|longest| Silence { longest, end: Box::pin(sleep(longest)) });
         Self { silence, ..self }
     }
 
-    /// Tells `histogram` the size, once all of it came. `status` is the answer's.
+    /// Adds the size of the body to `histogram` once the whole body has arrived. `status` is that of the
+    /// response.
     pub(super) fn measured(self, status: StatusCode, histogram: Histogram) -> Self {
         let is_whole = self.body.is_end_stream();
         Self { size: Some(Size { bytes: 0, is_whole, is_refusal: !status.is_success(), histogram }), ..self }
@@ -83,7 +84,7 @@ impl http_body::Body for AnswerBody {
             } else {
                 ready!(silence.end.as_mut().poll(cx));
                 let longest = silence.longest;
-                // Not asked again, and no whole answer.
+                // The body is neither polled again nor counted as complete.
                 (self.silence, self.size, self.body) = (None, None, Body::empty());
                 if self.retired.is_some() {
                     tracing::debug!("a watch said nothing for {longest:?}: it is taken up anew");
@@ -94,7 +95,7 @@ impl http_body::Body for AnswerBody {
                 ))));
             }
         }
-        // Who reads need not ask for more than there is.
+        // The reader may stop at the last frame without polling for the end.
         let is_end = self.body.is_end_stream();
         if let Some(size) = &mut self.size
             && let Poll::Ready(frame) = &frame
@@ -142,7 +143,8 @@ mod tests {
 
     use super::*;
 
-    /// What is counted of an answer in these parts of which `read` are read: how many answers, how many bytes.
+    /// What is counted for a response with these parts, of which `read` parts are read: the number of
+    /// responses and bytes.
     async fn counted(status: u16, parts: Vec<Result<&'static str, &'static str>>, read: usize) -> (u64, f64) {
         let histogram = Histogram::with_opts(HistogramOpts::new("size", "size")).expect("a histogram");
         let answer = move |_: Request<Body>| {

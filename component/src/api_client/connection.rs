@@ -1,4 +1,4 @@
-//! The pool of connections, which can be replaced while it is in use.
+//! The pool of connections, which can be replaced while in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,38 +19,39 @@ use super::{
     whoami::{Identity, identity},
 };
 
-/// How long an answer may say nothing before its connection counts as dead. The API server says something on each watch
-/// about once a minute: bookmarks.
+/// How long a response may be silent before its connection counts as dead. The API server sends a bookmark on
+/// each watch about once a minute.
 const LONGEST_SILENCE: Duration = Duration::from_secs(90);
 
-/// How long the API server may take for the head of an answer; its own deadline is 60 s.
+/// How long the API server may take to send the head of a response. Its own deadline is 60 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a new configuration may take to prove that it works.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One version of the configuration in use.
+/// One version of the configuration.
 pub(super) struct Endpoint {
-    /// Sends as ourselves.
+    /// Sends with the daemon's own credentials.
     own: Client,
-    /// Sends without credentials; whoever uses it brings some. Not with a client over something else.
+    /// Sends without credentials, for callers that add their own. `None` if the connection was made over
+    /// another client.
     anonymous: Option<Client>,
-    /// The address, without what may be secret in it.
+    /// The address, without parts that may be secret.
     pub url: String,
-    /// `HOST:PORT` as in metrics.
+    /// `HOST:PORT`, as in metrics.
     pub host: String,
-    /// Of what a plugin printed, if the credentials are from one.
+    /// The validity of the credentials, if a plugin printed them.
     pub validity: Option<Validity>,
-    /// How long an answer may say nothing.
+    /// How long a response may be silent.
     longest_silence: Option<Duration>,
-    /// Cancelled when another address takes the place of this one.
+    /// Cancelled when another address replaces this one.
     retired: CancellationToken,
-    /// Told when the API server refuses our credentials.
+    /// Notified when the API server refuses the daemon's credentials.
     refused: Notify,
     pub made: Instant,
 }
 
-/// Sends requests over the configuration that is in force. Cloning shares it.
+/// Sends requests with the current configuration. Clones share it.
 #[derive(Clone)]
 pub(super) struct Connection(Arc<ArcSwap<Endpoint>>);
 
@@ -73,8 +74,8 @@ impl Connection {
         self.0.load_full()
     }
 
-    /// Puts another configuration in force. Requests under way are not touched. Where the address is another one,
-    /// watches end as they do now and then anyway, and are taken up at the new address where they were.
+    /// Replaces the configuration. Requests in flight are not affected. If the address changed, watches end,
+    /// as they do from time to time anyway, and are resumed at the new address.
     pub(super) fn replace(&self, endpoint: Arc<Endpoint>) {
         let before = self.0.swap(endpoint.clone());
         if before.url != endpoint.url {
@@ -82,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request; with `bring_credentials` it has them in its headers already.
+    /// Sends a request. With `bring_credentials`, its headers already contain credentials.
     pub(super) async fn send(
         &self,
         request: Request<Body>,
@@ -110,7 +111,7 @@ impl Connection {
     }
 }
 
-/// Whether a request is a watch: its answer comes for as long as it is wanted.
+/// Whether a request is a watch. The response to a watch has no natural end.
 pub(super) fn is_watch(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
@@ -148,21 +149,22 @@ impl Endpoint {
         }
     }
 
-    /// When the certificate of a plugin ends.
+    /// When the certificate that a plugin printed expires.
     pub(super) fn certificate_end(&self) -> Option<Timestamp> {
         self.validity.filter(|validity| validity.is_certificate)?.end
     }
 
-    /// Waits until the API server refused our credentials.
+    /// Waits until the API server refuses the daemon's credentials.
     pub(super) async fn refused(&self) {
         self.refused.notified().await;
     }
 
-    /// Whether the API server can be reached and knows us. `before` is what is in force: credentials that make us
-    /// nobody are good only where we are nobody anyway.
+    /// Checks that the API server can be reached and knows the daemon's user. `before` is the current
+    /// configuration. Anonymous credentials are accepted only if the current ones are anonymous too.
     ///
     /// # Errors
-    /// It is not there, is not the one that the CA vouches for, refuses us or cannot say who we are.
+    /// The API server cannot be reached, is not the one that the CA signed, refuses the credentials, or does
+    /// not say who the user is.
     pub(super) async fn probe(&self, before: &Self) -> anyhow::Result<()> {
         match self.identity().await? {
             Identity::Anonymous if !matches!(before.identity().await, Ok(Identity::Anonymous)) => {

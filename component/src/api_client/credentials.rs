@@ -1,4 +1,4 @@
-//! Tokens, checked before they are used.
+//! Tokens, which are checked before they are used.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use http::HeaderValue;
 use kube::config::AuthInfo;
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// Reads the token's file and checks the token. Afterwards no file is named: kube would read it again by itself, and
-/// use what was never looked at.
+/// Reads the token file and checks the token. Afterwards `auth` names no file: kube would read the file again
+/// by itself and use an unchecked token.
 ///
-/// The file goes before a token in the kubeconfig itself, which stands in for a file that cannot be read, as in
-/// client-go.
+/// As in client-go, the file takes precedence over a token in the kubeconfig, and that token is used if the
+/// file cannot be read.
 ///
 /// # Errors
-/// There is a token, and it cannot be used. It is not in the error.
+/// There is a token that cannot be used. The error does not contain the token.
 pub(super) fn settle(auth: &mut AuthInfo) -> anyhow::Result<()> {
     if let Some(provider) = auth.auth_provider.take() {
         bail!(
@@ -42,10 +42,10 @@ fn read(path: &Path) -> anyhow::Result<SecretString> {
     checked_token(&text).with_context(place)
 }
 
-/// The header that says who we are, for credentials that are in headers.
+/// The `Authorization` header, for credentials that are sent in a header.
 ///
 /// # Errors
-/// A token that no header can hold.
+/// The token contains characters that a header cannot hold.
 pub(super) fn header(auth: &AuthInfo) -> anyhow::Result<Option<HeaderValue>> {
     if let (Some(user), Some(password)) = (&auth.username, &auth.password) {
         return basic(user, password).map(Some);
@@ -55,7 +55,7 @@ pub(super) fn header(auth: &AuthInfo) -> anyhow::Result<Option<HeaderValue>> {
     Ok(Some(sensitive(format!("Bearer {}", token.expose_secret()))?))
 }
 
-/// The value of a header for basic authentication.
+/// The header value for basic authentication.
 pub(super) fn basic(user: &str, password: &SecretString) -> anyhow::Result<HeaderValue> {
     sensitive(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()))))
 }
@@ -66,10 +66,10 @@ fn sensitive(text: String) -> anyhow::Result<HeaderValue> {
     Ok(header)
 }
 
-/// A token without the white space around it.
+/// The token without surrounding white space.
 ///
 /// # Errors
-/// There is none, or it has characters that no header can hold.
+/// The token is empty, or contains characters that a header cannot hold.
 pub(super) fn checked_token(text: &str) -> anyhow::Result<SecretString> {
     let token = text.trim();
     ensure!(!token.is_empty(), "it is empty");

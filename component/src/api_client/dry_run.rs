@@ -1,4 +1,4 @@
-//! `--dry-run`: writes are answered here as if they had worked, and said once instead of sent.
+//! `--dry-run`: writes are not sent. They are logged once and answered as if they had succeeded.
 
 mod overlay;
 mod patch;
@@ -20,20 +20,20 @@ use super::{answer::AnswerBody, target::Target};
 use overlay::{Overlays, Written};
 use patch::{refusal, without_times};
 
-/// Writes remembered at most. In a cluster that big they are said again now and then.
+/// Maximum number of remembered writes. In a cluster with more, a write is logged again from time to time.
 const MOST_REMEMBERED: usize = 100_000;
 
-/// Longest part of a write that is logged; a list of addresses and labels is far shorter.
+/// Maximum length of a logged write in bytes. A list of addresses and labels is far shorter.
 const LONGEST_SHOWN: usize = 4_000;
 
-/// What was said already, how much of it, and what would be there now.
+/// The writes that were logged, their number, and the state that they would have led to.
 pub(super) struct DryRun {
     said: Mutex<HashSet<u64>>,
     overlays: Overlays,
     writes: IntCounterVec,
 }
 
-/// Whether a request changes anything. Reviews and requests of tokens are questions, in spite of their method.
+/// Whether a request changes anything. Reviews and token requests only ask, although their method is POST.
 pub(super) fn is_write(request: &Request<Body>) -> bool {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return false;
@@ -50,7 +50,7 @@ impl DryRun {
         Self { said: Mutex::default(), overlays: Overlays::default(), writes }
     }
 
-    /// Says what would be written, and answers with what would be there then. `read` sends a request that only reads.
+    /// Logs the write, and answers with the object that would result. `read` sends a request that only reads.
     pub(super) async fn answer<F>(
         &self,
         request: Request<Body>,
@@ -74,7 +74,7 @@ impl DryRun {
         if parts.method == Method::PUT {
             return Ok(respond(StatusCode::OK, &body));
         }
-        // What an event would become matters to nobody, and who writes events need not be allowed to read them.
+        // The result of an event is not used, and a writer of events need not be allowed to read them.
         if target.resource == "events" {
             return Ok(respond(StatusCode::OK, &created(body)));
         }
@@ -94,8 +94,8 @@ impl DryRun {
         })
     }
 
-    /// The object as it is now, or the answer that it cannot be had. Read by a list, which the daemon's own permissions
-    /// allow; reading a Node by its name is none of them.
+    /// The current object, or the response that says why it cannot be read. It is read with a list, which the
+    /// daemon's permissions allow. They do not allow reading a Node by its name.
     async fn current<F>(
         &self,
         patch: &http::request::Parts,
@@ -123,7 +123,7 @@ impl DryRun {
             let message = format!("{} {:?} not found", target.resource, target.name);
             return Ok(Err(respond(StatusCode::NOT_FOUND, &refusal("NotFound", 404, &message))));
         };
-        // The elements of a list do not say what they are.
+        // The elements of a list do not contain their kind.
         let kind = list["kind"].as_str().unwrap_or_default();
         object["kind"] = kind.strip_suffix("List").unwrap_or(kind).into();
         object["apiVersion"] = list["apiVersion"].take();
@@ -139,12 +139,12 @@ impl DryRun {
             _ => "write",
         };
         let named = if target.resource == "events" {
-            // Its own name says nothing and is another one each time.
+            // The event's own name says nothing and is different each time.
             body.pointer("/involvedObject/name").and_then(Value::as_str).unwrap_or_default()
         } else {
             body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
         };
-        // The repeats of an event.
+        // Repeats of an event are not logged.
         if target.resource == "events" && verb == "patch" {
             return;
         }
@@ -172,7 +172,7 @@ impl DryRun {
     }
 }
 
-/// The path of the object, where `path` may be that of a subresource.
+/// The path of the object. `path` may be that of a subresource.
 fn whole<'p>(path: &'p str, target: &Target<'_>) -> &'p str {
     match target.subresource {
         "" => path,
@@ -180,7 +180,7 @@ fn whole<'p>(path: &'p str, target: &Target<'_>) -> &'p str {
     }
 }
 
-/// What the API server adds to a new object.
+/// The object with the fields that the API server adds to a new object.
 fn created(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("uid").or_insert_with(|| uuid::Uuid::new_v4().to_string().into());

@@ -1,10 +1,10 @@
-//! What went wrong with a request, in words.
+//! Describes the failure of a request.
 
 use anyhow::anyhow;
 use basics::error_chain;
 
-/// What went wrong. No credentials are in it: what a plugin printed, a token's file held or a URL had before its host is
-/// looked at before a client is made of it.
+/// Describes an error. The text contains no credentials: a plugin's output, the content of a token file and
+/// the user in a URL are checked before a client is created from them.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
@@ -12,7 +12,7 @@ pub fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// Why there is no client.
+/// The error for a client that cannot be created.
 pub(super) fn fault(error: kube::Error) -> anyhow::Error {
     anyhow!("no client for the API server: {}", describe(&error))
 }

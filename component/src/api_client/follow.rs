@@ -1,4 +1,4 @@
-//! Follows the kubeconfig, the service account's token and CA, and every file that they name.
+//! Follows the kubeconfig, or the service account's token and CA, and every file that they name.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -12,15 +12,16 @@ use crate::{
     reload::{ReloadReporter, Source},
 };
 
-/// Pause before a version that was refused is tried again: the API server may have been away at the time.
+/// Pause before a refused version is tried again. The API server may have been away at the time.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// A plugin's credentials are replaced this long before they end, but not before four fifths of their life are over.
+/// A plugin's credentials are replaced this long before they expire, but not before four fifths of their
+/// lifetime are over.
 const BEFORE_END: Duration = Duration::from_secs(60);
 
 impl ApiServer {
-    /// Puts new versions of the files in force until `stop` is cancelled. A version that cannot be used, or that the
-    /// API server refuses, is reported and left; the one before stays.
+    /// Applies new versions of the files until `stop` is cancelled. A version that cannot be used, or that
+    /// the API server refuses, is reported and ignored; the previous one stays in use.
     pub async fn follow(self, reporter: ReloadReporter, stop: CancellationToken) {
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(location), Some(changes)) = (self.location.clone(), changes) {
@@ -37,7 +38,7 @@ impl ApiServer {
             let before = self.connection.current();
             let end = before.validity.and_then(|validity| validity.end);
             self.metrics.set_plugin_end(before.certificate_end());
-            // In a pod there is a new token once an hour.
+            // In a pod the token is replaced once an hour.
             let mut by_design = location.kubeconfig.is_none();
             tokio::select! {
                 () = changes.changed() => {}
@@ -69,7 +70,8 @@ impl ApiServer {
         }
     }
 
-    /// Waits until the API server refused the credentials of `endpoint`, which are not brand-new.
+    /// Waits until the API server refuses the credentials of `endpoint`. Refusals of credentials that were
+    /// just read are ignored.
     async fn refused(&self, endpoint: &Endpoint) {
         sleep(TRY_AGAIN.saturating_sub(endpoint.made.elapsed())).await;
         let election = self.election.current();
@@ -80,7 +82,7 @@ impl ApiServer {
     }
 }
 
-/// Reads what is there now, and proves that it works. From now on `changes` looks at the files that it names.
+/// Reads the current files and checks that they work. From now on `changes` watches the files that they name.
 async fn read(
     location: &Location,
     changes: &mut FileChanges,
@@ -90,7 +92,7 @@ async fn read(
     if !files.iter().eq(changes.paths()) {
         *changes = FileChanges::new(files).await;
     }
-    // Once more, since no change before this is noticed later.
+    // Read again, because changes before this point are not noticed later.
     let ready = location.ready().await?;
     let main = Endpoint::new(ready.clone()).await?;
     main.probe(before).await?;
@@ -100,6 +102,6 @@ async fn read(
 async fn nearly(end: Option<Timestamp>) {
     let Some(end) = end else { return std::future::pending().await };
     let left = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
-    // Not at once, however short it is: a plugin that gives what has ended must not be run in circles.
+    // Never at once: a plugin that prints expired credentials must not be run in a tight loop.
     sleep(left.saturating_sub(BEFORE_END.min(left / 5)).max(TRY_AGAIN)).await;
 }

@@ -1,4 +1,4 @@
-//! Where the API server is and who we are, as flags and files say.
+//! The address of the API server and the daemon's credentials, from flags and files.
 
 use std::{
     collections::BTreeSet,
@@ -19,34 +19,34 @@ use super::{
     transport, url,
 };
 
-/// A kubeconfig and `--master`; without both of them the cluster that runs this pod.
+/// A kubeconfig and `--master`. Without both, the cluster that runs this pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The flag that names the kubeconfig, for messages.
     pub flag: &'static str,
     /// The kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`, empty where it is not given.
+    /// `--master`. Empty if it is not given.
     pub master: String,
 }
 
-/// What was read, and from where.
+/// What was read, and the files that it came from.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
-    /// Without a plugin and without names of tokens' and CA's files: they are read.
+    /// Names no plugin and no files of tokens and CAs, since these have been read.
     config: Config,
     proxy: Option<Proxy>,
     plugin: Option<Plugin>,
-    /// All files that had a part in it.
+    /// All files that were read.
     pub files: BTreeSet<PathBuf>,
 }
 
-/// What clients are made from: nothing of it is read or run again.
+/// Everything that a client is created from. No file is read and no plugin is run after this.
 #[derive(Clone, Debug)]
 pub(super) struct Ready {
     pub config: Config,
     pub proxy: Option<Proxy>,
-    /// Of what a plugin printed, if one did.
+    /// The validity of the credentials, if a plugin printed them.
     pub validity: Option<Validity>,
 }
 
@@ -54,7 +54,7 @@ impl Loaded {
     /// Runs the credential plugin, if there is one.
     ///
     /// # Errors
-    /// As [`Plugin::run`].
+    /// The same as [`Plugin::run`].
     pub(super) async fn ready(self) -> anyhow::Result<Ready> {
         let Self { mut config, proxy, plugin, .. } = self;
         let validity = match plugin {
@@ -66,20 +66,20 @@ impl Loaded {
 }
 
 impl Location {
-    /// What `--kubeconfig` and `--master` say.
+    /// The location that `--kubeconfig` and `--master` name.
     pub fn new(kubeconfig: Option<PathBuf>, master: impl Into<String>) -> Self {
         Self { flag: "--kubeconfig", kubeconfig, master: master.into() }
     }
 
-    /// What another flag with a kubeconfig says.
+    /// The location that another flag for a kubeconfig names.
     pub fn of_flag(flag: &'static str, kubeconfig: Option<PathBuf>) -> Self {
         Self { flag, kubeconfig, master: String::new() }
     }
 
-    /// Reads it. A plugin does not run yet.
+    /// Reads the files. Does not run a plugin.
     ///
     /// # Errors
-    /// What cannot be read, understood or used, with the flag or file at fault.
+    /// What cannot be read, parsed or used, with the flag or file that is wrong.
     pub(super) async fn load(&self) -> anyhow::Result<Loaded> {
         let mut files = BTreeSet::new();
         let mut proxy_url = None;
@@ -133,15 +133,15 @@ impl Location {
         Ok(Loaded { config, proxy, plugin, files })
     }
 
-    /// Reads it and runs the plugin, if there is one.
+    /// Reads the files and runs the plugin, if there is one.
     ///
     /// # Errors
-    /// As [`Self::load`] and [`Plugin::run`].
+    /// The same as [`Self::load`] and [`Plugin::run`].
     pub(super) async fn ready(&self) -> anyhow::Result<Ready> {
         Box::pin(self.load().await?.ready()).await.map_err(|error| self.blame(error))
     }
 
-    /// Names the kubeconfig, if there is one, as the one at fault.
+    /// Adds the name of the kubeconfig, if there is one, to the error.
     pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
         match &self.kubeconfig {
             Some(path) if !path.as_os_str().is_empty() => {
@@ -152,13 +152,16 @@ impl Location {
     }
 }
 
-/// A client of the API server, found as upstream does: `--kubeconfig`, with `--master` in place of its server; else the
-/// configuration of the cluster that runs this pod. Also its address, without what may be secret in it.
+/// Creates a client of the API server. It is found as in upstream: `--kubeconfig`, with `--master` in place
+/// of its server; without both, the configuration of the cluster that runs this pod. Also returns the
+/// address, without parts that may be secret.
 ///
-/// It keeps the credentials that it begins with: whatever runs for long is an [`ApiServer`](super::ApiServer)'s client.
+/// The client keeps its first credentials. Long-running code uses the clients of an
+/// [`ApiServer`](super::ApiServer) instead.
 ///
 /// # Errors
-/// A file that cannot be read or understood, with its path and without its content; credentials that cannot be used.
+/// A file that cannot be read or parsed, with its path and without its content. Credentials that cannot be
+/// used.
 pub async fn connect(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<(Client, String)> {
     let location = Location::new(kubeconfig.map(Path::to_owned), master);
     let ready = location.ready().await?;
@@ -167,15 +170,15 @@ pub async fn connect(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<
     Ok((client, url::shown(&ready.config.cluster_url)))
 }
 
-/// What [`connect`] reads, for a client of kube's own making.
+/// The configuration that [`connect`] reads, for a client that kube creates.
 ///
 /// # Errors
-/// As [`connect`].
+/// The same as [`connect`].
 pub async fn config(kubeconfig: Option<&Path>, master: &str) -> anyhow::Result<Config> {
     Ok(Location::new(kubeconfig.map(Path::to_owned), master).ready().await?.config)
 }
 
-/// A kubeconfig and what of it kube must not interpret.
+/// A kubeconfig, with the parts that kube must not interpret.
 struct Read {
     config: Config,
     server: String,
@@ -184,7 +187,7 @@ struct Read {
 
 async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<Read> {
     let text = std::fs::read_to_string(path).context("the file cannot be read")?;
-    // With snippets the error would quote the lines around the fault, tokens and keys among them.
+    // A snippet in the error would quote the lines around the fault, which may contain tokens and keys.
     let options = serde_saphyr::options! { with_snippet: false };
     let mut kubeconfig: Kubeconfig = serde_saphyr::from_str_with_options(&text, options)
         .map_err(|error| anyhow!("the file is not a kubeconfig: {error}"))?;
@@ -194,15 +197,16 @@ async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|error| anyhow!("the file cannot be used: {}", error_chain(&error)))?;
-    // What a plugin is told of the cluster is what the file says.
+    // A plugin is told the cluster's values as the file has them.
     if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
         (cluster.server, cluster.proxy_url) = (Some(server.clone()), proxy_url.clone());
     }
     Ok(Read { config, server, proxy_url })
 }
 
-/// The current cluster's `server` and `proxy-url`. kube reads both otherwise than client-go, and without a proxy it
-/// asks the environment, with rules of its own: it is given something harmless.
+/// Takes the current cluster's `server` and `proxy-url` out of the kubeconfig and replaces them by harmless
+/// values. kube interprets both differently from client-go, and without a proxy it reads the environment by
+/// rules of its own.
 fn take_urls(kubeconfig: &mut Kubeconfig) -> (String, Option<String>) {
     let current = kubeconfig.current_context.as_deref().unwrap_or_default();
     let context = kubeconfig.contexts.iter().find(|context| context.name == current);
@@ -213,7 +217,7 @@ fn take_urls(kubeconfig: &mut Kubeconfig) -> (String, Option<String>) {
     (server, cluster.proxy_url.replace("http://unused".to_owned()))
 }
 
-/// Relative paths in a kubeconfig are relative to its folder. Takes note of all files.
+/// Resolves relative paths against the folder of the kubeconfig. Adds all files to `files`.
 fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path, files: &mut BTreeSet<PathBuf>) {
     let mut resolve = |path: &mut Option<String>| {
         if let Some(path) = path.as_mut().filter(|path| !path.is_empty()) {
@@ -229,7 +233,7 @@ fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path, files: &mut BTreeSe
         resolve(&mut user.client_certificate);
         resolve(&mut user.client_key);
         resolve(&mut user.token_file);
-        // A program without a slash is looked for in $PATH.
+        // A command without a slash is looked up in $PATH.
         if let Some(command) = user.exec.as_mut().and_then(|exec| exec.command.as_mut())
             && command.contains('/')
         {
@@ -295,7 +299,7 @@ mod tests {
         let auth = read.auth_info;
         assert_eq!(auth.username.as_deref(), Some("u"));
         assert_eq!(auth.password.expect("a password").expose_secret(), "hunter@2");
-        // client-go: without certificates there is no TLS.
+        // As in client-go, there is no TLS without certificates.
         assert_eq!(config(None, "b:2").await.expect("good").cluster_url.to_string(), "http://b:2/");
     }
 

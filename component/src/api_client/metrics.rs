@@ -1,4 +1,4 @@
-//! What is counted of requests to the API server: upstream's `rest_client_*`, and the writes of a dry run.
+//! Metrics of requests to the API server: upstream's `rest_client_*`, and the writes of a dry run.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -36,7 +36,7 @@ const ROTATION_AGES: [f64; 11] = [
     124_416_000.0,
 ];
 
-/// Requests to the API server.
+/// The metrics of requests to the API server.
 #[derive(Clone, Debug)]
 pub struct ClientMetrics {
     requests: IntCounterVec,
@@ -47,7 +47,7 @@ pub struct ClientMetrics {
     rate_limiter: HistogramVec,
     plugin_ttl: PluginTtl,
     plugin_rotation_age: Histogram,
-    /// What would have been written without `--dry-run`, by `verb` and `resource`.
+    /// Writes that `--dry-run` suppressed, by `verb` and `resource`.
     pub dry_run_writes: IntCounterVec,
 }
 
@@ -108,7 +108,7 @@ impl MetricSet for ClientMetrics {
 }
 
 impl ClientMetrics {
-    /// A request was answered, with this status, or failed.
+    /// Counts a request that got a response with this status, or failed (`None`).
     pub fn answered(&self, verb: &str, host: &str, status: Option<StatusCode>, is_retry: bool) {
         let code = status.as_ref().map_or("<error>", StatusCode::as_str);
         self.requests.with_label_values(&[code, verb, host]).inc();
@@ -117,39 +117,39 @@ impl ClientMetrics {
         }
     }
 
-    /// A request took this long, with everything it had to wait for.
+    /// Records the duration of a request, waiting times included.
     pub fn took(&self, verb: &str, host: &str, time: Duration) {
         self.duration.with_label_values(&[verb, host]).observe(time.as_secs_f64());
     }
 
-    /// A request waited this long for its turn.
+    /// Records how long a request waited for the rate limit.
     pub fn rate_limited(&self, verb: &str, host: &str, time: Duration) {
         self.rate_limiter.with_label_values(&[verb, host]).observe(time.as_secs_f64());
     }
 
-    /// A request has a body of so many bytes.
+    /// Records the size of a request's body.
     pub fn request_size(&self, verb: &str, host: &str, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "no request has 2^52 bytes")]
         self.request_size.with_label_values(&[verb, host]).observe(bytes as f64);
     }
 
-    /// Who wants to know the size of an answer.
+    /// The histogram of response sizes.
     pub fn response_size(&self, verb: &str, host: &str) -> Histogram {
         self.response_size.with_label_values(&[verb, host])
     }
 
-    /// Until when a certificate that a plugin gave is good. `None`: there is none.
+    /// Sets when the certificate of a plugin expires. `None` if there is none.
     pub(crate) fn set_plugin_end(&self, end: Option<Timestamp>) {
         *self.plugin_ttl.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
     }
 
-    /// A certificate that a plugin gave was replaced after this time.
+    /// Records the age at which a plugin's certificate was replaced.
     pub(crate) fn plugin_rotated(&self, age: Duration) {
         self.plugin_rotation_age.observe(age.as_secs_f64());
     }
 }
 
-/// The rest of a certificate's life as of the moment of asking.
+/// The remaining lifetime of a certificate at the time of the scrape.
 #[derive(Clone, Debug)]
 struct PluginTtl {
     end: Arc<Mutex<Option<Timestamp>>>,

@@ -15,17 +15,17 @@ use tokio::process::Command;
 
 use super::credentials::checked_token;
 
-/// How long a plugin may take; nobody sits before a daemon to answer its questions.
+/// Time limit of a plugin. It cannot ask questions, since no person is there to answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A plugin and how it is called.
+/// A plugin and its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Plugin(ExecConfig);
 
-/// What is known of credentials that a plugin printed.
+/// What is known about credentials that a plugin printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Validity {
-    /// When they end, if they do.
+    /// When they expire, if they do.
     pub end: Option<Timestamp>,
     /// Whether they are a certificate.
     pub is_certificate: bool,
@@ -46,10 +46,11 @@ struct Status {
 }
 
 impl Plugin {
-    /// The plugin of a user, if it is one that has credentials of no other kind: those go first, as in client-go.
+    /// Takes the plugin of a user. As in client-go, other credentials of the user take precedence over a
+    /// plugin.
     ///
     /// # Errors
-    /// It names no program, or one that wants to ask somebody.
+    /// The plugin names no program, or needs interactive input.
     pub(super) fn take(auth: &mut AuthInfo) -> anyhow::Result<Option<Self>> {
         let Some(exec) = auth.exec.take() else { return Ok(None) };
         if auth.token.is_some() || auth.username.is_some() {
@@ -65,11 +66,11 @@ impl Plugin {
         Ok(Some(Self(exec)))
     }
 
-    /// Runs it and puts what it printed into `auth`. Dropping the future ends the program.
+    /// Runs the plugin and puts the printed credentials into `auth`. Dropping the future ends the program.
     ///
     /// # Errors
-    /// It cannot be run, fails, takes longer than a minute, or prints something else. What it printed and was told is
-    /// in no error: that may be the credentials.
+    /// The plugin cannot be run, fails, takes longer than a minute, or prints something else. The errors
+    /// contain neither its output nor its input, since these may contain credentials.
     pub(super) async fn run(&self, auth: &mut AuthInfo) -> anyhow::Result<Validity> {
         let output = tokio::time::timeout(DEADLINE, self.command()?.output())
             .await
@@ -79,7 +80,7 @@ impl Plugin {
             bail!("the kubeconfig's credential plugin failed with {}", output.status);
         }
         let nonsense = || anyhow!("what the kubeconfig's credential plugin printed is not an ExecCredential");
-        // YAML includes JSON, and client-go takes both.
+        // YAML includes JSON, and client-go accepts both.
         let text = std::str::from_utf8(&output.stdout).map_err(|_| nonsense())?;
         let printed: Printed = serde_saphyr::from_str(text).map_err(|_| nonsense())?;
         let status = printed.status.ok_or_else(nonsense)?;
@@ -116,7 +117,7 @@ impl Plugin {
         };
         command.envs(exec.env.iter().flatten().filter_map(variable));
         command.env("KUBERNETES_EXEC_INFO", told.to_string());
-        // As in client-go its complaints go where ours go.
+        // As in client-go, the plugin's error messages go to the daemon's stderr.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         Ok(command)
     }

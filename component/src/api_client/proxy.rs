@@ -1,8 +1,8 @@
-//! Which proxy stands between us and the API server, by the rules of Go's `net/http` and of client-go.
+//! Chooses the proxy for the API server, by the rules of Go's `net/http` and of client-go.
 //!
-//! A kubeconfig's `proxy-url` holds as it is. Else the environment says it: `HTTPS_PROXY` for an `https` URL and
-//! `HTTP_PROXY` for an `http` one, unless `NO_PROXY` names the API server; in small letters too. This machine is never
-//! reached through a proxy.
+//! A `proxy-url` in the kubeconfig is used as it is. Otherwise the environment decides: `HTTPS_PROXY` for an
+//! `https` URL and `HTTP_PROXY` for an `http` URL, unless `NO_PROXY` names the API server. The names of these
+//! variables may also be in lower case. This machine itself is never reached through a proxy.
 
 use std::net::IpAddr;
 
@@ -12,24 +12,24 @@ use ipnet::IpNet;
 
 use super::url::{UserInfo, parse};
 
-/// A proxy; its URL has one of the schemes `http`, `https` and `socks5`, and a port.
+/// A proxy. Its URL has a port and one of the schemes `http`, `https` and `socks5`.
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
     pub url: Uri,
     pub user: Option<UserInfo>,
 }
 
-/// The proxy for an API server: `configured` is the kubeconfig's `proxy-url`, `environment` reads a variable.
+/// The proxy for an API server. `configured` is the kubeconfig's `proxy-url`; `environment` reads a variable.
 ///
 /// # Errors
-/// It is not the URL of a proxy; the error names the key or the variable.
+/// The value is not the URL of a proxy. The error names the key or the variable.
 pub(super) fn choose(
     server: &Uri,
     configured: Option<&str>,
     environment: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<Option<Proxy>> {
     if let Some(text) = configured.filter(|text| !text.is_empty()) {
-        // client-go takes no URL without a scheme here.
+        // client-go accepts no URL without a scheme here.
         let proxy = if text.contains("://") { read(text) } else { Err(anyhow!("{EXPECTED}")) };
         return proxy.map(Some).context("the cluster's proxy-url");
     }
@@ -50,7 +50,7 @@ pub(super) fn choose(
     read(text.trim()).map(Some).with_context(|| format!("the environment variable {name}"))
 }
 
-/// What a URL of a proxy looks like.
+/// The message for a value that is not the URL of a proxy.
 const EXPECTED: &str = "not the URL of a proxy; expected http://, https:// or socks5://, host and port";
 
 fn read(text: &str) -> anyhow::Result<Proxy> {
@@ -58,7 +58,7 @@ fn read(text: &str) -> anyhow::Result<Proxy> {
     let (scheme, port) = match url.scheme_str() {
         Some("http") => ("http", 80),
         Some("https") => ("https", 443),
-        // Names are looked up by the proxy either way, as Go does.
+        // The proxy resolves names with both schemes, as in Go.
         Some("socks5" | "socks5h") => ("socks5", 1080),
         _ => bail!("{EXPECTED}"),
     };
@@ -68,7 +68,7 @@ fn read(text: &str) -> anyhow::Result<Proxy> {
     Ok(Proxy { url, user })
 }
 
-/// Whether an API server is reached without a proxy.
+/// Whether the API server is reached without a proxy.
 fn is_direct(server: &Uri, exceptions: &str) -> bool {
     let host = server.host().unwrap_or_default().to_lowercase();
     let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
@@ -82,13 +82,13 @@ fn is_direct(server: &Uri, exceptions: &str) -> bool {
     })
 }
 
-/// Whether one part of `NO_PROXY` is about a host.
+/// Whether one part of `NO_PROXY` matches a host.
 fn covers(exception: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if let Ok(net) = exception.parse::<IpNet>() {
         return address.is_some_and(|address| net.contains(&address));
     }
     let (name, wanted_port) = match exception.rsplit_once(':') {
-        // An IPv6 address has colons of its own.
+        // An IPv6 address contains colons itself.
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse().ok()),
         _ => (exception, None),
     };
@@ -99,7 +99,7 @@ fn covers(exception: &str, host: &str, address: Option<IpAddr>, port: u16) -> bo
     if let Ok(name) = name.parse::<IpAddr>() {
         return address == Some(name);
     }
-    // `*.a` and `.a` are what is below `a`; `a` is that and itself.
+    // `*.a` and `.a` match names below `a`. `a` matches itself too.
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     match name.strip_prefix('.') {
         Some(parent) => !parent.is_empty() && host.ends_with(name),

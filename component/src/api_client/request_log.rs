@@ -1,4 +1,4 @@
-//! `-v=6`: one line for each request, in the words of client-go.
+//! `-v=6`: one log line for each request, in the words of client-go.
 
 use http::{Request, Response, Uri};
 use kube::client::Body;
@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::{answer::AnswerBody, fault::describe};
 
-/// What is shown of a query. A page's token is long, and whatever else comes along may be secret.
+/// The query parameters that are shown. The continue token of a page is long, and other parameters may be
+/// secret.
 const SHOWN: [&str; 8] = [
     "watch",
     "fieldSelector",
@@ -18,7 +19,7 @@ const SHOWN: [&str; 8] = [
     "timeoutSeconds",
 ];
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct RequestLog {
     verb: String,
     path: String,
@@ -26,7 +27,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    /// `None` where the log does not show requests.
+    /// `None` if the log does not show requests.
     pub(super) fn of(request: &Request<Body>) -> Option<Self> {
         tracing::enabled!(tracing::Level::TRACE).then(|| Self {
             verb: request.method().to_string(),
@@ -35,7 +36,7 @@ impl RequestLog {
         })
     }
 
-    /// The head of the answer came, or nothing did.
+    /// Logs that the head of the response has arrived, or that the request failed.
     pub(super) fn answered(&self, outcome: &kube::Result<Response<AnswerBody>>) {
         let (verb, path) = (self.verb.as_str(), self.path.as_str());
         let milliseconds = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -49,7 +50,7 @@ impl RequestLog {
     }
 }
 
-/// Path and query, without the host and what may stand before it.
+/// Path and query, without the host and any user before it.
 fn shown(uri: &Uri) -> String {
     let is_shown = |pair: &&str| SHOWN.contains(&pair.split_once('=').map_or(*pair, |(key, _)| key));
     let query: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(is_shown).collect();

@@ -1,24 +1,24 @@
-//! When a request is sent again by itself, as client-go does: the API server asks for it with `Retry-After`.
+//! When a request is retried. As in client-go, the API server asks for it with `Retry-After`.
 
 use std::time::Duration;
 
 use crate::backoff::Backoff;
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
-/// client-go's.
+/// The value of client-go.
 pub(super) const MOST_RETRIES: u32 = 10;
 
-/// A server that asks for more is believed no further.
+/// Upper limit for the wait that a server asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// A server that asks for little again and again is asked less and less often.
+/// A server that asks for short waits again and again gets longer and longer ones.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(30) };
 
-/// Clients that were refused together must not come back together: up to this share of the wait on top.
+/// Adds up to this share to a wait, so that clients that were refused together do not return together.
 const JITTER: f64 = 0.2;
 
-/// How long to wait before the request is sent again. `None`: its answer stands. Everything else is for the caller, who
-/// knows what the request was for.
+/// How long to wait before the request is sent again. With `None` the caller gets the response. All other
+/// retries are left to the caller, which knows what the request was for.
 pub(super) fn wait_before_retry(status: StatusCode, headers: &HeaderMap, retries: u32) -> Option<Duration> {
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
         return None;

@@ -1,4 +1,4 @@
-//! What happens to each request between a controller and the connection.
+//! The path of a request from a controller to the connection.
 
 use std::{
     pin::Pin,
@@ -26,16 +26,17 @@ use super::{
     throttle::Throttle,
 };
 
-/// One name's way to the API server.
+/// Sends the requests of one client.
 #[derive(Clone)]
 pub(super) struct Sender {
     pub connection: Connection,
     pub user_agent: HeaderValue,
     pub throttle: Throttle,
-    /// Whose token is sent, where it is not the connection's own.
+    /// The service account whose token is sent, if not the connection's own credentials.
     pub account: Option<Arc<Account>>,
-    /// Whether requests are sent again where the API server asks for that. A watch never is: its caller begins it anew,
-    /// after seconds, and pauses in here that grow with an outage would leave it blind long after that.
+    /// Whether requests are retried when the API server asks for it. A watch never is: its caller starts it
+    /// again after seconds. Pauses in here grow during an outage and would keep the watch away long after its
+    /// end.
     pub retries: bool,
     pub metrics: ClientMetrics,
     pub dry_run: Option<Arc<DryRun>>,
@@ -57,7 +58,7 @@ impl Sender {
         }
     }
 
-    /// Waits for its turn, sends the request, and once more where the API server asks for that.
+    /// Waits for the throttle, sends the request, and retries it if the API server asks for it.
     async fn exchange(&self, request: Request<Body>) -> Result<Response<AnswerBody>, kube::Error> {
         let (method, is_watch) = (request.method().clone(), is_watch(&request));
         let host = self.connection.current().host.clone();
@@ -85,7 +86,8 @@ impl Sender {
         Ok(response.map(|body| body.measured(status, self.metrics.response_size(verb, host))))
     }
 
-    /// `tell` hears of each answer: the status, or none; and whether it is one to a retry.
+    /// Calls `tell` for each response, with its status, or `None` if there was none, and whether it answers a
+    /// retry.
     async fn with_retries(
         &self,
         request: Request<Body>,
@@ -142,7 +144,7 @@ impl Sender {
     }
 }
 
-/// The same request once more, where its body can be had twice.
+/// A copy of the request, if its body can be cloned.
 pub(super) fn copy_of(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     copy.method_mut().clone_from(request.method());
@@ -158,7 +160,7 @@ impl Service<Request<Body>> for Sender {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The connections queue by themselves.
+        // The connections have their own queue.
         Poll::Ready(Ok(()))
     }
 

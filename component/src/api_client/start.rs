@@ -1,4 +1,4 @@
-//! The first contact.
+//! The first request to the API server.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use basics::error_chain;
 use http::Request;
 use kube::Client;
 
-/// How long the API server may be away when the daemon starts; upstream's.
+/// How long the API server may be away when the daemon starts, as in upstream.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause between two tries of that.
+/// Pause between two such requests.
 const START_RETRY: Duration = Duration::from_secs(1);
 
-/// Waits until the API server answers a list of `resources`, such as `nodes`, at this path, so that a wrong address, wrong credentials and a missing
-/// permission are said at the start.
+/// Waits until the API server answers a list of `resources`, such as `nodes`, at this path. So a wrong
+/// address, wrong credentials or a missing permission are reported at the start.
 ///
 /// # Errors
-/// The API server refuses the credentials, or is not there or not willing within ten seconds.
+/// The API server cannot be reached, or refuses the credentials or the request, for ten seconds.
 pub async fn wait_for_api_server(
     client: &Client,
     url: &str,
@@ -29,7 +29,7 @@ pub async fn wait_for_api_server(
         let request = Request::get(format!("{path}?limit=1")).body(Vec::new())?;
         let problem = match tokio::time::timeout_at(deadline, client.request_text(request)).await {
             Ok(Ok(_)) => return Ok(()),
-            // Not the end: the API server itself has just started, or the token is being renewed.
+            // Tries again: the API server may have just started, or the token is being renewed.
             Ok(Err(kube::Error::Api(status))) if status.code == 401 => {
                 format!("the API server at {url} refuses our credentials (401 Unauthorized)")
             }

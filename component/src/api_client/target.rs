@@ -1,6 +1,6 @@
-//! What a request is about, from its path.
+//! The object of a request, according to its path.
 
-/// Parts of a path such as `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`. Empty where there is none.
+/// Parts of a path such as `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`. Missing parts are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Target<'p> {
     pub group: &'p str,
@@ -11,7 +11,7 @@ pub(super) struct Target<'p> {
 }
 
 impl<'p> Target<'p> {
-    /// `None` for a path that is not a resource's, such as `/version`.
+    /// `None` for a path that does not name a resource, such as `/version`.
     pub(super) fn of(path: &'p str) -> Option<Self> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let group = match parts.next()? {
@@ -22,7 +22,7 @@ impl<'p> Target<'p> {
         let _version = parts.next()?;
         let rest: Vec<&str> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {
-            // Namespaces have two subresources, and nothing else is called so.
+            // Namespaces have only these two subresources, and no resource has such a name.
             ["namespaces", namespace, rest @ ..]
                 if !rest.is_empty() && rest != ["status"] && rest != ["finalize"] =>
             {
@@ -37,7 +37,7 @@ impl<'p> Target<'p> {
         Some(Self { group, namespace, resource: part(0), name: part(1), subresource: part(2) })
     }
 
-    /// As in RBAC rules: `nodes/status`.
+    /// The form of RBAC rules: `nodes/status`.
     pub(super) fn resource_with_subresource(&self) -> String {
         match self.subresource {
             "" => self.resource.to_owned(),

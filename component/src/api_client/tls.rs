@@ -1,4 +1,4 @@
-//! TLS to the API server and to a proxy before it.
+//! TLS to the API server and to a proxy.
 
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ use rustls::{
 
 use super::fault::fault;
 
-/// Encrypts what `inner` connects to the URL in `config`, if that wants it, as kube does; but of a server's certificates
-/// only so many are looked at as can be verified in little time.
+/// Adds TLS to the connections of `inner` if the URL in `config` asks for it, as kube does. In addition,
+/// server certificates are refused if verifying them would take too long.
 ///
 /// # Errors
 /// Certificates, keys or names that cannot be used.
 pub(super) fn connector<C>(inner: C, config: &Config) -> anyhow::Result<HttpsConnector<C>> {
-    // Those of `config` are looked at by a verifier of our own: kube's trusts nobody, and is kept where there is no TLS.
+    // kube's own verifier gets no authorities and so trusts no server. It is replaced below, and remains only
+    // without TLS.
     let mut trusting_nobody = config.clone();
     trusting_nobody.root_cert = Some(Vec::new());
     let mut tls = trusting_nobody.rustls_client_config().map_err(fault)?;
@@ -39,7 +40,7 @@ pub(super) fn connector<C>(inner: C, config: &Config) -> anyhow::Result<HttpsCon
     Ok(builder.enable_http1().wrap_connector(inner))
 }
 
-/// The authorities of the configuration, or those of the system.
+/// A verifier with the authorities of the configuration, or those of the system.
 fn verifier(config: &Config) -> anyhow::Result<Arc<dyn ServerCertVerifier>> {
     let provider = Arc::new(ring::default_provider());
     let Some(certificates) = &config.root_cert else {
@@ -66,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// How a connection to a server ends that shows this certificate so many times.
+    /// The result of a connection to a server that sends its certificate `count` times.
     async fn connect(count: usize) -> Result<(), String> {
         let _ = ring::default_provider().install_default();
         let key = rcgen::KeyPair::generate().expect("a key");

@@ -1,8 +1,9 @@
-//! Connections to the API server: directly or through a proxy, with TLS or without.
+//! Connections to the API server: directly or through a proxy, with or without TLS.
 //!
-//! HTTP/1.1, so that a request that is given up takes its connection with it, and the next one gets another: with
-//! HTTP/2 all of them would hang on one that is half open until it is found out, renewals of the lease too. Connections
-//! that die without a word are found by TCP where nothing acknowledges, and by the silence of a watch elsewhere.
+//! The protocol is HTTP/1.1. A request that is dropped closes its connection, and the next request uses
+//! another one. With HTTP/2 all requests, renewals of the lease included, would hang on one half-open
+//! connection until that is detected. A dead connection is detected by TCP if nothing is acknowledged, and
+//! otherwise by the silence of a watch.
 
 use std::{
     future::Future,
@@ -33,23 +34,23 @@ use tower::{BoxError, Layer as _, Service};
 
 use super::{credentials, fault::fault, proxy::Proxy, tls, url::UserInfo};
 
-/// How long a connection may take, its TLS included.
+/// Time limit for opening a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Silence after which TCP asks whether the other side is still there, and the pause between such questions.
+/// Idle time after which TCP probes the peer, and the pause between two probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How many such questions may stay without an answer.
+/// How many probes may stay unanswered.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// How long what was sent may stay without an acknowledgement.
+/// How long sent data may stay unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// A connection that nobody used for this long is not used again: less than a watch may be silent, so that whoever
-/// finds out that connections are dead is not given another dead one.
+/// An idle connection is closed after this time. It is shorter than the longest silence of a watch, so that a
+/// client that has just detected a dead connection does not get another dead one.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A client of an API server, with nothing around it but the credentials.
+/// A client of an API server that adds nothing but the credentials to a request.
 ///
 /// # Errors
 /// Certificates, keys or headers that cannot be used.
@@ -75,7 +76,8 @@ pub(super) fn client(config: &Config, proxy: Option<&Proxy>) -> anyhow::Result<C
             over(SocksV5::new(url.clone(), tcp).with_auth(user.clone(), password), config)
         }
         (Some("https"), _) => {
-            // The proxy is checked as the API server is, as in Go, but has a name of its own.
+            // As in Go, the proxy's certificate is verified like the API server's, but for the proxy's own
+            // name.
             let mut config_of_proxy = config.clone();
             config_of_proxy.tls_server_name = None;
             config_of_proxy.cluster_url = url.clone();
@@ -93,7 +95,7 @@ fn tunnel<C>(url: &Uri, user: Option<&UserInfo>, connector: C) -> Tunnel<C> {
     }
 }
 
-/// The same as [`client`] over a way to the API server.
+/// Like [`client`], over this way of connecting to the API server.
 fn over<C>(connector: C, config: &Config) -> anyhow::Result<Client>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
@@ -108,7 +110,7 @@ where
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// Connects in time or not at all.
+/// A connector with a time limit.
 #[derive(Clone)]
 struct Timely<C>(C);
 

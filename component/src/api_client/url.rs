@@ -1,22 +1,22 @@
-//! The URLs of API servers and proxies: what they may look like, and what of them may be shown.
+//! The URLs of API servers and proxies: which ones are valid, and what may be shown of them.
 
 use anyhow::{Context as _, bail, ensure};
 use http::{Uri, uri::Authority};
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
 
-/// A user and a password that stood before a host.
+/// The user and password from a URL.
 #[derive(Clone, Debug)]
 pub(super) struct UserInfo {
     pub user: String,
     pub password: SecretString,
 }
 
-/// An API server's URL and the user in it. One without a scheme is `https` where `is_tls` says that certificates are
-/// in play, else `http`, as in client-go.
+/// Parses the URL of an API server. Also returns the user in it. As in client-go, a URL without a scheme is
+/// `https` if `is_tls` says that certificates are configured, else `http`.
 ///
 /// # Errors
-/// It is none; the text is not in the error, since a password may stand in it.
+/// The text is not such a URL. The error does not contain the text, since that may contain a password.
 pub(super) fn server(text: &str, is_tls: bool) -> anyhow::Result<(Uri, Option<UserInfo>)> {
     let default = if is_tls { "https" } else { "http" };
     let (url, user) =
@@ -27,7 +27,7 @@ pub(super) fn server(text: &str, is_tls: bool) -> anyhow::Result<(Uri, Option<Us
     }
 }
 
-/// A URL without the user in it, and that user.
+/// Parses a URL. Returns it without the user, and the user.
 pub(super) fn parse(text: &str, default_scheme: &str) -> anyhow::Result<(Uri, Option<UserInfo>)> {
     let text = text.trim();
     let with_scheme =
@@ -54,12 +54,12 @@ fn user_info(text: &str) -> anyhow::Result<UserInfo> {
     Ok(UserInfo { user: decoded(user)?.into_owned(), password: decoded(password)?.into_owned().into() })
 }
 
-/// A URL for logs and messages: without user, path and query.
+/// A URL for logs and messages, without user, path and query.
 pub(super) fn shown(url: &Uri) -> String {
     format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
 }
 
-/// `HOST:PORT` as in metrics.
+/// `HOST:PORT`, as in metrics.
 pub(super) fn host(url: &Uri) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}{port}", url.host().unwrap_or_default())

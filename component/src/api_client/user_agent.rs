@@ -1,4 +1,4 @@
-//! `User-Agent` as upstream forms it, so that audit logs and API priority rules go on working.
+//! The `User-Agent` header in upstream's form, so that audit logs and API priority rules keep working.
 
 use http::HeaderValue;
 
@@ -18,7 +18,7 @@ pub(super) fn with_suffix(suffix: &str) -> HeaderValue {
         platform(),
         program.short_commit(),
     );
-    // A binary may be called anything.
+    // A binary may have any name, so the header may be invalid.
     HeaderValue::from_str(&agent)
         .or_else(|_| HeaderValue::from_str(program.name()))
         .unwrap_or(HeaderValue::from_static("unknown"))

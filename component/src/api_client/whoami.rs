@@ -1,4 +1,4 @@
-//! Who we are to the API server.
+//! Which user the daemon is to the API server.
 
 use http::Request;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -7,19 +7,19 @@ use kube::Client;
 /// The user of requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
-/// What the API server thinks of us.
+/// Who the API server takes the daemon for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// Somebody; or it is too old to be asked.
+    /// A known user, or the API server is too old to say.
     Known,
-    /// Nobody.
+    /// The anonymous user.
     Anonymous,
 }
 
-/// Asks, which changes nothing there.
+/// Asks the API server who the user is. Changes nothing there.
 ///
 /// # Errors
-/// No answer, or one that does not say it: 401 above all.
+/// No response, or one that does not say who the user is, such as 401.
 pub(super) async fn identity(client: &Client) -> kube::Result<Identity> {
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(http::header::CONTENT_TYPE, "application/json")
@@ -34,7 +34,7 @@ pub(super) async fn identity(client: &Client) -> kube::Result<Identity> {
                 Identity::Known
             })
         }
-        // Everybody else may ask; whoever took that right away did so from somebody.
+        // Every authenticated user may ask by default. If this was forbidden, the message names the user.
         Err(kube::Error::Api(status)) if status.code == 403 => {
             Ok(if status.message.contains(ANONYMOUS) { Identity::Anonymous } else { Identity::Known })
         }

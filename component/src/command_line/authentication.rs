@@ -1,4 +1,4 @@
-//! Who may talk to the HTTPS port: how a request says who it is.
+//! Who may talk to the HTTPS port: authentication.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -62,7 +62,7 @@ pub struct AuthenticationFlags {
 }
 
 impl AuthenticationFlags {
-    /// Upstream's faults.
+    /// The faults that upstream reports.
     pub fn faults(&self, gates: &FeatureGates) -> Vec<String> {
         let mut faults = Vec::new();
         let mut lists = vec![
@@ -91,7 +91,7 @@ impl AuthenticationFlags {
         faults
     }
 
-    /// Upstream's warnings.
+    /// The warnings that upstream logs.
     pub fn warnings(&self) -> Vec<String> {
         [
             ("username-headers", &self.requestheader_username_headers, "X-Remote-User", "header"),

@@ -1,4 +1,4 @@
-//! Who may talk to the HTTPS port: what a user may do.
+//! Who may talk to the HTTPS port: authorization.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -30,7 +30,7 @@ pub struct AuthorizationFlags {
 }
 
 impl AuthorizationFlags {
-    /// Upstream's faults.
+    /// The faults that upstream reports.
     pub fn faults(&self) -> Vec<String> {
         check_always_allow_paths(&self.always_allow_paths).err().into_iter().collect()
     }

@@ -21,7 +21,7 @@ pub struct DebuggingFlags {
     pub contention_profiling: bool,
 }
 
-/// What is different from upstream.
+/// Differences from upstream.
 pub const NOTES: &[Note] = &[
     differs("profiling", "Serves a CPU profile and /debug/state; Go's other profiles do not exist here"),
     no_effect("contention-profiling", "blocking is profiled by Go's runtime only"),

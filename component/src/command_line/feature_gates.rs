@@ -1,4 +1,4 @@
-//! `--feature-gates`: what the gates that a program knows are set to.
+//! `--feature-gates`: the known gates and their settings.
 
 mod metrics;
 
@@ -8,21 +8,21 @@ pub use metrics::FeatureMetrics;
 
 use super::values::boolean;
 
-/// How far a feature has come.
+/// The maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for.
+    /// Off by default.
     Alpha,
-    /// Mostly on.
+    /// Usually on by default.
     Beta,
-    /// Here to stay; the gate goes.
+    /// Stable. The gate will be removed.
     Ga,
-    /// The gate goes, and the feature with it.
+    /// The gate will be removed, and the feature with it.
     Deprecated,
 }
 
 impl Stage {
-    /// As in the `stage` label of `kubernetes_feature_enabled`: nothing for a feature that is here to stay.
+    /// The value of the label `stage` in `kubernetes_feature_enabled`. It is empty for a stable feature.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -38,11 +38,11 @@ impl Stage {
 pub struct Gate {
     /// Its name.
     pub name: &'static str,
-    /// How far the feature has come.
+    /// The maturity of the feature.
     pub stage: Stage,
-    /// What it is without a flag.
+    /// Its setting without the flag.
     pub default: bool,
-    /// Whether it cannot be set to anything else than its default.
+    /// Whether it can only be set to its default.
     pub locked: bool,
 }
 
@@ -51,41 +51,41 @@ pub struct Gate {
 pub struct KnownGates {
     /// Sorted by name.
     pub gates: &'static [Gate],
-    /// Gates that old manifests still set, each with what became of it.
+    /// Removed gates that old manifests still set, each with the reason.
     pub gone: &'static [(&'static str, &'static str)],
 }
 
-/// A gate and what it is set to.
+/// A gate and its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGate {
     /// Its name.
     pub name: &'static str,
-    /// How far the feature has come.
+    /// The maturity of the feature.
     pub stage: Stage,
-    /// What it is without a flag.
+    /// Its setting without the flag.
     pub default: bool,
-    /// What it is.
+    /// Its present setting.
     pub enabled: bool,
 }
 
-/// What every gate is set to.
+/// The settings of all gates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
     known: &'static KnownGates,
-    /// As in the flag.
+    /// The settings in the flag.
     set: BTreeMap<&'static str, bool>,
 }
 
 impl FeatureGates {
-    /// All gates as they are without the flag.
+    /// All gates with their defaults.
     pub fn new(known: &'static KnownGates) -> Self {
         Self { known, set: BTreeMap::new() }
     }
 
-    /// Reads `A=true,B=false`. Of a gate that is there twice the last counts.
+    /// Parses `A=true,B=false`. If a gate appears twice, the last setting counts.
     ///
     /// # Errors
-    /// Every fault, in upstream's words.
+    /// All faults, in upstream's words.
     pub fn parse(text: &str, known: &'static KnownGates) -> Result<Self, String> {
         let mut faults = Vec::new();
         let mut gates = Self::new(known);
@@ -124,7 +124,7 @@ impl FeatureGates {
     /// Every gate, sorted by name.
     pub fn all(&self) -> impl Iterator<Item = FeatureGate> + '_ {
         self.known.gates.iter().map(|gate| {
-            // A gate's own setting counts more than the one of its stage.
+            // A gate's own setting takes precedence over the setting of its stage.
             let by_stage = match gate.stage {
                 Stage::Alpha => self.set.get("AllAlpha"),
                 Stage::Beta => self.set.get("AllBeta"),
@@ -136,12 +136,12 @@ impl FeatureGates {
         })
     }
 
-    /// Whether the gate of this name is on; one that nobody knows is off.
+    /// Whether the gate of this name is on. An unknown gate is off.
     pub fn enabled(&self, name: &str) -> bool {
         self.all().any(|gate| gate.name == name && gate.enabled)
     }
 
-    /// What upstream warns of: gates that will not be there for ever.
+    /// Upstream's warnings about gates that will be removed.
     pub fn warnings(&self) -> Vec<String> {
         let going = |(name, value): (&&str, &bool)| {
             let stage = self.known.gates.iter().find(|gate| gate.name == *name)?.stage;
@@ -158,7 +158,7 @@ impl FeatureGates {
     }
 }
 
-/// What to do about a gate that nobody knows.
+/// The advice for an unknown gate.
 fn hint(name: &str, known: &KnownGates) -> String {
     if let Some((_, why)) = known.gone.iter().find(|(gone, _)| *gone == name) {
         return format!(" (the gate is gone and can be dropped from --feature-gates: {why})");

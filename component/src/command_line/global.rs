@@ -55,7 +55,7 @@ pub struct GlobalFlags {
 
 const NO_BUFFER: &str = "the log is written at once, line by line";
 
-/// What is different from upstream.
+/// Differences from upstream.
 pub const NOTES: &[Note] = &[
     differs("v", "The levels are those of this program, see docs/logging.md"),
     differs("vmodule", "Patterns are matched with this program's files, see docs/logging.md"),
@@ -65,7 +65,7 @@ pub const NOTES: &[Note] = &[
 ];
 
 impl GlobalFlags {
-    /// Upstream's faults, whose words name a configuration's field in place of a flag.
+    /// The faults that upstream reports. Its messages name a field of the configuration instead of the flag.
     pub fn faults(&self, gates: &FeatureGates) -> Vec<String> {
         let mut faults = Vec::new();
         if self.log_flush_frequency.is_zero() {

@@ -1,4 +1,4 @@
-//! Handing controllers over from another controller manager.
+//! Moves controllers from another controller manager to this one, or back.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ pub struct LeaderMigrationFlags {
 }
 
 impl LeaderMigrationFlags {
-    /// What of the controllers `known` runs under which lock; `None` without migration.
+    /// Which of the `known` controllers runs under which lock. `None` without migration.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// All faults of the file.
     pub fn migration(&self, known: &KnownControllers) -> Result<Option<LeaderMigration>, Vec<String>> {
         if !self.enable_leader_migration {
             return Ok(None);
@@ -39,8 +39,8 @@ impl LeaderMigrationFlags {
             .map(Some)
     }
 
-    /// Everything that is wrong, given the name of the election's lease. Without an election there is no migration, but
-    /// upstream reads its file all the same.
+    /// All faults. `election` is the name of the election's Lease. Without an election there is no migration,
+    /// but upstream reads the file all the same.
     pub fn faults(&self, election: Option<&str>, known: &KnownControllers) -> Vec<String> {
         match self.migration(known) {
             Ok(Some(migration)) if election == Some(&migration.lease_name) => {

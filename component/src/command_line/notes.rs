@@ -1,13 +1,13 @@
-//! What is different here about a flag of upstream's: said by a warning and in docs/flags.md.
+//! How flags differ from upstream's. A warning and docs/flags.md tell about it.
 
 /// A remark about one flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Note {
     /// The flag without its hyphens.
     pub flag: &'static str,
-    /// What is different.
+    /// How the flag differs.
     pub kind: NoteKind,
-    /// Why, or how; a sentence without a full stop.
+    /// Why or how, as a sentence without a full stop.
     pub text: &'static str,
 }
 
@@ -16,11 +16,11 @@ pub struct Note {
 pub enum NoteKind {
     /// It works, with this difference.
     Differs,
-    /// It has no effect here, which whoever sets it is told.
+    /// It has no effect here. A warning tells the operator who sets it.
     NoEffect,
-    /// It has no effect, as upstream: nobody has to be told.
+    /// It has no effect, as in upstream. There is no warning.
     NoEffectEither,
-    /// It is for a part that is not there yet.
+    /// It belongs to a part that does not exist yet.
     NotYet,
     /// Upstream does not have it.
     Ours,
@@ -36,17 +36,17 @@ pub const fn no_effect(flag: &'static str, text: &'static str) -> Note {
     Note { flag, kind: NoteKind::NoEffect, text }
 }
 
-/// The flag has no effect, as upstream.
+/// The flag has no effect, as in upstream.
 pub const fn no_effect_either(flag: &'static str, text: &'static str) -> Note {
     Note { flag, kind: NoteKind::NoEffectEither, text }
 }
 
-/// The flag is for a part that is not there yet.
+/// The flag belongs to a part that does not exist yet.
 pub const fn not_yet(flag: &'static str, text: &'static str) -> Note {
     Note { flag, kind: NoteKind::NotYet, text }
 }
 
-/// The flag is not upstream's.
+/// Upstream does not have the flag.
 pub const fn ours(flag: &'static str, text: &'static str) -> Note {
     Note { flag, kind: NoteKind::Ours, text }
 }

@@ -1,7 +1,7 @@
-//! The grammar of command lines, which is that of Go's pflag: every fault is found, each in pflag's words.
+//! The grammar of command lines, that of Go's pflag. All faults are reported, in pflag's words.
 //!
-//! The arguments are brought into one form, `--name=value`, before clap reads them. So clap knows the flags, converts
-//! their values and writes help, and Go decides what an argument is.
+//! The arguments are converted to the form `--name=value` before clap reads them. So Go's rules decide what
+//! an argument is, while clap knows the flags, converts their values and prints the help.
 
 use std::{any::TypeId, error::Error as _, ffi::OsString};
 
@@ -9,19 +9,20 @@ use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 
 use super::{FeatureGates, VModule};
 
-/// Why a command line gives nothing to run.
+/// Why a command line cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandLineError {
     /// Help was asked for.
     #[error(transparent)]
     Help(clap::Error),
-    /// Every fault, in pflag's words where it has some.
+    /// All faults, in pflag's words where pflag has them.
     #[error("{}", .0.join("; "))]
     Faults(Vec<String>),
 }
 
-/// Reads `arguments`, whose first one is the program, as `command` says. A subcommand comes first or not at all.
-/// `accumulating` are types of the program's own: a flag of such a type that is given again adds to what it has, as lists do.
+/// Parses `arguments`, the first of which is the program, for `command`. A subcommand can only be the first
+/// argument after the program. `accumulating` are the program's own types of lists: if a flag of such a type
+/// is given again, its value is added to the earlier ones.
 pub fn read(
     command: Command,
     arguments: Vec<OsString>,
@@ -47,7 +48,7 @@ pub fn read(
         Err(error) => {
             let of_values = value_faults(&command, &canonical, beginning);
             if faults.is_empty() && of_values.is_empty() {
-                // Something that only clap knows, such as a missing positional argument.
+                // A fault that only clap reports, such as a missing positional argument.
                 faults.push(first_words(&error));
             }
             faults.extend(of_values);
@@ -56,7 +57,7 @@ pub fn read(
     Err(CommandLineError::Faults(faults))
 }
 
-/// The command as clap has to know it: booleans need no value, but if there is one it stands behind `=`.
+/// The command in the form that clap needs: a boolean flag needs no value, and a value must follow `=`.
 pub fn finished(command: Command) -> Command {
     let optional = |arg: Arg| {
         if is_boolean(&arg) {
@@ -68,7 +69,7 @@ pub fn finished(command: Command) -> Command {
     command.args_override_self(true).max_term_width(110).mut_args(optional).mut_subcommands(finished)
 }
 
-/// Whether a flag is true without a value, as `--version` is too.
+/// Whether a flag is true if it has no value. This includes `--version`.
 fn is_boolean(arg: &Arg) -> bool {
     let value = arg.get_value_parser().type_id();
     !arg.is_positional()
@@ -76,12 +77,12 @@ fn is_boolean(arg: &Arg) -> bool {
         && (value == TypeId::of::<bool>() || value == TypeId::of::<super::VersionRequest>())
 }
 
-/// Whether clap lets a flag be there or not, and no more.
+/// Whether a flag takes no value at all.
 fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 
-/// Whether a flag that is given again adds to what it has.
+/// Whether the values of a repeated flag are added up to a list.
 fn accumulates(arg: &Arg, accumulating: &[TypeId]) -> bool {
     let value = arg.get_value_parser().type_id();
     value == TypeId::of::<Vec<String>>()
@@ -91,7 +92,7 @@ fn accumulates(arg: &Arg, accumulating: &[TypeId]) -> bool {
         || accumulating.iter().any(|own| value == *own)
 }
 
-/// Brings arguments into clap's form, and says everything that is wrong with the others.
+/// Converts the arguments to clap's form, and reports all that are wrong.
 fn canonical(
     command: &Command,
     arguments: impl Iterator<Item = OsString>,
@@ -143,7 +144,7 @@ fn canonical(
         return (vec!["--help".to_owned()], Vec::new());
     }
     if command.get_positionals().next().is_none() {
-        // As upstream: an empty one hurts nobody.
+        // As in upstream, empty arguments are ignored.
         if positional.iter().any(|argument| !argument.is_empty()) {
             faults.push(positional_fault(command, &positional, &flags));
         }
@@ -164,16 +165,16 @@ fn canonical(
     (canonical, faults)
 }
 
-/// The flag that clap adds by itself.
+/// The name of the flag that clap adds by itself.
 const HELP: &str = "help";
 
 enum Given {
     Help,
-    /// Its name, and its value where that is part of the argument.
+    /// The name of the flag, and its value if the argument contains one.
     Flag(String, Option<String>),
 }
 
-/// `--name` or `--name=value`, without the hyphens.
+/// Parses `--name` or `--name=value`, given without the hyphens.
 fn long(command: &Command, text: &str) -> Result<Given, String> {
     if text.starts_with(['-', '=']) {
         return Err(format!("bad flag syntax: --{text}"));
@@ -193,7 +194,7 @@ fn long(command: &Command, text: &str) -> Result<Given, String> {
     Ok(Given::Flag(name, value))
 }
 
-/// `-n`, `-nvalue` or `-n=value`.
+/// Parses `-n`, `-nvalue` or `-n=value`.
 fn short(command: &Command, argument: &str) -> Result<Given, String> {
     let mut letters = argument[1..].chars();
     let letter = letters.next().unwrap_or_default();
@@ -213,14 +214,14 @@ fn short(command: &Command, argument: &str) -> Result<Given, String> {
     Ok(Given::Flag(flag.to_owned(), (!value.is_empty()).then(|| value.to_owned())))
 }
 
-/// The flag that may have been meant.
+/// A hint at the flag that may have been meant.
 fn suggestion(command: &Command, name: &str) -> String {
     similar(command.get_arguments().filter_map(Arg::get_long), name)
         .map(|long| format!(" (did you mean --{long}?)"))
         .unwrap_or_default()
 }
 
-/// The one of these that a name is most like, if it is like any.
+/// The name among `known` that is most similar to `name`, if any is similar enough.
 fn similar<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     let likeness = |known: &str| strsim::jaro_winkler(name, known);
     known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > 0.9)
@@ -249,7 +250,7 @@ fn positional_fault(command: &Command, positional: &[String], flags: &[(String, 
     }
 }
 
-/// Flags that accumulate are given to clap once, with all of their values.
+/// Joins the values of each accumulating flag, since clap gets each flag once.
 fn joined(command: &Command, flags: Vec<(String, String)>, accumulating: &[TypeId]) -> Vec<(String, String)> {
     let mut joined: Vec<(String, String)> = Vec::new();
     for (name, value) in flags {
@@ -273,14 +274,15 @@ fn wrong_value(flag: &str, value: &str, why: &str) -> String {
     format!("invalid argument {value:?} for {flag:?} flag: {why}")
 }
 
-/// What clap says, without its hints.
+/// The message of a clap error, without hints.
 fn first_words(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.split("\n\n").next().unwrap_or_default();
     text.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// clap stops at the first value that it cannot use; this tries each alone. The flags begin at `beginning`.
+/// clap stops at the first invalid value, so this tries each flag alone. The flags begin at index
+/// `beginning`.
 fn value_faults(command: &Command, canonical: &[String], beginning: usize) -> Vec<String> {
     let (command_words, flags) = canonical.split_at(beginning);
     let reader = command_words.get(1).and_then(|name| command.find_subcommand(name)).unwrap_or(command);

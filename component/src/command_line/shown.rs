@@ -1,4 +1,4 @@
-//! Flags with their values as Go shows them, for `/flagz` and `/configz`.
+//! Flags and their values in Go's notation, for `/flagz` and `/configz`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command};
 
 use crate::classified::without_secrets;
 
-/// Every flag that was given or has a default, and its value. The others are empty.
+/// Every flag that was given or has a default, with its value. The value of any other flag is empty.
 pub fn shown(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String> {
     command
         .get_arguments()
@@ -17,7 +17,7 @@ pub fn shown(command: &Command, matches: &ArgMatches) -> BTreeMap<String, String
         .collect()
 }
 
-/// As Go writes a value of this type; what has a type of its own is left as it was given.
+/// A value in Go's notation. A value of any other type stays as it was given.
 fn value(matches: &ArgMatches, id: &str) -> String {
     if let Ok(Some(value)) = matches.try_get_one::<bool>(id) {
         return value.to_string();

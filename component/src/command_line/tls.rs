@@ -1,4 +1,4 @@
-//! What the flags of both TLS ports have in common: names that Go knows.
+//! What the flags of both TLS ports share: Go's names.
 
 /// Cipher suites that rustls has too.
 const SUITES: [&str; 11] = [
@@ -33,17 +33,18 @@ const SUITES_OF_GO: [&str; 17] = [
     "TLS_RSA_WITH_AES_256_CBC_SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_RSA_WITH_RC4_128_SHA",
-    // Not a suite of its own; clients may list it.
+    // Not a cipher suite itself, but clients may list it.
     "TLS_FALLBACK_SCSV",
 ];
 
-/// Key exchanges by Go's number: P-256, P-384 and X25519, which rustls has, and those that only Go has.
+/// Key exchanges by their numbers in Go: first P-256, P-384 and X25519, which rustls has, then those that
+/// only Go has.
 const CURVES: [i32; 3] = [23, 24, 29];
 const CURVES_OF_GO: [i32; 4] = [25, 4587, 4588, 4589];
 
 const VERSIONS: [&str; 4] = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"];
 
-/// Faults of a port's flags, whose names begin with `prefix`; in upstream's words.
+/// The faults of a port's flags, in upstream's words. The names of the flags begin with `prefix`.
 pub fn faults(prefix: &str, suites: &[String], curves: &[i32], version: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for suite in suites {
@@ -74,7 +75,7 @@ pub fn faults(prefix: &str, suites: &[String], curves: &[i32], version: &str) ->
     faults
 }
 
-/// What cannot be had, one warning for each flag.
+/// Warnings about values that are not available, one for each flag.
 pub fn warnings(suites: &[String], curves: &[i32], version: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let missing: Vec<&str> =

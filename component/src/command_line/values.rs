@@ -1,4 +1,5 @@
-//! Values of flags in Go's notation. The errors are Go's, with what would be right where those do not say it.
+//! Values of flags in Go's notation. The errors are those of Go. If Go does not say what would be right, they
+//! do.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -26,18 +27,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A duration, where a negative one means none.
+/// A duration. A negative duration means none.
 pub fn duration_or_none(text: &str) -> Result<Duration, String> {
     let is_negative = text.strip_prefix('-').is_some_and(|positive| parse_duration(positive).is_some());
     if is_negative { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// An integer of 32 bits.
+/// A 32-bit integer.
 pub fn int32(text: &str) -> Result<i32, String> {
     i32::try_from(integer(text)?).map_err(|_| out_of_range(text))
 }
 
-/// An integer of 64 bits: decimal, or with one of the prefixes `0x`, `0o`, `0b` and `0`.
+/// A 64-bit integer: decimal, or with one of the prefixes `0x`, `0o`, `0b` and `0`.
 pub fn integer(text: &str) -> Result<i64, String> {
     let invalid = || format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
     let (sign, digits) = match text.as_bytes().first() {
@@ -45,7 +46,7 @@ pub fn integer(text: &str) -> Result<i64, String> {
         Some(b'+') => (1, &text[1..]),
         _ => (1, text),
     };
-    // An underscore may stand between two digits, or behind the prefix.
+    // An underscore may be between two digits, or after the prefix.
     if digits.starts_with('_') || digits.ends_with('_') || digits.contains("__") {
         return Err(invalid());
     }
@@ -84,7 +85,7 @@ pub fn float(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {text:?}: invalid syntax"))
 }
 
-/// An IP address; nothing means every one, as with upstream.
+/// An IP address. As in upstream, an empty text means all addresses.
 pub fn ip(text: &str) -> Result<IpAddr, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -93,12 +94,12 @@ pub fn ip(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("failed to parse IP: {text:?}"))
 }
 
-/// A path, `None` for nothing.
+/// A path. `None` for an empty text.
 pub fn path(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// A list: one record of comma-separated values, where quotes protect a comma. Nothing is the empty list.
+/// A list: one record of comma-separated values. Quotes protect commas. An empty text is the empty list.
 pub fn list(text: &str) -> Result<Vec<String>, String> {
     let mut values = Vec::new();
     if text.is_empty() {
@@ -131,7 +132,7 @@ pub fn list(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A value behind its opening quote, and what follows the closing one; two quotes stand for one.
+/// The value after its opening quote, and the text after the closing quote. Two quotes stand for one.
 fn quoted_value(text: &str) -> Result<(String, &str), String> {
     let mut value = String::new();
     let mut rest = text;
@@ -150,7 +151,7 @@ fn quoted_value(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// Numbers, comma-separated.
+/// A comma-separated list of numbers.
 pub fn int32_list(text: &str) -> Result<Vec<i32>, String> {
     text.split(',').map(int32).collect()
 }
@@ -171,7 +172,7 @@ pub fn quantity(text: &str) -> Result<u64, String> {
         _ => return Err(invalid()),
     };
     let bytes = number.parse::<f64>().map_err(|_| invalid())? * factor;
-    // Rounded up, as Kubernetes does; no buffer comes near the end of the range.
+    // Rounded up, as in Kubernetes. No buffer size comes near the end of the range.
     Duration::try_from_secs_f64(bytes.ceil()).map(|whole| whole.as_secs()).map_err(|_| invalid())
 }
 
@@ -190,20 +191,20 @@ pub fn named_certificate(text: &str) -> Result<NamedCertificate, String> {
     Ok(NamedCertificate { cert_file: cert.trim().into(), key_file: key.trim().into(), names })
 }
 
-/// What `--version` was given.
+/// What `--version` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionRequest {
-    /// Nothing.
+    /// The flag is not set.
     No,
     /// Print the version.
     Print,
     /// Print everything that is known about the build.
     PrintRaw,
-    /// Report this one in its place.
+    /// Report this version instead of the program's.
     Report(String),
 }
 
-/// `raw`, a boolean, or the version to report, which has to be the program's with another suffix.
+/// Parses `raw`, a boolean, or the version to report. That must be the program's version with another suffix.
 pub fn version(text: &str) -> Result<VersionRequest, String> {
     if text == "raw" {
         return Ok(VersionRequest::PrintRaw);
@@ -231,9 +232,10 @@ pub fn version(text: &str) -> Result<VersionRequest, String> {
 /// One setting of `--vmodule`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VModule {
-    /// A file's name without its ending, or a path with slashes; `*` and `?` stand for any characters.
+    /// The name of a file without its extension, or a path with slashes. `*` and `?` stand for any
+    /// characters.
     pub pattern: String,
-    /// The verbosity of what matches.
+    /// The verbosity of matching files.
     pub level: i32,
 }
 

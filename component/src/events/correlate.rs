@@ -1,4 +1,4 @@
-//! client-go's rules for events that come too often: similar ones become one, and each object has a budget.
+//! client-go's rules for frequent events: similar ones are combined, and each object has a budget.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 use super::{EventObject, EventType, Recorded};
 use crate::api_text::truncated;
 
-/// As many events of one reason about one object may differ in their message; from this one on they are combined.
+/// From this number on, events about one object with the same reason but different messages are combined.
 const MOST_SIMILAR: usize = 10;
 
-/// Similar events count together while no longer pause than this is between two of them.
+/// Similar events count together while the pause between two of them is not longer than this.
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 
-/// Begins the message of an event that stands for several.
+/// Prefix of the message of a combined event.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// For each source, object and type: a burst of 25, then one in 300 s.
+/// The budget for each source, object and type: a burst of 25, then one event in 300 s.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Objects and reasons remembered before old ones are forgotten.
+/// Number of remembered objects and reasons after which old ones are forgotten.
 const MANY: usize = 4096;
 
-/// Everything of an event but its message.
+/// Everything in an event except its message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     object: EventObject,
@@ -35,16 +35,16 @@ pub(super) struct Group {
     component: &'static str,
 }
 
-/// Events that are one object in the API, with a count.
+/// Identifies the events that share one object in the API, with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SeriesKey {
-    /// The same event again and again.
+    /// Repetitions of the same event.
     Same(Recorded),
-    /// Similar ones, combined.
+    /// Similar events that are combined.
     Combined(Group),
 }
 
-/// What is remembered of earlier events.
+/// The memory of earlier events.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     similar: HashMap<Group, Similar>,
@@ -64,7 +64,7 @@ struct Budget {
 }
 
 impl Correlator {
-    /// What to write for an event, and which series it belongs to. `None`: too many.
+    /// The event to write, and the series that it belongs to. `None` if the budget is spent.
     pub(super) fn correlate(&mut self, event: Recorded, now: Instant) -> Option<(Recorded, SeriesKey)> {
         self.forget_old(now);
         let (event, key) = self.combine(event, now);
@@ -108,7 +108,7 @@ impl Correlator {
         true
     }
 
-    /// Keeps the maps from growing with every Node that ever was.
+    /// Limits the size of the maps, which would otherwise grow with every Node that ever existed.
     fn forget_old(&mut self, now: Instant) {
         if self.similar.len() > MANY {
             self.similar.retain(|_, similar| now.duration_since(similar.last) <= SIMILAR_WITHIN);
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(written.message, number.to_string());
             assert_eq!(key, SeriesKey::Same(event(&number.to_string())));
         }
-        // One that was there before is no further one.
+        // A message that was seen before does not count again.
         assert_eq!(correlate("3", now).0.message, "3");
         let (written, key) = correlate("10", now);
         assert_eq!(written.message, "(combined from similar events): 10");

@@ -1,4 +1,4 @@
-//! What is counted of events.
+//! The metrics of events.
 
 use prometheus::IntCounterVec;
 

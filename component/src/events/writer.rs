@@ -1,4 +1,4 @@
-//! Writes events, one after the other.
+//! Writes events one after the other.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,45 +25,47 @@ use super::{
 };
 use crate::api_text::api_time;
 
-/// Pause after each event, so that events trickle after the patches that matter: 50 a second at most.
+/// Pause after each event, so that events do not hold up the patches that matter: at most 50 events per
+/// second.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The API server keeps an event for an hour after its last repeat.
 const SERIES_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Series remembered before old ones are forgotten.
+/// Number of remembered series after which old ones are forgotten.
 const MANY: usize = 4096;
 
-/// Deadline of one write.
+/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tries of one event before it is dropped.
+/// Number of tries before an event is dropped.
 const TRIES: u32 = 5;
 
-/// Where events on cluster-scoped objects are, as upstream's.
+/// Namespace of events on cluster-scoped objects, as in upstream.
 const CLUSTER_NAMESPACE: &str = "default";
 
-/// Writes the recorded events; [`run`](Self::run) it in a task.
+/// Writes the recorded events. [`run`](Self::run) it in a task.
 pub struct EventWriter {
     queue: mpsc::Receiver<Queued>,
     flushes: Flushes,
     flush_asked: watch::Receiver<u64>,
-    /// What is being written, kept so that an interruption does not lose it.
+    /// The event that is being written, kept so that an interruption does not lose it.
     under_way: Option<Outgoing>,
     metrics: EventMetrics,
     correlator: Correlator,
     series: HashMap<SeriesKey, Series>,
-    /// Where events are refused now, by whom and in which namespace: one line in the log for each outage.
+    /// The component and namespace of writes that the API server refuses now. Each outage has one log line.
     refused: HashSet<(&'static str, String)>,
 }
 
-/// An event on its way.
+/// An event that is being written.
 #[derive(Clone)]
 struct Outgoing {
     event: Recorded,
     client: Client,
     key: SeriesKey,
-    /// The same for all tries, so that one whose answer was lost, or that was cut off, is not written twice.
+    /// Used for all tries, so that an event is not written twice if a response was lost or a write was
+    /// interrupted.
     name: String,
 }
 
@@ -87,7 +89,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes events until `stop` is cancelled, and then what is left, for at most two seconds.
+    /// Writes events until `stop` is cancelled. Then writes the remaining ones, for at most two seconds.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut flush_asked = self.flush_asked.clone();
         loop {
@@ -102,12 +104,12 @@ impl EventWriter {
                 () = self.write_all() => break,
             }
         }
-        // Kubernetes waits for us, and an event is not worth much.
+        // Kubernetes waits for the daemon to end, and an event is not worth a long wait.
         self.write_rest().await;
     }
 
-    /// Writes events as they come, until nobody records any more. May be dropped at any time: the event that is being
-    /// written then is written again.
+    /// Writes events as they arrive, until all recorders are dropped. This future may be dropped at any time:
+    /// an interrupted write is repeated later.
     async fn write_all(&mut self) {
         loop {
             if self.under_way.is_none() {
@@ -122,7 +124,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes what waits, without pauses and each event once, since there is little time.
+    /// Writes the waiting events, without pauses and with one try each, since there is little time.
     async fn write_rest(&mut self) {
         let rest = async {
             loop {
@@ -147,7 +149,7 @@ impl EventWriter {
             self.metrics.events_dropped.with_label_values(&["rate_limited"]).inc();
             return None;
         };
-        // client-go's form of an event's name: the object and a time that nobody else has.
+        // The name as client-go forms it: the object's name and a unique time.
         let name = format!("{}.{:x}", event.object.name, Timestamp::now().as_nanosecond());
         Some(Outgoing { event, client, key, name })
     }
@@ -177,7 +179,7 @@ impl EventWriter {
                     }
                     return;
                 }
-                // The first one expired meanwhile (events live for an hour): begin anew.
+                // The event object has expired (events live for an hour), so a new one is created.
                 Err(kube::Error::Api(status)) if status.code == 404 && self.series.remove(key).is_some() => {
                     attempt -= 1;
                 }
@@ -204,13 +206,13 @@ impl EventWriter {
         self.metrics.events_dropped.with_label_values(&["failed"]).inc();
     }
 
-    /// Keeps the map from growing with every Node that ever was.
+    /// Limits the size of the map, which would otherwise grow with every Node that ever existed.
     fn forget_old(&mut self) {
         if self.series.len() > MANY {
             self.series.retain(|_, series| series.last.elapsed() < SERIES_LIFETIME);
         }
         if self.series.len() > MANY {
-            // A storm: what is forgotten begins anew with a count of one.
+            // Very many events: the counts of forgotten series begin at one again.
             self.series.clear();
         }
     }
@@ -245,7 +247,7 @@ async fn create(api: &Api<Event>, namespace: &str, name: &str, event: &Recorded)
     }))
     .map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &body).await {
-        // By the try before, whose answer was lost.
+        // The previous try has created it, but its response was lost.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -424,7 +426,7 @@ mod tests {
             writer.write(&outgoing, TRIES).await;
             lines.push(writer.refused.len().cmp(&before));
         }
-        // A line where an outage begins, and one where it ends.
+        // One line when an outage begins, and one when it ends.
         assert_eq!(lines, [Greater, Equal, Less, Greater]);
     }
 }

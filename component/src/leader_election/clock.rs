@@ -1,48 +1,48 @@
 //! The clocks that tell whether a term is over.
 //!
-//! The monotonic clock, on which timers run, stands still while the machine is suspended, and others go on. So the time
-//! here is the monotonic one plus what the machine slept through (on Linux: `CLOCK_BOOTTIME`). A virtual machine that its
-//! hypervisor stopped does not even know that it slept; but somebody sets its time of day soon after, and that is a
-//! second witness.
+//! The monotonic clock, on which timers run, stops while the machine is suspended, but other machines
+//! continue. So the time here is the monotonic time plus the time that the machine was suspended (on Linux:
+//! `CLOCK_BOOTTIME`). A virtual machine that its hypervisor paused does not know about the pause. But its
+//! time of day is usually corrected soon after, so the time of day is a second indication.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-/// What the machine says of time, beside its monotonic clock.
+/// The machine's other information about time, besides its monotonic clock.
 pub trait TimeSource: fmt::Debug + Send + Sync {
-    /// How long the machine was suspended since it was switched on.
+    /// How long the machine has been suspended since it was started.
     fn suspended(&self) -> Duration;
     /// The time of day.
     fn wall(&self) -> Timestamp;
 }
 
-/// A clock that goes on while the machine is suspended. Its [`Instant`]s are for itself alone: those of tokio stand still
-/// meanwhile. Cloning shares it.
+/// A clock that continues while the machine is suspended. Its [`Instant`]s can be compared only with each
+/// other, since tokio's clock stops during a suspension. Clones share the clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Arc<dyn TimeSource>,
-    /// What was suspended when this began.
+    /// The suspended time when this clock was created.
     begin: Duration,
 }
 
-/// A time on both clocks.
+/// A point in time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// On a [`Clock`].
+    /// The time on a [`Clock`].
     pub at: Instant,
     /// The time of day.
     pub wall: Timestamp,
 }
 
 impl Clock {
-    /// This machine's.
+    /// The clock of this machine.
     pub fn system() -> Self {
         Self::of(Arc::new(System))
     }
 
-    /// One that goes by this source, and by tokio's clock.
+    /// A clock from this source and from tokio's clock.
     pub fn of(source: Arc<dyn TimeSource>) -> Self {
         let begin = source.suspended();
         Self { source, begin }
@@ -50,7 +50,7 @@ impl Clock {
 
     /// The time now.
     pub fn now(&self) -> Instant {
-        // In this order: whatever comes in between two readings, the sum is a time in between too.
+        // The order matters: whatever happens between the two readings, the sum is a time between them.
         let suspended = self.source.suspended().saturating_sub(self.begin);
         Instant::now() + suspended
     }
@@ -59,26 +59,27 @@ impl Clock {
         Moment { at: self.now(), wall: self.source.wall() }
     }
 
-    /// How long until `deadline`.
+    /// The time left until `deadline`.
     pub(super) fn left(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.now())
     }
 
-    /// Waits until `deadline`; longer by the rest where the machine is suspended meanwhile.
+    /// Waits until `deadline`. If the machine is suspended meanwhile, the rest of the wait follows the
+    /// suspension, so this may end after `deadline`.
     pub(super) async fn sleep_until(&self, deadline: Instant) {
         sleep(self.left(deadline)).await;
     }
 }
 
 impl Moment {
-    /// Whether `length` has passed since by any of the clocks.
+    /// Whether `length` has passed since this moment, on either clock.
     pub(super) fn is_over(self, length: Duration, now: Self) -> bool {
         let by_wall = Duration::try_from(now.wall.duration_since(self.wall)).unwrap_or_default();
         now.at.saturating_duration_since(self.at) >= length || by_wall >= length
     }
 }
 
-/// What Linux says.
+/// The times that Linux reports.
 #[derive(Clone, Copy, Debug)]
 struct System;
 
@@ -100,10 +101,10 @@ impl TimeSource for System {
     }
 }
 
-/// How long a machine was suspended whose clocks read so: one that goes on meanwhile, and one that stands still.
+/// The suspended time of a machine, from a clock that continues while it is suspended and one that stops.
 #[cfg(any(target_os = "linux", test))]
 fn suspended_by(boot: impl FnOnce() -> Duration, monotonic: impl FnOnce() -> Duration) -> Duration {
-    // In this order, so that it is never more than it was.
+    // Read in this order, so that the result is never too large.
     let boot = boot();
     boot.saturating_sub(monotonic())
 }
@@ -114,7 +115,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A machine that sleeps, and whose time of day changes, as a test says.
+    /// A machine whose suspensions and time of day a test controls.
     #[derive(Debug, Default)]
     pub(in crate::leader_election) struct Machine {
         suspended: Mutex<Duration>,
@@ -122,12 +123,12 @@ pub(super) mod tests {
     }
 
     impl Machine {
-        /// Sleeps for this long.
+        /// Suspends the machine for this long.
         pub(in crate::leader_election) fn suspend(&self, time: Duration) {
             *self.suspended.lock().unwrap_or_else(PoisonError::into_inner) += time;
         }
 
-        /// Sets the time of day forward or back by so many seconds.
+        /// Moves the time of day forward or back by so many seconds.
         pub(in crate::leader_election) fn set_wall(&self, seconds: i64) {
             let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
             *wall = Timestamp::from_second(wall.as_second() + seconds).expect("a time");
@@ -183,7 +184,7 @@ pub(super) mod tests {
         for (boot, monotonic, slept) in [(90, 30, 60), (30, 30, 0), (30, 31, 0)] {
             assert_eq!(suspended_by(|| boot * second, || monotonic * second), slept * second);
         }
-        // Time that passes between the two readings is no sleep.
+        // Time that passes between the two readings does not count as suspended.
         let passed = std::cell::Cell::new(5 * second);
         let read = || passed.replace(passed.get() + second);
         assert_eq!(suspended_by(read, read), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! The loops that act on what [`step`] decides.
+//! The loops that carry out the decisions of [`step`].
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ use super::{
 };
 use crate::events::{EventObject, EventRecorder, EventType};
 
-/// client-go's: a standby waits for its retry period and up to this many more of them.
+/// As in client-go, a standby waits for its retry period and for up to this many more of them.
 const JITTER: f64 = 1.2;
 
-/// Longest pause between two looks of a standby that may not watch the Lease.
+/// Longest pause between two reads of a standby that may not watch the Lease.
 const LOOK_WITHOUT_WATCH: Duration = Duration::from_millis(500);
 
-/// How long giving the Lease back may take in all.
+/// Time limit for releasing the Lease, all tries included.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause between two tries of that.
+/// Pause between two tries to release it.
 const RELEASE_RETRY: Duration = Duration::from_millis(200);
 
-/// Leadership ended against our will: another one may lead now. As upstream, the process has to end.
+/// Leadership ended involuntarily, so another candidate may lead now. As in upstream, the process has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// That on the daemon's own Lease.
+    /// Leadership on the daemon's own Lease.
     #[error("leaderelection lost")]
     Main,
-    /// That on the Lease of leader migration.
+    /// Leadership on the Lease of leader migration.
     #[error("migration leaderelection lost")]
     Migration,
 }
@@ -57,9 +57,9 @@ pub struct Elector {
     observed: Option<Observed>,
     /// The holder that was logged last.
     reported: String,
-    /// Whether the last look failed: one line for each outage.
+    /// Whether the last read failed. Each outage has one log line.
     failing: bool,
-    /// Whether the Lease may be ours: a write that makes it ours was sent, whatever was heard of it.
+    /// Whether this process may hold the Lease: a write that acquires it was sent, whatever the response.
     may_hold: bool,
 }
 
@@ -70,28 +70,28 @@ struct Observed {
     seen: Observation,
 }
 
-/// How one try ended.
+/// The result of one try.
 enum Attempt {
-    /// We hold the Lease; the write that says so was sent at that time.
+    /// This process holds the Lease. The write that acquired or renewed it was sent at that time.
     Held { sent: Moment },
-    /// Somebody else holds it, until then at least.
+    /// Another candidate holds the Lease, at least until then.
     NotYet { until: Instant },
-    /// We led, and somebody else holds it.
+    /// This process led, and another candidate holds the Lease now.
     Lost { holder: String },
     /// The API server refused or did not answer.
     Failed(LockError),
 }
 
-/// Leadership: work may be done while [`renew`](Self::renew) runs beside it.
+/// Leadership. The leader may work while [`renew`](Self::renew) runs at the same time.
 #[derive(Debug)]
 pub struct Leadership {
     elector: Elector,
-    /// Until when nobody else can have taken over, on the elector's clock.
+    /// No other candidate can have taken over before this time on the elector's clock.
     valid_until: Instant,
 }
 
 impl Elector {
-    /// A candidate on the Lease that `options` name. `client` should be one that nothing else keeps waiting.
+    /// A candidate for the Lease that `options` name. Other requests should not delay those of `client`.
     pub fn new(
         client: Client,
         options: LeaderElectionOptions,
@@ -118,7 +118,7 @@ impl Elector {
         }
     }
 
-    /// The same, going by this clock. For before anything else is asked of it.
+    /// Uses this clock instead. Must be called before anything else.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self {
@@ -129,12 +129,12 @@ impl Elector {
         }
     }
 
-    /// What is known of the election, now and later.
+    /// The state of the election. It is updated continuously.
     pub fn status(&self) -> ElectionStatus {
         self.status.clone()
     }
 
-    /// Waits until we lead. `None`: `stop` was cancelled first.
+    /// Waits until this process leads. `None` if `stop` was cancelled first.
     pub async fn acquire(mut self, stop: &CancellationToken) -> Option<Leadership> {
         let mut releases = Releases::new(self.lock.clone());
         tracing::info!(lease = %self.describe(), identity = self.candidate.identity, "waiting for leadership");
@@ -145,7 +145,7 @@ impl Elector {
             let mut look_at = self.clock.now() + pause;
             match attempt {
                 Attempt::Held { sent } => {
-                    // An answer that took this long is worth nothing any more.
+                    // A response that took this long is of no use any more.
                     if self.clock.now() < sent.at + self.options.leads_for() {
                         return Some(self.lead(sent));
                     }
@@ -176,10 +176,10 @@ impl Elector {
         Leadership { elector: self, valid_until: sent.at + leads_for }
     }
 
-    /// One try to get or to keep the Lease.
+    /// Tries once to acquire or to renew the Lease.
     async fn attempt(&mut self, leads: bool) -> Attempt {
         if leads && self.observed.as_ref().is_some_and(|o| o.seen.record.holder == self.candidate.identity) {
-            // As a rule nobody else writes, and what we wrote last is still what is there.
+            // Usually no other candidate writes, so the Lease is still as this process last wrote it.
             match self.act(true).await {
                 Attempt::Failed(error) => tracing::debug!(%error, "renewal needs a look at the lease"),
                 attempt => return attempt,
@@ -195,11 +195,11 @@ impl Elector {
         self.act(leads).await
     }
 
-    /// Does what [`step`] says about the Lease as it was observed.
+    /// Does what [`step`] decides for the observed Lease.
     async fn act(&mut self, leads: bool) -> Attempt {
         let seen = self.observed.as_ref().map(|observed| &observed.seen);
         let op = step(&self.candidate, leads, seen, self.clock.now(), Timestamp::now());
-        // Set before, since this future may be dropped while the request is on its way.
+        // Set before the request, since this future may be dropped while the request is in flight.
         self.may_hold |= matches!(op, Op::Create(_) | Op::Replace(_));
         let sent = self.clock.moment();
         let written = match op {
@@ -240,7 +240,7 @@ impl Elector {
     }
 
     fn report_failure(&mut self, error: &LockError) {
-        // Of several candidates for a free Lease all but one end here.
+        // If several candidates want a free Lease, all but one end here.
         if matches!(error, LockError::Conflict(_)) {
             tracing::debug!(lease = %self.describe(), %error, "somebody else was faster");
         } else if !std::mem::replace(&mut self.failing, true) {
@@ -248,7 +248,7 @@ impl Elector {
         }
     }
 
-    /// Writes that nobody holds the Lease, if it is ours.
+    /// Releases the Lease if this process holds it.
     async fn give_back(&mut self) {
         let tries = async {
             loop {
@@ -269,7 +269,7 @@ impl Elector {
     }
 
     async fn try_to_give_back(&mut self) -> Result<(), LockError> {
-        // Read first: a renewal may have been written whose answer did not reach us.
+        // Reads first: a renewal may have been written although its response was lost.
         let Some(lease) = self.lock.get().await? else { return Ok(()) };
         let record = Record::read(lease.spec.as_ref());
         if record.holder == self.candidate.identity {
@@ -292,18 +292,19 @@ impl Elector {
 }
 
 impl Leadership {
-    /// What the writes that only the leader may do have to pass.
+    /// The fence that the leader's writes have to pass.
     pub fn fence(&self) -> &Fence {
         &self.elector.fence
     }
 
-    /// Renews the Lease until that fails for good; then nothing more may be written. May be dropped at any time, for
-    /// [`release`](Self::release).
+    /// Renews the Lease until that fails for good. Nothing may be written after that. This future may be
+    /// dropped at any time, in order to call [`release`](Self::release).
     pub async fn renew(&mut self) {
         let (retry_period, clock) = (self.elector.options.retry_period, self.elector.clock.clone());
         let fence = self.elector.fence.clone();
         let mut next = clock.now() + retry_period;
-        // Writes fail while the fence is closed, so the renewal that opens it does not wait for its turn.
+        // Writes fail while the fence is closed, so the renewal that opens it does not wait for the retry
+        // period.
         let mut comes_early = true;
         loop {
             tokio::select! {
@@ -336,7 +337,8 @@ impl Leadership {
                         "lease not renewed, leading for {left:.1?} more at most"
                     );
                 }
-                // Never, for one who leads; and should it be, the time is running. The other: the time is over.
+                // `NotYet` cannot happen to a leader, and its deadline would end the term in any case. `Err`
+                // means that the term is over.
                 Ok(Attempt::NotYet { .. }) | Err(_) => {}
             }
             next = clock.now() + retry_period;
@@ -356,8 +358,8 @@ impl Leadership {
         self.elector.record_event("stopped leading");
     }
 
-    /// Gives the Lease back, so that the next one begins at once. Only for one whose work has ended: what is still on
-    /// its way would meet the work of the next leader. Takes five seconds at most.
+    /// Releases the Lease, so that another candidate can lead at once. Call this only after the leader's work
+    /// has ended: a request in flight would interfere with the next leader. Takes five seconds at most.
     pub async fn release(mut self) {
         self.elector.give_back().await;
         self.stopped();
@@ -394,7 +396,7 @@ mod tests {
         Elector::new(sandbox.client(), options, &events, metrics).with_clock(clock)
     }
 
-    /// The one that leads on a machine that sleeps while another candidate waits on one that does not.
+    /// The leader's machine is suspended while another candidate waits on a machine that is not.
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_slept_has_lost_and_writes_nothing() {
         let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
@@ -447,7 +449,7 @@ mod tests {
         }
         assert!(fence.is_open(), "renewed");
         assert_eq!(renewals(), before + 1);
-        // Where the API server does not answer, tries come as they do without a leap.
+        // If the API server does not answer, retries come at the same rate as without a leap.
         sandbox.faults().inject(Fault::new(Matcher::any().resource("leases"), Action::ServiceUnavailable));
         machine.set_wall(3600);
         let asked = || sandbox.requests().values().sum::<u64>();
@@ -471,7 +473,8 @@ mod tests {
         let standby = tokio::spawn(async move { standby.acquire(&stop).await.is_some() });
         assert!(timeout(20 * SECOND, leadership.renew()).await.is_err(), "it goes on leading");
         assert_eq!(status.to_json()["holder"], "leader");
-        // Its longest pause is 4.4 s: then it has seen the last renewal, whose time is not over yet.
+        // The standby's longest pause is 4.4 s. After it, the standby has seen the last renewal, whose term
+        // is not over yet.
         tokio::time::sleep(5 * SECOND).await;
         machine.suspend(60 * SECOND);
         assert!(timeout(5 * SECOND, standby).await.expect("soon").expect("it ends"));

@@ -1,5 +1,5 @@
-//! Keeps a leader whose term is over from writing, also when it did not notice: a process that was frozen, or whose
-//! threads were busy, goes on where it stood.
+//! Prevents a leader from writing after its term, even if it has not noticed the end: a process that was
+//! frozen, or whose threads were busy, continues where it stopped.
 
 use std::{
     future::poll_fn,
@@ -16,14 +16,14 @@ use tower::{BoxError, Service};
 
 use super::clock::{Clock, Moment};
 
-/// Pause between two looks at the clocks.
+/// Pause between two checks of the clocks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Until when the holder of one Lease may write. Cloning shares it.
+/// Until when the holder of one Lease may write. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Fence {
     clock: Clock,
-    /// When the term began, and how long it is.
+    /// The beginning and the length of the term.
     term: Arc<Mutex<Option<(Moment, Duration)>>>,
 }
 
@@ -33,12 +33,12 @@ pub struct Fence {
 pub struct NotLeading;
 
 impl Fence {
-    /// A closed one.
+    /// A closed fence.
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, term: Arc::default() }
     }
 
-    /// Opens it for a term of this length.
+    /// Opens the fence for a term of this length.
     pub(super) fn open(&self, began: Moment, length: Duration) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, length));
     }
@@ -52,14 +52,15 @@ impl Fence {
         term.is_some_and(|(began, length)| !began.is_over(length, self.clock.moment()))
     }
 
-    /// Waits until it is closed. The time of day tells nobody that it leaps, so it is looked at.
+    /// Waits until the fence is closed. The fence is polled, since a leap of the time of day sends no
+    /// notification.
     pub(super) async fn closed(&self) {
         while self.is_open() {
             sleep(LOOK).await;
         }
     }
 
-    /// The same client, whose writes fail with [`NotLeading`] once the term is over. Reads go on.
+    /// The same client, but its writes fail with [`NotLeading`] once the term is over. Reads still work.
     pub fn guard(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         Client::new(Fenced { client, fence: self.clone() }, namespace)
@@ -85,7 +86,7 @@ impl Service<Request<Body>> for Fenced {
         let Self { client, fence } = self.clone();
         let writes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
         let mut response = Box::pin(async move { Ok(client.send(request).await?) });
-        // Looked at whenever there is something to do: below, a request may wait for its turn or be sent again.
+        // Checked at each poll, since the request may wait for the throttle or be retried below.
         Box::pin(poll_fn(move |cx| {
             if writes && !fence.is_open() {
                 return Poll::Ready(Err(NotLeading.into()));
@@ -142,7 +143,7 @@ mod tests {
         assert!(is_refused(&api).await, "the monotonic clock stood still");
         fence.open(clock.moment(), TERM);
         assert!(!is_refused(&api).await);
-        // Its hypervisor stopped it: only the time of day tells, once somebody sets it.
+        // The hypervisor paused the machine. Only the time of day shows it, once that is corrected.
         machine.set_wall(60);
         assert!(is_refused(&api).await);
         fence.open(clock.moment(), TERM);

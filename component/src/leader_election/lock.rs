@@ -1,4 +1,5 @@
-//! The Lease on the API server: read whole, written whole, each write guarded by the version that was read.
+//! The Lease on the API server. It is read and written as a whole, and each write requires the version that
+//! was read.
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use kube::{
 use super::step::Record;
 use basics::error_chain;
 
-/// Why a request failed, by what the caller does about it.
+/// Why a request failed, named for what the caller does about it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
-    /// Somebody else wrote first (also: created it first).
+    /// Another candidate wrote (or created) it first.
     #[error("somebody else wrote the lease meanwhile: {0}")]
     Conflict(String),
-    /// The API server refused: nothing was written.
+    /// The API server refused the request, so nothing was written.
     #[error("{0}")]
     Refused(String),
-    /// No answer, or none that says whether it was written.
+    /// No response, or one that does not say whether the Lease was written.
     #[error("{0}")]
     Unknown(String),
 }
@@ -54,7 +55,7 @@ impl Lock {
         self.in_time(self.api.create(&PostParams::default(), &lease)).await
     }
 
-    /// Puts `record` in place of what `read` says. Its metadata goes along unchanged, the version above all.
+    /// Replaces the record in `read` by `record`. The metadata stays unchanged, in particular the version.
     pub(super) async fn replace(&self, read: &Lease, record: &Record) -> Result<Lease, LockError> {
         let lease = Lease { metadata: read.metadata.clone(), spec: Some(record.write()) };
         self.in_time(self.api.replace(&self.name, &PostParams::default(), &lease)).await

@@ -4,12 +4,12 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 
 use crate::metrics::{MetricSet, Register};
 
-/// The elections of this process.
+/// Metrics of the elections of this process.
 #[derive(Clone, Debug)]
 pub struct ElectionMetrics {
-    /// Upstream: 1 while this process leads on the Lease `name`, 0 while it does not.
+    /// Upstream's: 1 while this process leads on the Lease `name`, 0 otherwise.
     pub leader_election_master_status: IntGaugeVec,
-    /// Upstream: renewals of the Lease `name` that had to read it first.
+    /// Upstream's: renewals of the Lease `name` that had to read it first.
     pub leader_election_slowpath: IntCounterVec,
 }
 

@@ -1,7 +1,7 @@
-//! Tells a standby that the Lease was given back, so that it need not wait for its next look.
+//! Tells a standby that the Lease was released, so that it need not wait for its next read.
 //!
-//! A hint and nothing more: whoever gets one reads the Lease and decides by that. So a watch that lags, lies or is
-//! forbidden costs time and never safety.
+//! This is only a hint. The standby then reads the Lease and decides by its content. So a watch that is late,
+//! wrong or forbidden costs time but never safety.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{lock::Lock, step::Record};
 /// Pause before a watch that ended is opened again.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// The same after a refusal: permissions change rarely.
+/// The same pause after a refusal, since permissions change rarely.
 const REOPEN_FORBIDDEN: Duration = Duration::from_secs(300);
 
 /// Watches one Lease.
@@ -23,7 +23,8 @@ pub(super) struct Releases {
     lock: Lock,
     watch: Option<BoxStream<'static, kube::Result<WatchEvent<Lease>>>>,
     open_at: Instant,
-    /// Whether the Lease may be watched, as far as we know. A Go CCM needs no such permission, so it may be missing.
+    /// Whether the Lease may be watched, as far as is known. A Go CCM does not need this permission, so it
+    /// may be missing.
     pub(super) allowed: bool,
 }
 
@@ -32,7 +33,7 @@ impl Releases {
         Self { lock, watch: None, open_at: Instant::now(), allowed: true }
     }
 
-    /// Waits until the Lease is seen without a holder. Nothing is lost when the future is dropped.
+    /// Waits until the Lease has no holder. Cancel-safe.
     pub(super) async fn next(&mut self) {
         loop {
             let watch = match &mut self.watch {
@@ -40,7 +41,8 @@ impl Releases {
                 None => {
                     sleep_until(self.open_at).await;
                     let params = WatchParams::default().fields(&format!("metadata.name={}", self.lock.name));
-                    // From version 0 it begins with the Lease as it is: what happened in between is not missed.
+                    // From version 0, the watch begins with the present Lease, so no change in between is
+                    // missed.
                     match self.lock.api.watch(&params, "0").await {
                         Ok(watch) => self.watch.insert(watch.boxed()),
                         Err(error) => {

@@ -1,4 +1,4 @@
-//! What is known of one election, for health checks and `/debug/state`.
+//! The state of one election, for health checks and `/debug/state`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,30 +8,30 @@ use tokio::time::Instant;
 
 use super::{LeaderElectionOptions, clock::Clock, step::Record};
 
-/// Upstream's: a leader should be gone by the end of its term, and has so much more time for it.
+/// Upstream's tolerance. A leader should be gone by the end of its term, and gets this much more time.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// One election as its elector sees it. Cloning shares it.
+/// One election as its elector sees it. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct ElectionStatus {
     lease: String,
     identity: String,
     lease_duration: Duration,
     clock: Clock,
-    /// No lock: whoever asks for health must never keep the elector waiting.
+    /// Not behind a lock, since a health check must never delay the elector.
     seen: Arc<ArcSwap<Seen>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
     record: Record,
-    /// When the record changed last.
+    /// When the record last changed.
     changed: Option<Instant>,
     leads: bool,
 }
 
 impl ElectionStatus {
-    /// Its times are those of `clock`.
+    /// Times are those of `clock`.
     pub(super) fn new(options: &LeaderElectionOptions, clock: Clock) -> Self {
         Self {
             lease: format!("{}/{}", options.namespace, options.name),
@@ -50,11 +50,11 @@ impl ElectionStatus {
         self.seen.rcu(|seen| Seen { leads, ..Seen::clone(seen) });
     }
 
-    /// Upstream's health check: a leader that has not renewed for long should have ended and did not. A standby is
-    /// healthy.
+    /// Upstream's health check: a leader that has not renewed for a long time should have ended but has not.
+    /// A standby is healthy.
     ///
     /// # Errors
-    /// In upstream's words.
+    /// The failure in upstream's words.
     pub fn check(&self) -> Result<(), String> {
         let seen = self.seen.load();
         let limit = self.lease_duration + TOLERANCE;
@@ -65,7 +65,7 @@ impl ElectionStatus {
         Ok(())
     }
 
-    /// For `/debug/state`.
+    /// The state for `/debug/state`.
     pub fn to_json(&self) -> Value {
         let seen = self.seen.load();
         json!({

@@ -1,4 +1,4 @@
-//! What to do next, decided without any API and without looking at a clock.
+//! Decides what to do next, without calling the API and without reading a clock.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
 use tokio::time::Instant;
 
-/// Seconds that a released Lease says: the API server wants at least one.
+/// The duration that a released Lease contains, in seconds. The API server requires at least one.
 const RELEASED_SECONDS: i32 = 1;
 
-/// One who wants to lead.
+/// A process that wants to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name on the Lease, unique.
+    /// Its unique name on the Lease.
     pub identity: String,
-    /// How long others leave it alone after a renewal.
+    /// How long other candidates must wait after a renewal.
     pub lease_duration: Duration,
 }
 
-/// What a Lease says about the election. Fields that are missing there count as empty.
+/// The part of a Lease that concerns the election. Missing fields count as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// `holderIdentity`; empty: nobody.
+    /// `holderIdentity`; empty if there is no holder.
     pub holder: String,
     /// `leaseDurationSeconds`
     pub duration_seconds: i32,
@@ -29,13 +29,13 @@ pub struct Record {
     pub acquired: Option<Timestamp>,
     /// `renewTime`, by the holder's wall clock.
     pub renewed: Option<Timestamp>,
-    /// `leaseTransitions`: how often the holder changed. The first holder of a new Lease has 0; a release is no
-    /// change, the acquisition after it is one.
+    /// `leaseTransitions`: how often the holder changed. The first holder of a new Lease has 0. A release
+    /// does not count, but the acquisition after it does.
     pub transitions: i32,
 }
 
 impl Record {
-    /// Reads a Lease.
+    /// Reads the record from a Lease.
     pub fn read(spec: Option<&LeaseSpec>) -> Self {
         let Some(spec) = spec else { return Self::default() };
         Self {
@@ -47,7 +47,7 @@ impl Record {
         }
     }
 
-    /// The whole `spec`, as client-go writes it: all five fields and no other, times in microseconds.
+    /// The whole `spec` in client-go's form: all five fields and no others, with times in microseconds.
     pub fn write(&self) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.holder.clone()),
@@ -59,8 +59,8 @@ impl Record {
         }
     }
 
-    /// This record after its holder gave the Lease back: nobody holds it, and a reader that looks at the duration only
-    /// waits no longer than a second.
+    /// This record after its holder released the Lease: it has no holder, and a reader that regards only the
+    /// duration waits no longer than a second.
     #[must_use]
     pub fn released(&self, wall: Timestamp) -> Self {
         Self {
@@ -73,26 +73,26 @@ impl Record {
     }
 }
 
-/// A record, and since when it is as it is.
+/// A record, and since when it has been unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What was read last.
+    /// The record as it was last read.
     pub record: Record,
-    /// When it was first read like this, on our own monotonic clock.
+    /// When this record was first read, on the local monotonic clock.
     pub changed: Instant,
 }
 
 impl Observation {
-    /// Adds what was read `now` to what was seen before. Only a record that differs begins a new time: a Lease whose
-    /// metadata changed was not renewed.
+    /// Adds the record that was read at `now` to the observation `before`. The time begins anew only if the
+    /// record differs: a change of the Lease's metadata is no renewal.
     #[must_use]
     pub fn of(record: Record, before: Option<&Self>, now: Instant) -> Self {
         let changed = before.filter(|before| before.record == record).map_or(now, |before| before.changed);
         Self { record, changed }
     }
 
-    /// When the holder's term ends, should nothing change. A Lease without a duration, which no elector writes, gets
-    /// `default`.
+    /// When the holder's term ends if it is not renewed. A Lease without a duration, which no elector writes,
+    /// has the duration `default`.
     fn ends(&self, default: Duration) -> Instant {
         let seconds = u64::try_from(self.record.duration_seconds).ok().filter(|seconds| *seconds > 0);
         self.changed + seconds.map_or(default, Duration::from_secs)
@@ -102,27 +102,28 @@ impl Observation {
 /// What to do about the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// There is none: create it like this.
+    /// There is no Lease: create it with this record.
     Create(Record),
-    /// Write this in place of what was observed, provided that nobody else wrote meanwhile.
+    /// Replace the observed record by this one, unless another candidate has written in the meantime.
     Replace(Record),
-    /// Somebody else holds it, until then if it is not renewed.
+    /// Another candidate holds the Lease, until then if it is not renewed.
     Wait {
-        /// The end of the other's term.
+        /// The end of the other candidate's term.
         until: Instant,
     },
-    /// We led, and somebody else holds it now.
+    /// This process led, and another candidate holds the Lease now.
     Lost {
-        /// Who.
+        /// The new holder.
         holder: String,
     },
 }
 
 /// What `candidate` does about the Lease.
 ///
-/// `leads` is whether it counts as the leader so far, `observed` what was read (`None`: there is no Lease), `now` our
-/// monotonic clock, `wall` the time of day to write. client-go's rules, but for a leader that meets another holder: it
-/// has lost, even if that holder's term is over too, since somebody led in between.
+/// `leads` says whether the candidate has been the leader so far. `observed` is what was read, or `None` if
+/// there is no Lease. `now` is the local monotonic time, and `wall` the time of day to write. The rules are
+/// client-go's with one exception: a leader that finds another holder has lost, even if that holder's term is
+/// over too, since the other candidate led in between.
 pub fn step(
     candidate: &Candidate,
     leads: bool,
@@ -140,7 +141,7 @@ pub fn step(
     let Some(observed) = observed else { return Op::Create(mine) };
     let record = &observed.record;
     if record.holder == candidate.identity {
-        // Also where we do not know that we lead: the answer to our own write was lost.
+        // Also if this process does not know that it leads, because the response to its own write was lost.
         return Op::Replace(Record {
             acquired: record.acquired.or(mine.acquired),
             transitions: record.transitions,
@@ -159,7 +160,7 @@ pub fn step(
     Op::Replace(Record { transitions: record.transitions.saturating_add(1), ..mine })
 }
 
-/// Rounded up: a term that is written must not be shorter than the one that is meant.
+/// Rounds up: the written term must not be shorter than the intended one.
 fn whole_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i32::try_from(seconds).unwrap_or(i32::MAX).max(1)
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn a_renewal_keeps_what_the_acquisition_wrote() {
         let start = Instant::now();
-        // With `leads` false it is our own write whose answer was lost.
+        // With `leads` false, this is the process's own write whose response was lost.
         for leads in [false, true] {
             let observed = seen(record("me", 100, 3), start);
             let op = step(&me(), leads, Some(&observed), start + 60 * SECOND, wall(160));

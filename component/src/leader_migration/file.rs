@@ -1,4 +1,4 @@
-//! The file `--leader-migration-config`, decoded as strictly as upstream does.
+//! The file `--leader-migration-config`, decoded as strictly as in upstream.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use super::{KnownControllers, LeaderMigration};
 const KIND: &str = "LeaderMigrationConfiguration";
 const GROUP: &str = "controllermanager.config.k8s.io";
 
-/// The versions, and whether they have `resourceLock`, which must then be given.
+/// The versions, and whether they have the field `resourceLock`, which is then required.
 const VERSIONS: [(&str, bool); 3] = [("v1", false), ("v1beta1", true), ("v1alpha1", true)];
 
-/// Longest name of an object.
+/// Maximum length of an object's name.
 const LONGEST_NAME: usize = 253;
 
 impl LeaderMigration {
     /// Reads a file.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each fault with the flag, the file and the key.
+    /// All faults of the file, each with the flag, the file and the key.
     pub fn read(path: &Path, known: &KnownControllers) -> Result<Self, Vec<String>> {
         let shown = path.display();
         let faults = match std::fs::read_to_string(path) {
@@ -35,7 +35,7 @@ impl LeaderMigration {
     /// Decodes and checks the text of such a file, YAML or JSON.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each fault with its key; in upstream's words where it has some.
+    /// All faults of the text, each with its key, in upstream's words where upstream has them.
     pub fn parse(text: &str, known: &KnownControllers) -> Result<Self, Vec<String>> {
         let options = serde_saphyr::options! { with_snippet: false };
         let value = serde_saphyr::from_str_with_options(text, options)
@@ -62,7 +62,7 @@ impl LeaderMigration {
     }
 }
 
-/// Whether the version that the object says it has knows `resourceLock`.
+/// Whether the object's version has the field `resourceLock`.
 fn has_resource_lock(fields: &mut Map<String, Value>) -> Result<bool, String> {
     let mut text = |key| match fields.remove(key) {
         Some(Value::String(text)) if !text.is_empty() => Some(text),
@@ -82,12 +82,13 @@ fn has_resource_lock(fields: &mut Map<String, Value>) -> Result<bool, String> {
     }
 }
 
-/// What was found so far.
+/// The faults found so far.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
 impl Faults {
-    /// Takes a text, empty where there is none. `None`: there is something else, which was noted.
+    /// Takes a text out of `fields`. It is empty if missing. `None` if the value is not a text, which is
+    /// added to the faults.
     fn text(&mut self, fields: &mut Map<String, Value>, path: &str, key: &str) -> Option<String> {
         match fields.remove(key) {
             None | Some(Value::Null) => Some(String::new()),
@@ -112,7 +113,7 @@ impl Faults {
     fn resource_lock(&mut self, lock: &str) {
         match lock {
             "leases" => {}
-            // Upstream takes this here, and ends as soon as it leads.
+            // Upstream accepts this value here and exits as soon as it leads.
             "endpoints" => self.0.push(
                 "resourceLock: Invalid value: \"endpoints\": endpoints lock is removed, migrate to leases"
                     .to_owned(),
@@ -162,14 +163,14 @@ impl Faults {
         Some((name?, component?))
     }
 
-    /// What is left is known to nobody.
+    /// Adds a fault for each field that is left over, since it is unknown.
     fn unknown(&mut self, path: &str, fields: &Map<String, Value>) {
         self.0
             .extend(fields.keys().map(|key| format!("strict decoding error: unknown field \"{path}{key}\"")));
     }
 }
 
-/// As the API server judges the names of Leases.
+/// Whether the API server accepts this name for a Lease.
 fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';

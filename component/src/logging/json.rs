@@ -1,4 +1,5 @@
-//! Kubernetes' JSON: `{"ts":1637510041123.456,"caller":"file.rs:123","msg":"message","v":0,"key":"value"}`.
+//! Kubernetes' JSON format:
+//! `{"ts":1637510041123.456,"caller":"file.rs:123","msg":"message","v":0,"key":"value"}`.
 
 use std::fmt::Write as _;
 
@@ -7,13 +8,13 @@ use tracing::Level;
 
 use super::{level::verbosity_of, record::Record};
 
-/// Keys that a field cannot have.
+/// Keys that a field must not use.
 const OURS: [&str; 6] = ["ts", "caller", "msg", "v", "err", "severity"];
 
-/// The record with its line's end. An error has `err` in place of `v`, as with Kubernetes; that a record is a warning,
-/// which Kubernetes does not say, stands in `severity`.
+/// The record as a line with its line break. As in Kubernetes, an error has `err` instead of `v`. A warning
+/// has `severity`, which Kubernetes does not have.
 pub(super) fn line(record: &Record) -> String {
-    // Milliseconds with a fraction, to the microsecond.
+    // Milliseconds with microseconds as a fraction.
     #[expect(clippy::cast_precision_loss, reason = "the microseconds of some 285 years are exact")]
     let milliseconds = record.time.as_microsecond() as f64 / 1_000.0;
     let mut line = "{".to_owned();

@@ -1,4 +1,4 @@
-//! Which records are shown: Kubernetes' verbosity, tracing's levels.
+//! Which records are shown: Kubernetes' verbosity in terms of tracing's levels.
 
 use std::sync::{
     PoisonError, RwLock,
@@ -14,12 +14,12 @@ static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 pub struct LogLevel;
 
 impl LogLevel {
-    /// `-v`, or what it was set to since.
+    /// The value of `-v`, or the value that was set later.
     pub fn get() -> i32 {
         VERBOSITY.load(Ordering::Relaxed)
     }
 
-    /// Changes it, from the next record on.
+    /// Changes the verbosity for all further records.
     pub fn set(verbosity: i32) {
         if VERBOSITY.swap(verbosity.max(0), Ordering::Relaxed) != verbosity {
             tracing::callsite::rebuild_interest_cache();
@@ -27,16 +27,16 @@ impl LogLevel {
     }
 }
 
-/// The crates whose records an operator reads; all others are libraries.
+/// The crates whose records are logged at the daemon's own levels. All others are libraries.
 static OURS: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 
-/// Adds crates whose records an operator reads.
+/// Adds crates whose records are logged at the daemon's own levels.
 pub(super) fn add_ours(crates: impl IntoIterator<Item = &'static str>) {
     OURS.write().unwrap_or_else(PoisonError::into_inner).extend(crates);
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Whether an operator reads the records of this module.
+/// Whether the records of this module are logged at the daemon's own levels.
 pub(super) fn is_ours(module: &str) -> bool {
     OURS.read().unwrap_or_else(PoisonError::into_inner).contains(&crate_of(module))
 }
@@ -45,16 +45,17 @@ fn crate_of(module: &str) -> &str {
     module.split("::").next().unwrap_or_default()
 }
 
-/// The beginnings of the names of libraries that show too much below a warning.
+/// Prefixes of the names of libraries whose records below warnings reveal too much.
 const PRINT_ADDRESSES: [&str; 2] = ["hyper", "reqwest"];
 
-/// The least severe level of a module that is shown.
+/// The least severe level of a module's records that is shown.
 pub(super) fn least(verbosity: i32, module: &str, is_ours: bool) -> LevelFilter {
     let of_crate = crate_of(module);
     match (verbosity, is_ours) {
-        // kube logs every failed request as an error or warning; what matters of that is said by us, once.
+        // kube logs every failed request as an error or warning. The daemon itself logs what matters of
+        // these, once.
         (..=7, false) if of_crate.starts_with("kube_") => LevelFilter::OFF,
-        // They log addresses as they were given, with the passwords in them.
+        // These libraries log URLs unchanged, with passwords in them.
         (_, false) if PRINT_ADDRESSES.iter().any(|name| of_crate.starts_with(name)) => LevelFilter::WARN,
         (..=7, false) => LevelFilter::WARN,
         (8.., false) | (4..=5, true) => LevelFilter::DEBUG,
@@ -63,7 +64,7 @@ pub(super) fn least(verbosity: i32, module: &str, is_ours: bool) -> LevelFilter 
     }
 }
 
-/// The verbosity at which a record of ours is first shown.
+/// The verbosity from which on a record of the daemon is shown.
 pub(super) fn verbosity_of(level: Level) -> i32 {
     match level {
         Level::ERROR | Level::WARN | Level::INFO => 0,
@@ -72,8 +73,8 @@ pub(super) fn verbosity_of(level: Level) -> i32 {
     }
 }
 
-/// Whether a pattern of `--vmodule` is about a file: one without slashes is the file's name without its ending, one
-/// with slashes the end of its path, one with `::` a module.
+/// Whether a pattern of `--vmodule` matches a file. A pattern without slashes is the file's name without its
+/// extension. One with slashes is the end of its path. One with `::` is a module.
 pub(super) fn matches(pattern: &str, file: Option<&str>, module: &str) -> bool {
     if pattern.contains("::") {
         return is_like(pattern, module);
@@ -90,10 +91,10 @@ pub(super) fn matches(pattern: &str, file: Option<&str>, module: &str) -> bool {
         .any(|at| is_like(pattern, &file[at..]))
 }
 
-/// Whether a text is like a pattern, where `*` stands for any characters and `?` for one.
+/// Whether `text` matches a pattern in which `*` stands for any characters and `?` for one.
 fn is_like(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Where the last star is, and up to where it was taken to reach.
+    // `star` is the position of the last star, and the position in the text up to which it matches.
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {

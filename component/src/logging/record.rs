@@ -1,4 +1,4 @@
-//! One record, read from tracing's event.
+//! A log record, read from an event of tracing.
 
 use std::{error::Error, fmt};
 
@@ -9,16 +9,16 @@ use tracing::{
     field::{Field, Visit},
 };
 
-/// What is written on one line.
+/// The content of one line.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) time: Timestamp,
     pub(super) level: Level,
-    /// Name of the source file, without folders.
+    /// The name of the source file, without folders.
     pub(super) file: &'static str,
     pub(super) line: u32,
     pub(super) message: String,
-    /// What went wrong: the field `error`, which Kubernetes calls `err`.
+    /// The error: the field `error`, which Kubernetes calls `err`.
     pub(super) error: Option<String>,
     /// The other fields, in order.
     pub(super) fields: Vec<(&'static str, Value)>,
@@ -50,7 +50,7 @@ impl Record {
         match field.name() {
             "message" => self.message = text(value),
             "error" | "err" => self.error = Some(text(value)),
-            // The crate `log` says by these where a record comes from.
+            // The crate `log` adds these fields to describe where a record comes from.
             name if name.starts_with("log.") => {}
             name => self.fields.push((name, value)),
         }

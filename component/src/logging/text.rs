@@ -1,4 +1,4 @@
-//! klog's structured text: `I1121 15:54:01.123456   12345 file.rs:123] "message" key="value"`.
+//! klog's structured text format: `I1121 15:54:01.123456   12345 file.rs:123] "message" key="value"`.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::record::Record;
 
-/// The record with its line's end. Times are in UTC.
+/// The record as a line with its line break. Times are in UTC.
 pub(super) fn line(record: &Record) -> String {
     let severity = match record.level {
         Level::ERROR => 'E',
@@ -41,7 +41,8 @@ pub(super) fn line(record: &Record) -> String {
     line
 }
 
-/// The text as Go quotes it: no line's end and nothing else that a terminal would act on is left.
+/// The text in quotes as Go writes it. Line breaks and everything else that a terminal would interpret are
+/// escaped.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -64,7 +65,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Rust escapes what cannot be shown, marks that combine with the letter before them, and quotes.
+/// Rust's `escape_debug` escapes unprintable characters, combining marks and quotes.
 fn is_printable(c: char) -> bool {
     c == '\'' || c.escape_debug().len() == 1
 }

@@ -3,7 +3,7 @@
 use super::register::{MetricSet, Register};
 use crate::program::{Program, platform};
 
-/// The build's version, with 1 as its value.
+/// The build's version as labels, with the value 1.
 #[derive(Clone, Debug)]
 pub(super) struct BuildInfo;
 

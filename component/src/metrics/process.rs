@@ -1,4 +1,4 @@
-//! Upstream's `process_*`, from `/proc`.
+//! Upstream's `process_*`, read from `/proc`.
 
 use std::fs;
 
@@ -10,13 +10,13 @@ use prometheus::{
 
 use super::register::{MetricSet, Register};
 
-/// Ticks a second in `/proc`: the kernel shows 100 whatever its own clock does.
+/// Ticks per second in `/proc`. The kernel reports 100 whatever its own clock rate is.
 const TICKS: f64 = 100.0;
 
-/// What the kernel calls no limit.
+/// The kernel's value for no limit.
 const UNLIMITED: f64 = 18_446_744_073_709_551_615.0;
 
-/// This process.
+/// The metrics of this process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     cpu: Counter,
@@ -81,7 +81,7 @@ impl Process {
         ]
     }
 
-    /// What cannot be read keeps its value.
+    /// Updates the metrics. A metric that cannot be read keeps its value.
     fn update(&self) {
         if let Some((cpu, start)) = stat() {
             raise(&self.cpu, cpu);
@@ -92,7 +92,7 @@ impl Process {
             raise(&self.transmitted, transmitted);
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // The folder itself is open while it is read.
+            // Does not count the open folder itself.
             self.open_files.set(as_float(open.count().saturating_sub(1)));
         }
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -122,12 +122,12 @@ impl Collector for Process {
     }
 }
 
-/// A counter whose value somebody else counts.
+/// Sets a counter to a value that is counted elsewhere.
 fn raise(counter: &Counter, value: f64) {
     counter.inc_by((value - counter.get()).max(0.0));
 }
 
-/// What stands behind `key` in its line.
+/// The text after `key` on its line.
 fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim_start)
 }
@@ -137,10 +137,10 @@ pub fn start_time() -> Option<f64> {
     stat().map(|(_, start)| start)
 }
 
-/// Seconds of CPU, and the start in seconds since 1970.
+/// The CPU time in seconds, and the start time in seconds since 1970.
 fn stat() -> Option<(f64, f64)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program is in brackets and may hold anything.
+    // The name of the program is in parentheses and may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<f64> = rest.split_whitespace().map(|text| text.parse().unwrap_or_default()).collect();
     let boot: f64 = field(&fs::read_to_string("/proc/stat").ok()?, "btime ")?.trim().parse().ok()?;

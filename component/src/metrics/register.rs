@@ -1,11 +1,11 @@
-//! Registers metrics, and remembers how they are called for the documentation.
+//! Registers metrics, and records their descriptions for the documentation.
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     core::Collector,
 };
 
-/// One metric as an operator has to know it.
+/// The description of one metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Its name.
@@ -14,30 +14,30 @@ pub struct Described {
     pub kind: &'static str,
     /// Names of its labels.
     pub labels: Vec<String>,
-    /// Whether it is ours and not one that a Go program has too: its name begins with the program's namespace.
+    /// Whether only this program has it. The names of such metrics begin with the program's namespace.
     pub is_own: bool,
-    /// What it counts; upstream's begins with its stability.
+    /// Its help text. Upstream's begins with the stability.
     pub help: String,
 }
 
 /// The metrics of one part of a program.
 pub trait MetricSet: Clone + Send + Sync + 'static {
-    /// Makes them and registers each.
+    /// Creates and registers the metrics.
     ///
     /// # Errors
-    /// Where a name is registered twice, which is a mistake in the program.
+    /// A name is registered twice, which is a mistake in the program.
     fn register(register: &mut Register<'_>) -> prometheus::Result<Self>;
 
-    /// The same for a part whose counts nobody is shown.
+    /// Creates metrics that are not exposed.
     ///
     /// # Errors
-    /// As [`register`](Self::register).
+    /// The same as [`register`](Self::register).
     fn unregistered() -> prometheus::Result<Self> {
         Self::register(&mut Register::new(&Registry::new(), "unregistered", &mut Vec::new()))
     }
 }
 
-/// Where the parts register what they count.
+/// Where the parts register their metrics.
 #[derive(Debug)]
 pub struct Register<'r> {
     registry: &'r Registry,
@@ -54,14 +54,14 @@ impl<'r> Register<'r> {
         Self { registry, namespace, described }
     }
 
-    /// The full name of a metric that upstream does not have: it begins with the program's namespace.
+    /// The full name of a metric that upstream does not have. It begins with the program's namespace.
     pub fn own(&self, name: &str) -> String {
         format!("{}_{name}", self.namespace)
     }
     /// A histogram without labels.
     ///
     /// # Errors
-    /// Where the name is registered already.
+    /// The name is already registered.
     pub fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> prometheus::Result<Histogram> {
         let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
         self.add("histogram", &metric)?;
@@ -71,7 +71,7 @@ impl<'r> Register<'r> {
     /// A histogram for each value of its labels.
     ///
     /// # Errors
-    /// Where the name is registered already.
+    /// The name is already registered.
     pub fn histograms(
         &mut self,
         name: &str,
@@ -87,7 +87,7 @@ impl<'r> Register<'r> {
     /// A counter for each value of its labels.
     ///
     /// # Errors
-    /// Where the name is registered already.
+    /// The name is already registered.
     pub fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
         let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
         self.add("counter", &metric)?;
@@ -97,7 +97,7 @@ impl<'r> Register<'r> {
     /// A gauge for each value of its labels.
     ///
     /// # Errors
-    /// Where the name is registered already.
+    /// The name is already registered.
     pub fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
         let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
         self.add("gauge", &metric)?;
@@ -107,18 +107,18 @@ impl<'r> Register<'r> {
     /// A gauge without labels.
     ///
     /// # Errors
-    /// Where the name is registered already.
+    /// The name is already registered.
     pub fn gauge(&mut self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
         let metric = IntGauge::new(name, help)?;
         self.add("gauge", &metric)?;
         Ok(metric)
     }
 
-    /// Adds a collector whose metrics are all of one `kind`: `gauge` or `histogram`. One whose name ends with `_total` is
-    /// a counter all the same.
+    /// Adds a collector whose metrics are all of one `kind`: `gauge` or `histogram`. A metric whose name ends
+    /// with `_total` counts as a counter nevertheless.
     ///
     /// # Errors
-    /// Where one of its names is registered already.
+    /// One of the names is already registered.
     pub fn add(
         &mut self,
         kind: &'static str,

@@ -1,10 +1,11 @@
-//! The text format of Prometheus, with numbers written as Go writes them: `le="1e-08"` is a label that others ask for.
+//! Prometheus' text format, with numbers in Go's notation, since labels such as `le="1e-08"` are used in
+//! queries.
 
 use std::fmt::Write as _;
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
-/// All families as text.
+/// All metric families as text.
 pub fn encode(families: &[MetricFamily]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.get_metric().is_empty()) {
@@ -64,7 +65,7 @@ fn escaped(text: &str, quotes: bool) -> String {
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
-/// As Go's `strconv.FormatFloat(value, 'g', -1, 64)`.
+/// The number in the notation of Go's `strconv.FormatFloat(value, 'g', -1, 64)`.
 fn number(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -72,11 +73,11 @@ fn number(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    // Rust's shortest digits are Go's too.
+    // Rust's shortest representation has the same digits as Go's.
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // Go's bounds for numbers without an exponent, 'g' with the shortest precision.
+    // The range that Go prints without an exponent ('g' with the shortest precision).
     if (-4..6).contains(&exponent) {
         return value.to_string();
     }

@@ -1,15 +1,15 @@
-//! What is counted of reloads.
+//! The metrics of reloads.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
 use crate::metrics::{MetricSet, Register};
 
-/// Files that change while the program runs.
+/// Metrics of files that change while the program runs.
 #[derive(Clone, Debug)]
 pub struct ReloadMetrics {
     /// Files read again after a change, by `file` and `result`.
     pub config_reloads: IntCounterVec,
-    /// 1 while the newest version of the `file` is refused and an older one is in force.
+    /// 1 while the newest version of the `file` is refused and an older one is in use.
     pub config_reload_failed: IntGaugeVec,
 }
 

@@ -1,5 +1,5 @@
-//! Events that are cut off. kube passes over a line of JSON that ends too early, since the last one of a stream may; one
-//! that others follow was there, and what it said would be lost.
+//! Events that are cut off. kube ignores a line of JSON that ends too early, since the last line of a stream
+//! may be incomplete. If other lines follow, the event was sent, and its content would be lost.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use tower::BoxError;
 
 use super::pauses::Pauses;
 
-/// Inside and outside of texts this is an error, and one of another kind than an end.
+/// This byte is invalid in JSON, inside and outside of strings. Its error differs from that of a premature
+/// end.
 const NO_JSON: u8 = 0x01;
 
-/// The same client, whose watches have an unreadable event where one was cut off and others follow, and [`Pauses`] in
-/// between. For answers in JSON.
+/// The same client, whose watches replace a cut-off event by an unreadable one if others follow, and make
+/// [`Pauses`] between watches. For responses in JSON.
 pub(super) fn with_cuts_marked(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let pauses = Arc::<Pauses>::default();
@@ -47,10 +48,10 @@ pub(super) fn with_cuts_marked(client: Client) -> Client {
     Client::new(service, namespace)
 }
 
-/// Where in a line of JSON the stream is.
+/// The position of the stream in a line of JSON.
 #[derive(Debug, Default)]
 struct Cuts {
-    /// Objects and lists that are open.
+    /// Number of open objects and lists.
     depth: usize,
     in_text: bool,
     is_escaped: bool,

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::metrics::{MetricSet, Register};
 
-/// client-go's `ExponentialBuckets(10e-9, 10, 10)`, with the rounding faults that stand in the labels of everyone's
-/// dashboards.
+/// client-go's `ExponentialBuckets(10e-9, 10, 10)`. The rounding errors are kept, since they are in the
+/// labels that dashboards use.
 fn buckets() -> Vec<f64> {
     std::iter::successors(Some(10e-9_f64), |bound| Some(bound * 10.0)).take(10).collect()
 }
 
-/// All queues.
+/// The metrics of all queues.
 #[derive(Clone, Debug)]
 pub struct WorkQueueMetrics {
     depth: IntGaugeVec,
@@ -66,7 +66,7 @@ impl MetricSet for WorkQueueMetrics {
 }
 
 impl WorkQueueMetrics {
-    /// The queue called `name`: `Nodes` is that of the node controller.
+    /// The meter of the queue called `name`. The node controller's queue is called `Nodes`.
     pub fn named(&self, name: &str) -> WorkQueueMeter {
         let since = Since::default();
         self.at_work.lock().insert(name.to_owned(), since.clone());
@@ -82,10 +82,10 @@ impl WorkQueueMetrics {
     }
 }
 
-/// Since when the items of one queue are at work.
+/// Since when each item of one queue has been at work.
 type Since = Arc<Mutex<HashMap<String, Instant>>>;
 
-/// What happens to one queue.
+/// Counts what happens in one queue.
 #[derive(Debug)]
 pub struct WorkQueueMeter {
     depth: IntGauge,
@@ -98,14 +98,14 @@ pub struct WorkQueueMeter {
 }
 
 impl WorkQueueMeter {
-    /// An item can be taken from now on.
+    /// An item can be taken now.
     pub fn added(&mut self, item: &str) {
         self.adds.inc();
         self.depth.inc();
         self.added.entry(item.to_owned()).or_insert_with(Instant::now);
     }
 
-    /// An item was taken out without work.
+    /// An item was removed without being worked on.
     pub fn removed(&mut self, item: &str) {
         self.depth.dec();
         self.added.remove(item);
@@ -127,7 +127,7 @@ impl WorkQueueMeter {
         }
     }
 
-    /// An item comes again because the work on it failed.
+    /// An item was added again because the work on it failed.
     pub fn retried(&self) {
         self.retries.inc();
     }
@@ -140,7 +140,7 @@ impl Drop for WorkQueueMeter {
     }
 }
 
-/// How long the work under way has been going on, as of the moment of asking.
+/// How long the present work has been going on at the time of the scrape.
 #[derive(Clone, Debug)]
 struct AtWork {
     queues: Arc<Mutex<BTreeMap<String, Since>>>,

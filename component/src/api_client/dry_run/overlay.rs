@@ -1,4 +1,4 @@
-//! What objects would be like if the writes that were only answered had been sent.
+//! What objects would be like if the writes of the dry run had been sent.
 
 use std::{
     collections::HashMap,
@@ -9,19 +9,20 @@ use serde_json::Value;
 
 use super::patch::{apply, without_times};
 
-/// Objects remembered at most. In a cluster that big the first write is forgotten now and then.
+/// Maximum number of remembered objects. In a cluster with more, the overlays are forgotten from time to
+/// time.
 const MOST_OBJECTS: usize = 20_000;
 
-/// Different patches of one object that are remembered, the newest.
+/// Maximum number of different patches that are remembered per object. The newest are kept.
 const MOST_PATCHES: usize = 16;
 
-/// The patches that were answered, by the path of the object.
+/// The patches that were answered, by the path of their object.
 #[derive(Default)]
 pub(super) struct Overlays(Mutex<HashMap<String, Overlay>>);
 
 #[derive(Default)]
 struct Overlay {
-    /// Of another object of the same name nothing is known.
+    /// The patches do not apply to another object of the same name.
     uid: Value,
     written: Vec<Written>,
 }
@@ -39,7 +40,7 @@ impl Written {
         Self { subresource: subresource.to_owned(), content_type: content_type.to_owned(), patch }
     }
 
-    /// The same for every version of the object: the real one goes on, and what was written stays true.
+    /// Removes the version: the real object changes, and the patch remains valid for its later versions.
     fn of_any_version(mut self) -> Self {
         if let Some(metadata) = self.patch.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("resourceVersion");
@@ -55,10 +56,11 @@ impl Written {
 }
 
 impl Overlays {
-    /// Writes to the object that is there now (`real`): what it would be then, or the API server's refusal.
+    /// Applies `write` to the present object (`real`). Returns the resulting object, or the API server's
+    /// refusal.
     ///
-    /// Who writes may count on what it wrote before, which the real object does not have; or go by the real object,
-    /// which is all that a watch shows, and write the same part of it once more. Both are right.
+    /// A caller may rely on its earlier writes, which the real object does not contain. Or it may rely on the
+    /// real object, which is all that a watch shows, and write the same part again. Both are right.
     pub(super) fn write(&self, path: &str, real: Value, write: Written) -> Result<Value, Value> {
         let mut overlays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = overlays.get_mut(path).filter(|overlay| overlay.uid == real["metadata"]["uid"]);
@@ -71,7 +73,7 @@ impl Overlays {
         let mut outcome = None;
         for mut kept in attempts {
             let mut object = real.clone();
-            // Somebody else may have changed the object so that it cannot be written any more.
+            // Drops earlier writes that no longer apply, since another client may have changed the object.
             kept.retain(|written| {
                 let mut next = object.clone();
                 let is_taken = apply(&mut next, &written.content_type, &written.patch).is_none();
@@ -127,7 +129,7 @@ mod tests {
         Written::new("status", "application/strategic-merge-patch+json", patch)
     }
 
-    /// The second one, which counts on the first.
+    /// The second write, which relies on the first.
     fn main(address: &str, zone: &str) -> Written {
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": "1"},
@@ -170,7 +172,7 @@ mod tests {
         let overlays = Overlays::default();
         overlays.write(PATH, node(), status("10.0.0.1")).expect("written");
         overlays.write(PATH, node(), main("10.0.0.1", "z")).expect("written");
-        // Somebody else has initialised it.
+        // Another client has initialised the Node.
         let mut real = node();
         real["spec"]["taints"] = json!([{"key": "a"}]);
         real["metadata"]["labels"] = json!({"zone": "x", "disk": "ssd"});
@@ -179,7 +181,7 @@ mod tests {
         let object = overlays.write(PATH, real.clone(), repair.clone()).expect("written");
         assert_eq!(object["metadata"]["labels"], json!({"zone": "z", "disk": "ssd"}));
         assert_eq!(remembered(&overlays), 2, "the taint is nobody's to remove any more");
-        // Another node of the same name.
+        // Another Node with the same name.
         real["metadata"]["uid"] = "2".into();
         assert_eq!(overlays.write(PATH, real, repair).expect_err("another node")["code"], 409);
     }

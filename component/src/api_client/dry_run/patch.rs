@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Applies a patch as the API server would; what it would say where that cannot be done, and then `object` may be
-/// changed in part.
+/// Applies a patch as the API server would. Returns the API server's refusal if that fails; `object` may then
+/// be partly changed.
 pub(super) fn apply(object: &mut Value, content_type: &str, patch: &Value) -> Option<Value> {
     if let Some(refusal) = is_about_another(object, patch) {
         return Some(refusal);
@@ -24,7 +24,7 @@ pub(super) fn apply(object: &mut Value, content_type: &str, patch: &Value) -> Op
     None
 }
 
-/// A UID or version in a merge patch says which object it is about.
+/// The refusal of a merge patch whose UID or version is not that of the object.
 fn is_about_another(object: &Value, patch: &Value) -> Option<Value> {
     let differs = ["uid", "resourceVersion"].into_iter().find(|field| {
         let wanted = &patch["metadata"][field];
@@ -33,7 +33,7 @@ fn is_about_another(object: &Value, patch: &Value) -> Option<Value> {
     Some(refusal("Conflict", 409, &format!("the {differs} is another one")))
 }
 
-/// The API server's answer to what it does not do.
+/// The API server's response to a request that it refuses.
 pub(super) fn refusal(reason: &str, code: u16, message: &str) -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -41,7 +41,8 @@ pub(super) fn refusal(reason: &str, code: u16, message: &str) -> Value {
     })
 }
 
-/// A strategic merge patch of what a controller writes: lists with a merge key are merged by it, others replaced.
+/// Applies a strategic merge patch, as far as controllers use them. Lists with a merge key are merged, others
+/// are replaced.
 fn merge_strategically(object: &mut Value, patch: &Value) {
     let (Some(fields), Some(object)) = (patch.as_object(), object.as_object_mut()) else { return };
     for (name, new) in fields.iter().filter(|(name, _)| !name.starts_with('$')) {
@@ -68,7 +69,7 @@ fn merge_strategically(object: &mut Value, patch: &Value) {
     }
 }
 
-/// The field that tells the elements of a list apart, by the Go types of Nodes and Services and their metadata.
+/// The merge key of a list, by the Go types of Nodes and Services and their metadata.
 fn merge_key(list: &str, value: &Value) -> Option<&'static str> {
     let key = match list {
         "conditions" | "addresses" => "type",
@@ -80,7 +81,7 @@ fn merge_key(list: &str, value: &Value) -> Option<&'static str> {
 
 fn merge_list(list: &mut Vec<Value>, patch: &Value, key: &str) {
     let elements = patch.as_array().map(Vec::as_slice).unwrap_or_default();
-    // Wherever it stands, it concerns the whole list.
+    // The directive concerns the whole list, wherever it is.
     if elements.iter().any(|new| new["$patch"] == "replace") {
         *list = elements.iter().filter(|new| new["$patch"].is_null()).cloned().collect();
         return;
@@ -95,7 +96,7 @@ fn merge_list(list: &mut Vec<Value>, patch: &Value, key: &str) {
     }
 }
 
-/// Leaves out what differs each time though nothing else does: times, versions and the names of events.
+/// Removes what differs in otherwise equal writes: times, versions and the names of events.
 pub(super) fn without_times(mut body: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {

@@ -25,7 +25,7 @@ impl MetricSet for FeatureMetrics {
 }
 
 impl FeatureMetrics {
-    /// Shows every gate.
+    /// Sets the metric for every gate.
     pub fn show(&self, gates: &FeatureGates) {
         for gate in gates.all() {
             self.features.with_label_values(&[gate.name, gate.stage.as_str()]).set(gate.enabled.into());
