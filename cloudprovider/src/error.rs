@@ -97,7 +97,7 @@ impl Error {
         error
     }
 
-    /// Names the operation that failed, such as `list domains of kvm1`. The last call of this method wins.
+    /// Names the operation that failed, such as `list domains of kvm1`. A later call replaces the name.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
         self.inner_mut().operation = Some(operation.into());

@@ -9,7 +9,7 @@ use std::{
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Which endpoints run a check. `/healthz` runs the same checks as `/livez`, since upstream's manifests
-/// restart the program if it fails.
+/// restart the program if `/healthz` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concerns {
     /// A restart may help: run by `/healthz`, `/livez` and `/readyz`.

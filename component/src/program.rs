@@ -5,8 +5,8 @@ use std::{
     sync::{LazyLock, OnceLock},
 };
 
-/// A program, with the name that `--version`, the `User-Agent`, the metric `kubernetes_build_info`, the help
-/// text and the manual page show.
+/// The identity of a program, as shown by `--version`, the `User-Agent`, the metric `kubernetes_build_info`,
+/// the help text and the manual page.
 ///
 /// ```
 /// let program = component::program::Program::new("mycloud-controller-manager", env!("CARGO_PKG_VERSION"))

@@ -22,8 +22,8 @@ use super::fault::fault;
 /// # Errors
 /// Certificates, keys or names that cannot be used.
 pub(super) fn connector<C>(inner: C, config: &Config) -> anyhow::Result<HttpsConnector<C>> {
-    // kube's own verifier gets no authorities and so trusts no server. It is replaced below, and remains only
-    // without TLS.
+    // kube's own verifier gets no authorities and so trusts no server. It is replaced below if certificates
+    // are verified at all.
     let mut trusting_nobody = config.clone();
     trusting_nobody.root_cert = Some(Vec::new());
     let mut tls = trusting_nobody.rustls_client_config().map_err(fault)?;

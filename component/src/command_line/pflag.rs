@@ -69,7 +69,7 @@ pub fn finished(command: Command) -> Command {
     command.args_override_self(true).max_term_width(110).mut_args(optional).mut_subcommands(finished)
 }
 
-/// Whether a flag is true if it has no value. This includes `--version`.
+/// Whether a flag without a value counts as true. `--version` does too.
 fn is_boolean(arg: &Arg) -> bool {
     let value = arg.get_value_parser().type_id();
     !arg.is_positional()

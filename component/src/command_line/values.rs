@@ -1,5 +1,5 @@
-//! Values of flags in Go's notation. The errors are those of Go. If Go does not say what would be right, they
-//! do.
+//! Values of flags in Go's notation. The errors have Go's text. Where Go does not say what would be right, they
+//! add it.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
