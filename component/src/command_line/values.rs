@@ -1,5 +1,5 @@
-//! Values of flags in Go's notation. The errors have Go's text. Where Go does not say what would be right, they
-//! add it.
+//! Values of flags in Go's notation. The errors have Go's text, and add what would be right where Go does not
+//! say it.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
