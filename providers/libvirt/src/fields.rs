@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Problems {
     /// Faults that make the configuration unusable.
     pub(crate) faults: Vec<ConfigProblem>,
-    /// Values that are probably a mistake but do no harm.
+    /// Values that are probably a mistake but are accepted.
     pub(crate) warnings: Vec<ConfigProblem>,
 }
 

@@ -56,7 +56,7 @@ impl fmt::Debug for Value {
 pub(crate) struct Findings {
     /// Faults that make the configuration unusable.
     pub(crate) problems: Vec<ConfigProblem>,
-    /// Values that are probably a mistake but do no harm.
+    /// Values that are probably a mistake but are accepted.
     pub(crate) warnings: Vec<ConfigProblem>,
 }
 
