@@ -1,8 +1,8 @@
-//! What an API server must do for this project, as cases that run against any `kube::Client`.
+//! The behaviour of an API server that this project needs, as cases that run against any `kube::Client`.
 //!
-//! The same cases run against the sandbox and against a real kube-apiserver: that is what keeps the sandbox
-//! honest. Each case makes objects under names of its own and deletes them at its end, so cases may run at
-//! the same time and against a server that is in use. They need the rights of an administrator.
+//! The same cases run against the sandbox and against a real kube-apiserver, so that the sandbox behaves like
+//! the real one. Each case creates objects under names of its own and deletes them at its end, so cases may
+//! run at the same time and against a server that is in use. They need administrator rights.
 
 use std::{error::Error, fmt};
 
@@ -17,7 +17,7 @@ mod patches;
 mod prelude;
 mod watches;
 
-/// How a case ends: the error says what differed.
+/// The result of a case. The error says what differed.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// One behaviour of the API.

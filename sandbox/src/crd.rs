@@ -1,4 +1,5 @@
-//! Custom resource definitions: creating one serves its kinds, deleting it ends that.
+//! Custom resource definitions: their kinds are served from the creation of the definition until its
+//! deletion.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::{
     store::Store,
 };
 
-/// Serves what a stored definition defines.
+/// Serves the kinds of a stored definition.
 pub(crate) fn serve(registry: &Registry, stored: &ResourceKind, definition: &Value) {
     match serde_json::from_value::<CustomResourceDefinition>(object::to_served(stored, definition)) {
         Ok(definition) => {
@@ -17,12 +18,12 @@ pub(crate) fn serve(registry: &Registry, stored: &ResourceKind, definition: &Val
                 registry.register(kind);
             }
         }
-        // No schema is checked here; a real API server refuses such a definition
+        // Schemas are not checked here; a real API server refuses such a definition
         Err(error) => tracing::warn!(%error, "a CustomResourceDefinition cannot be read and serves nothing"),
     }
 }
 
-/// Ends serving what a deleted definition (`plural.group`) defined, and deletes the objects.
+/// Stops serving the kinds of a deleted definition (`plural.group`), and deletes their objects.
 pub(crate) fn end(registry: &Registry, store: &Store, name: &str) {
     if let Some((plural, group)) = name.split_once('.') {
         registry.unregister(group, plural);

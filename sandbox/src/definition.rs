@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::{resources::ResourceKind, time};
 
-/// Whether these are the definitions themselves.
+/// Whether this is the kind of the definitions themselves.
 pub(crate) fn defines(kind: &ResourceKind) -> bool {
     kind.group == "apiextensions.k8s.io" && kind.plural == "customresourcedefinitions"
 }
 
-/// The status that the API server's own controllers write soon after the creation.
+/// Sets the status that the API server's own controllers write soon after the creation.
 pub(crate) fn establish(definition: &mut Value) {
     let names = definition["spec"]["names"].clone();
     let versions = definition["spec"]["versions"].as_array();

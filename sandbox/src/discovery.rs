@@ -8,7 +8,7 @@ use crate::{
     response::{ResponseBody, json as answer_json, text},
 };
 
-/// Answers a GET outside the resources; `None` when there is no such path.
+/// Answers a GET outside the resources; `None` if there is no such path.
 pub(crate) fn answer(registry: &Registry, path: &str) -> Option<Response<ResponseBody>> {
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     let document = match segments.as_slice() {
@@ -85,7 +85,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     }))
 }
 
-/// Path of a group version below the root, as `OpenAPI` names it.
+/// The path of a group version below the root, as in `OpenAPI`.
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
@@ -100,8 +100,8 @@ fn openapi_index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// As much of `OpenAPI` v3 as `kubectl` reads before it sends an object: that PATCH takes `fieldValidation`,
-/// which leaves validation to the server. There are no schemas.
+/// The part of `OpenAPI` v3 that `kubectl` reads before it sends an object: that PATCH accepts
+/// `fieldValidation`, which leaves validation to the server. There are no schemas.
 fn openapi(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let mut paths = serde_json::Map::new();
     for kind in registry.all().iter().filter(|k| k.group == group && k.version == version) {

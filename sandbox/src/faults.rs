@@ -1,4 +1,4 @@
-//! Faults and delays on purpose, and the log of requests that tests count.
+//! Injected faults and delays, and the log of requests for tests.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use crate::{request::Target, status::ApiError, store::Store};
 
-/// Which requests a [`Fault`] meets, and which ones [`Sandbox::requests_matching`](crate::Sandbox) counts.
-/// Fields that are `None` match everything.
+/// Selects the requests that a [`Fault`] affects, or that [`Sandbox::requests_matching`](crate::Sandbox)
+/// returns. A field that is `None` matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matcher {
     verb: Option<String>,
@@ -57,14 +57,14 @@ impl Matcher {
         self
     }
 
-    /// Requests for this object. Lists, watches and creates carry no name.
+    /// Requests for this object. Lists, watches and creates have no name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Lists and watches with this field selector, or an empty string for all others.
+    /// Lists and watches with this field selector. An empty string selects those without one.
     #[must_use]
     pub fn field_selector(mut self, selector: &str) -> Self {
         self.field_selector = Some(selector.to_owned());
@@ -82,11 +82,11 @@ impl Matcher {
     }
 }
 
-/// What happens to a request that a [`Fault`] meets.
+/// What happens to a request that a [`Fault`] affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// 409 Conflict, as if another writer had been faster.
+    /// 409 Conflict, as if another client had written first.
     Conflict,
     /// 429 `TooManyRequests` with this many seconds in `Retry-After`.
     TooManyRequests(u64),
@@ -96,17 +96,19 @@ pub enum Action {
     ServiceUnavailable,
     /// 410 Gone with reason Expired, as after a compaction.
     Gone,
-    /// A watch begins and ends with an ERROR event of this code, 410 with reason Expired; other requests get that status.
+    /// A watch starts and ends with an ERROR event of this code; 410 has reason Expired. Other requests get
+    /// that status.
     ErrorEvent(u16),
     /// The request waits this long (tokio time) and is then served.
     Delay(Duration),
-    /// The request is served, but the answer is lost: a write happened and the client does not know.
+    /// The request is served, but the response is lost, so the client does not know that a write has
+    /// happened.
     LoseResponse,
     /// The connection breaks before the request is served.
     ResetConnection,
 }
 
-/// A rule: which requests, what happens, how often.
+/// A rule: which requests are affected, how, and how often.
 #[derive(Debug, Clone)]
 pub struct Fault {
     matcher: Matcher,
@@ -116,19 +118,19 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Meets every matching request until [`Faults::clear`].
+    /// Affects every matching request until [`Faults::clear`].
     pub fn new(matcher: Matcher, action: Action) -> Self {
         Self { matcher, action, times: None, probability: 1.0 }
     }
 
-    /// Only the next `n` matching requests.
+    /// Affects only the next `n` matching requests.
     #[must_use]
     pub fn times(mut self, n: u64) -> Self {
         self.times = Some(n);
         self
     }
 
-    /// Each matching request with this probability, 0 to 1; see [`Faults::seed`].
+    /// Affects each matching request with this probability, 0 to 1; see [`Faults::seed`].
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
@@ -136,7 +138,7 @@ impl Fault {
     }
 }
 
-/// One request as the log keeps it.
+/// One request in the log.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// See [`Matcher::verb`].
@@ -149,7 +151,7 @@ pub struct Request {
     pub namespace: String,
     /// Empty for lists, watches and creates.
     pub name: String,
-    /// As it was asked for; empty for none.
+    /// As in the request; empty if there is none.
     pub field_selector: String,
 }
 
@@ -184,21 +186,21 @@ struct Rules {
     random: fastrand::Rng,
 }
 
-/// What is wrong with an event that nobody can read.
+/// How an unreadable event is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spoil {
-    /// It is JSON, but not of the kind that was asked for.
+    /// It is JSON, but not of the requested kind.
     Kind,
-    /// It is cut off.
+    /// It is truncated.
     Cut,
 }
 
-/// How many of the next events nobody will be able to read. Cloning shares it.
+/// How many of the next events are made unreadable. Clones share the number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spoils(Arc<Mutex<(Option<Spoil>, u64)>>);
 
 impl Spoils {
-    /// What is wrong with this event, if it is one of them.
+    /// How to break this event, if it is one of them.
     pub(crate) fn take(&self) -> Option<Spoil> {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         next.1 = next.1.checked_sub(1)?;
@@ -206,12 +208,12 @@ impl Spoils {
     }
 }
 
-/// What the service does with a request after asking the rules.
+/// How the service treats a request, by the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) delay: Duration,
     pub(crate) error: Option<ApiError>,
-    /// Whether `error` comes as an event, where the request is a watch.
+    /// Whether a watch gets `error` as an event.
     pub(crate) in_stream: bool,
     pub(crate) reset: bool,
     pub(crate) lose_response: bool,
@@ -232,7 +234,7 @@ impl Faults {
         self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a rule. Rules are asked in order: delays add up, the first other action ends the search.
+    /// Adds a rule. Rules are applied in order: delays add up, and the first other action ends the search.
     pub fn inject(&self, fault: Fault) {
         self.rules().faults.push(fault);
     }
@@ -242,8 +244,8 @@ impl Faults {
         self.rules().faults.clear();
     }
 
-    /// Starts the random choices of [`Fault::probability`] from this seed; the default seed is 0, so that
-    /// a test run repeats itself.
+    /// Sets the seed for the random choices of [`Fault::probability`]. The default is 0, so that test runs
+    /// are reproducible.
     pub fn seed(&self, seed: u64) {
         self.rules().random = fastrand::Rng::with_seed(seed);
     }
@@ -253,7 +255,7 @@ impl Faults {
         self.0.drops.send_modify(|n| *n += 1);
     }
 
-    /// Makes the next `n` events of watches unreadable. Those after them are as they should be.
+    /// Makes the next `n` watch events unreadable. Later ones are valid again.
     pub fn spoil_events(&self, spoil: Spoil, n: u64) {
         *self.0.spoils.0.lock().unwrap_or_else(PoisonError::into_inner) = (Some(spoil), n);
     }
@@ -262,8 +264,8 @@ impl Faults {
         self.0.spoils.clone()
     }
 
-    /// Forgets the history, as a compaction of etcd does: watches from a resourceVersion seen so far and
-    /// open paged lists get 410 Gone. An open watch that has seen everything so far goes on.
+    /// Forgets the history, as a compaction of etcd does: watches from any resourceVersion so far and open
+    /// paged lists get 410 Gone. An open watch that has seen all changes continues.
     pub fn expire(&self) {
         self.0.store.lock().compact();
     }
@@ -339,10 +341,10 @@ fn error(action: &Action, target: &Target) -> ApiError {
 /// Counts of requests by (verb, resource, subresource).
 pub type Counts = BTreeMap<(String, String, String), u64>;
 
-/// Requests kept one by one; older ones are only counted.
+/// How many requests are kept individually; older ones are only counted.
 const LOG: usize = 100_000;
 
-/// What was asked since the last reset, refused and injected answers included.
+/// The requests since the last reset, including refused ones and those with injected faults.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog(Mutex<(Counts, std::collections::VecDeque<Request>)>);
 

@@ -1,6 +1,7 @@
-//! What a kubelet does to the API: registers its Node, reports that it is alive, renews its Lease.
+//! Acts on the API as a kubelet does: registers a Node, reports its conditions, renews its Lease.
 //!
-//! Everything works over any `kube::Client`, so the same helper drives the sandbox and a real API server.
+//! All functions work with any `kube::Client`, so that the same helper acts on the sandbox and on a real API
+//! server.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +31,11 @@ pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 /// Namespace of the Leases that kubelets renew.
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Images that a kubelet lists at most.
+/// The most images that a kubelet lists.
 const IMAGES: usize = 50;
 
-/// The Node that a kubelet with `--cloud-provider=external` posts: tainted as uninitialised and not ready,
-/// one Hostname address, labels for architecture, system and hostname, its system UUID.
+/// The Node that a kubelet with `--cloud-provider=external` creates: tainted as uninitialised and not ready,
+/// with one Hostname address, labels for architecture, operating system and hostname, and its system UUID.
 pub fn node(name: &str, system_uuid: &str) -> Node {
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let labels = BTreeMap::from([
@@ -99,7 +100,7 @@ pub fn node(name: &str, system_uuid: &str) -> Node {
     }
 }
 
-/// The same Node with as many images as a kubelet reports at most (50, two names each): about 12 kB.
+/// The same Node with the most images that a kubelet reports (50, two names each): about 12 kB.
 pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
     let mut node = node(name, system_uuid);
     let image = |n: usize| {
@@ -119,18 +120,19 @@ pub fn node_of_real_size(name: &str, system_uuid: &str) -> Node {
     node
 }
 
-/// A `core.v1.Node` of that size, initialised by a cloud-controller-manager, as kube-apiserver 1.36 encodes it in protobuf:
-/// its answer to a GET of the Node without the envelope.
+/// A `core.v1.Node` of that size, initialised by a cloud-controller-manager, as kube-apiserver 1.36 encodes
+/// it in protobuf: the response to a GET of the Node, without the envelope.
 const NODE_IN_PROTOBUF: &[u8] = include_bytes!("kubelet/node.pb");
 
-/// A list of such Nodes in protobuf: the body of a kube-apiserver's answer to whoever accepts
+/// A list of such Nodes in protobuf: the body of a kube-apiserver's response to a client that accepts
 /// `application/vnd.kubernetes.protobuf`. All are called `node-1`.
 pub fn list_of_real_size_in_protobuf(nodes: usize) -> Vec<u8> {
     let list = [field(1, &[]), field(2, NODE_IN_PROTOBUF).repeat(nodes)].concat();
     in_envelope(b"NodeList", &list)
 }
 
-/// So many changes of such a Node, one like the other, in protobuf: the body of a kube-apiserver's answer to a watch.
+/// This number of equal changes of such a Node in protobuf: the body of a kube-apiserver's response to a
+/// watch.
 pub fn changes_of_real_size_in_protobuf(changes: usize) -> Vec<u8> {
     let node = in_envelope(b"Node", NODE_IN_PROTOBUF);
     let event = [field(1, b"MODIFIED"), field(2, &field(1, &node))].concat();
@@ -138,15 +140,15 @@ pub fn changes_of_real_size_in_protobuf(changes: usize) -> Vec<u8> {
     [length.to_vec(), event].concat().repeat(changes)
 }
 
-/// `runtime.Unknown`, with the kind and the object in it.
+/// `runtime.Unknown` with the kind and the object.
 fn in_envelope(kind: &[u8], object: &[u8]) -> Vec<u8> {
     let type_meta = [field(1, b"v1"), field(2, kind)].concat();
     [b"k8s\0".to_vec(), field(1, &type_meta), field(2, object)].concat()
 }
 
-/// A field of a message in protobuf.
+/// A field of a protobuf message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    // The wire type of what has a length is 2; the length is in groups of seven bits, the lowest first.
+    // Wire type 2 means a field with a length. The length is in groups of seven bits, lowest first.
     let mut bytes = vec![number << 3 | 2];
     let mut length = content.len();
     while length > 0x7f {
@@ -186,20 +188,21 @@ fn conditions(ready: bool) -> Vec<NodeCondition> {
     ]
 }
 
-/// Posts the Node, as a kubelet does when it starts.
+/// Creates the Node, as a kubelet does when it starts.
 ///
 /// # Errors
-/// Those of the create, 409 `AlreadyExists` among them.
+/// Those of the create, including 409 `AlreadyExists`.
 pub async fn register(client: &Client, node: &Node) -> kube::Result<Node> {
     Api::all(client.clone()).create(&PostParams::default(), node).await
 }
 
-/// Reports the Node's conditions, all with a heartbeat of now: a strategic merge patch of its status.
+/// Reports the Node's conditions, all with the current time as heartbeat: a strategic merge patch of its
+/// status.
 ///
-/// The transition time of `Ready` moves only when its status does.
+/// The transition time of `Ready` changes only if its status does.
 ///
 /// # Errors
-/// Those of the reads and writes, 404 `NotFound` when the Node is gone.
+/// Those of the reads and writes, including 404 `NotFound` if the Node is gone.
 pub async fn heartbeat(client: &Client, name: &str, ready: bool) -> kube::Result<Node> {
     let nodes: Api<Node> = Api::all(client.clone());
     let before = nodes.get(name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -215,8 +218,8 @@ pub async fn heartbeat(client: &Client, name: &str, ready: bool) -> kube::Result
     nodes.patch_status(name, &PatchParams::default(), &patch).await
 }
 
-/// Renews the Node's Lease, or creates it: duration 40 s, holder = the Node's name, as a kubelet does every
-/// ten seconds.
+/// Renews or creates the Node's Lease, as a kubelet does every ten seconds. Its duration is 40 s and its
+/// holder is the Node's name.
 ///
 /// # Errors
 /// Those of the reads and writes.

@@ -1,4 +1,4 @@
-//! A Kubernetes API in the process: for demos, for fast tests and for authors of cloud providers.
+//! An in-process Kubernetes API: for demos, for fast tests and for authors of cloud providers.
 //!
 //! [`Sandbox`] keeps objects in memory and answers as kube-apiserver does: resourceVersions and optimistic
 //! concurrency, lists with pages, watches with bookmarks and streaming lists, all patch formats, status
@@ -29,11 +29,11 @@
 //! or wait, and [`Sandbox::requests`] counts them. [`conformance`] holds the cases that run against this API
 //! and a real kube-apiserver alike. Creation times are those of the wall clock, also on a paused tokio clock.
 //!
-//! # Not done, on purpose
-//! No authentication, authorisation or schemas; unknown fields are kept, and pods get no defaults. The only
-//! admission is the not-ready taint of new Nodes. No garbage collection by
-//! owner reference: propagation policies are accepted and ignored. No managed fields: server-side apply merges
-//! and never conflicts. A deleted Namespace is gone at once, with all it holds. Protobuf is not spoken.
+//! # Not supported, on purpose
+//! No authentication, authorisation or schemas: unknown fields are kept, and pods get no defaults. The only
+//! admission is the not-ready taint of new Nodes. No garbage collection by owner reference: propagation
+//! policies are accepted and ignored. No managed fields: server-side apply merges and never conflicts. A
+//! deleted Namespace is removed at once, with all objects in it. Protobuf is not supported.
 
 pub mod conformance;
 mod crd;
@@ -71,7 +71,7 @@ pub use crate::{
     service::Service,
 };
 
-/// A Kubernetes API in the process. Clones share everything.
+/// An in-process Kubernetes API. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     inner: Arc<Inner>,
@@ -92,7 +92,7 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// An API with the namespaces of a new cluster and nothing else.
+    /// An API with the namespaces of a new cluster and no other objects.
     pub fn new() -> Self {
         let store = Arc::new(Store::default());
         let registry = Registry::built_in();
@@ -109,7 +109,7 @@ impl Sandbox {
         Self { inner: Arc::new(Inner { registry, store, faults, requests: RequestLog::default() }) }
     }
 
-    /// A client of this API, in process. Must be called inside a tokio runtime, as any `kube::Client`.
+    /// An in-process client of this API. Must be called inside a tokio runtime, as for any `kube::Client`.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
     }
@@ -119,18 +119,18 @@ impl Sandbox {
         Service { inner: self.inner.clone() }
     }
 
-    /// Serves one more kind, or replaces the one with the same group, version and plural.
+    /// Serves another kind, or replaces the one with the same group, version and plural.
     pub fn register(&self, kind: ResourceKind) {
         self.inner.registry.register(kind);
     }
 
-    /// Faults and delays to inject.
+    /// Injects faults and delays.
     pub fn faults(&self) -> Faults {
         self.inner.faults.clone()
     }
 
-    /// How many requests came since the last reset, by (verb, resource, subresource). Requests that were
-    /// refused or met a fault count as well; discovery and health checks do not.
+    /// The number of requests since the last reset, by (verb, resource, subresource). Includes requests that
+    /// were refused or met a fault, but not discovery and health checks.
     pub fn requests(&self) -> Counts {
         self.inner.requests.counts()
     }

@@ -1,4 +1,4 @@
-//! Lists: selectors, pages, and what a resourceVersion asks for.
+//! Lists: selectors, pages, and the meaning of resourceVersion.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Page {
     pub(crate) revision: u64,
     pub(crate) versions: Vec<Arc<Version>>,
     pub(crate) continue_token: String,
-    /// Not told when a selector hides how much is left.
+    /// `None` if a selector makes the number unknown.
     pub(crate) remaining: Option<usize>,
 }
 
@@ -37,13 +37,13 @@ pub(crate) fn too_large(wanted: u64, current: u64) -> ApiError {
     }
 }
 
-/// 422 for list or watch parameters that do not go together.
+/// 422 for list or watch parameters that are not allowed together.
 pub(crate) fn invalid_options(errors: &[FieldError]) -> ApiError {
     let options = ResourceKind::new("meta.k8s.io", "v1", "ListOptions", "ListOptions");
     ApiError::invalid(&options, "", errors)
 }
 
-/// Reads a resourceVersion parameter; empty and `0` are "any".
+/// Parses a resourceVersion parameter. Empty and `0` mean any version.
 pub(crate) fn revision(text: Option<&str>) -> ApiResult<u64> {
     let text = text.unwrap_or("0");
     text.parse()

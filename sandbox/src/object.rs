@@ -1,4 +1,5 @@
-//! What the API server does to every object before it stores it: metadata, defaults, empty fields.
+//! The steps that the API server applies to every object before it stores it: metadata, defaults, empty
+//! fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -9,12 +10,12 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// A string field of the metadata; absent is empty.
+/// A string field of the metadata; empty if absent.
 pub(crate) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// Whether the object waits for its finalizers.
+/// Whether the object is being deleted and waits for its finalizers.
 pub(crate) fn deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|v| !v.is_null())
 }
@@ -24,7 +25,7 @@ pub(crate) fn has_finalizers(object: &Value) -> bool {
     object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
 }
 
-/// Takes a body apart: checks kind and apiVersion, drops them, and puts fields under their stored names.
+/// Reads a body: checks and removes kind and apiVersion, and renames fields to their stored names.
 pub(crate) fn to_storage(kind: &ResourceKind, body: Value) -> ApiResult<Value> {
     let Value::Object(mut map) = body else {
         return Err(ApiError::bad_request("the body of the request is not an object"));
@@ -56,15 +57,15 @@ pub(crate) fn to_storage(kind: &ResourceKind, body: Value) -> ApiResult<Value> {
         None | Some(Value::Null) => {
             map.insert("metadata".into(), json!({}));
         }
-        // What is no object is refused by check_types, in the words that fit the request
+        // values that are not objects are refused by check_types, with the message for the request
         Some(_) => {}
     }
     Ok(Value::Object(map))
 }
 
-/// Checks the types of an object's fields (in storage form); says what does not fit.
+/// Checks the types of an object's fields (in storage form). The error says which one is wrong.
 ///
-/// Everything after this may rely on the shape of metadata, and of spec and status of built-in kinds.
+/// All later code may rely on the types in metadata, and in spec and status of built-in kinds.
 pub(crate) fn check_types(kind: &ResourceKind, object: &mut Value) -> Result<(), String> {
     for pointer in ["/status/capacity", "/status/allocatable"] {
         quantities(kind, object.pointer_mut(pointer));
@@ -81,7 +82,7 @@ pub(crate) fn check_types(kind: &ResourceKind, object: &mut Value) -> Result<(),
     (kind.rules.check)(object)
 }
 
-/// Quantities may be written as numbers; they are kept as text.
+/// Quantities may be written as numbers, and are stored as text.
 fn quantities(kind: &ResourceKind, map: Option<&mut Value>) {
     let map = map.filter(|_| kind.rules.strategic).and_then(Value::as_object_mut);
     for quantity in map.into_iter().flat_map(|map| map.values_mut()) {
@@ -91,7 +92,7 @@ fn quantities(kind: &ResourceKind, map: Option<&mut Value>) {
     }
 }
 
-/// The stored object as this kind shows it, with kind and apiVersion.
+/// The stored object in the form of this kind, with kind and apiVersion.
 pub(crate) fn to_served(kind: &ResourceKind, stored: &Value) -> Value {
     let mut map = Map::new();
     map.insert("kind".into(), kind.kind.clone().into());
@@ -103,7 +104,7 @@ pub(crate) fn to_served(kind: &ResourceKind, stored: &Value) -> Value {
     Value::Object(map)
 }
 
-/// Drops nulls, empty metadata fields and what `omitempty` drops.
+/// Removes nulls, empty metadata fields and fields that `omitempty` removes.
 pub(crate) fn normalise(kind: &ResourceKind, object: &mut Value) {
     drop_nulls(object);
     let empty = |v: &Value| match v {
@@ -141,7 +142,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Fields of a Node's `nodeInfo`, which are there even when empty.
+/// Fields of a Node's `nodeInfo`, which are present even if empty.
 const NODE_INFO: [&str; 10] = [
     "architecture",
     "bootID",
@@ -155,7 +156,7 @@ const NODE_INFO: [&str; 10] = [
     "systemUUID",
 ];
 
-/// What a kind's defaulting and creation strategy add.
+/// Adds the fields that a kind's defaulting and creation strategy add.
 pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
     if crate::definition::defines(kind) {
         crate::definition::establish(object);
@@ -214,7 +215,7 @@ pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
     }
 }
 
-/// `stringData` is write-only: it ends up in `data`.
+/// `stringData` is write-only: it is merged into `data`.
 fn secret_defaults(secret: &mut Value) {
     if secret["type"].is_null() {
         secret["type"] = "Opaque".into();
@@ -277,7 +278,7 @@ fn service_defaults(service: &mut Value) {
     }
 }
 
-/// Five characters for `generateName`, from the alphabet that spells no words.
+/// Five characters for `generateName`, from an alphabet without vowels.
 pub(crate) fn suffix() -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     uuid::Uuid::new_v4().as_bytes()[..5]

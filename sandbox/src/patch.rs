@@ -12,7 +12,7 @@ mod json;
 mod merge;
 mod strategic;
 
-/// A patch as it came in, before it meets an object.
+/// A parsed patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
     Json(Vec<Value>),
@@ -49,12 +49,12 @@ impl Patch {
         }
     }
 
-    /// Whether the object is created when it does not exist.
+    /// Whether the object is created if it does not exist.
     pub(crate) fn creates(&self) -> bool {
         matches!(self, Self::Apply(_))
     }
 
-    /// Changes `object`, which carries kind and apiVersion, in place.
+    /// Applies the patch to `object`, which has kind and apiVersion.
     pub(crate) fn apply(&self, kind: &ResourceKind, object: &mut Value) -> ApiResult<()> {
         match self {
             Self::Json(operations) => json::apply(object, operations),

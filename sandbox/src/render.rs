@@ -1,4 +1,4 @@
-//! Answers in the form the client asked for: objects, their metadata, or a table.
+//! Responses in the form that the client asked for: objects, their metadata, or a table.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::{
     table,
 };
 
-/// Turns stored versions into answers.
+/// Turns stored versions into responses.
 #[derive(Debug, Clone)]
 pub(crate) struct Renderer {
     form: Form,
     kind: Arc<ResourceKind>,
-    /// The stored bytes are not what this kind shows: another version, or renamed fields.
+    /// Whether the stored bytes differ from this kind's form: they have another version or renamed fields.
     convert: bool,
     include_object: String,
 }
@@ -38,7 +38,7 @@ impl Renderer {
 
     /// The version as an object of this kind.
     fn parse(&self, version: &Version) -> Value {
-        // The bytes are our own serialisation
+        // Cannot fail: the bytes were serialised here
         let mut value: Value = serde_json::from_slice(&version.json).unwrap_or_default();
         if self.convert {
             if let Value::Object(map) = &mut value {
@@ -94,7 +94,7 @@ impl Renderer {
         let mut body =
             format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
                 .into_bytes();
-        // Items of typed lists carry no kind and apiVersion: the stored bytes do, at their start
+        // Items of typed lists have no kind and apiVersion, which the stored bytes begin with
         let skip = if self.kind.rules.bare_items { prefix(&self.kind).len() } else { 0 };
         for (at, version) in page.versions.iter().enumerate() {
             if at > 0 {
@@ -124,7 +124,7 @@ impl Renderer {
         body.into()
     }
 
-    /// DELETED for an object that no longer matches: its last matching state at the new revision.
+    /// DELETED for an object that no longer matches, with its last matching state and the new revision.
     pub(crate) fn left(&self, before: &Version, revision: u64) -> Bytes {
         self.event("DELETED", &before.at(revision))
     }

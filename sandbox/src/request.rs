@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method, path and query.
+//! Parses a request: its method, path and query.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// The form of the answer, from the `Accept` header.
+/// The requested form of the response, from the `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Object,
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Only JSON is spoken; clients that prefer protobuf list JSON as well and get it.
+    /// Only JSON is supported. Clients that prefer protobuf accept JSON as well, and get it.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
         for choice in accept.split(',').map(str::trim) {
@@ -98,7 +98,7 @@ impl Query {
     }
 }
 
-/// Undoes percent encoding and `+`; what is not UTF-8 is replaced.
+/// Decodes percent encoding and `+`. Invalid UTF-8 is replaced.
 fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
@@ -129,7 +129,7 @@ pub(crate) struct Target {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub(crate) verb: &'static str,
     pub(crate) kind: Arc<ResourceKind>,
-    /// `None`: cluster-scoped, or all namespaces.
+    /// `None` if cluster-scoped or for all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// Empty, or `status`.
@@ -139,7 +139,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads a path below `/api` or `/apis`. `Ok(None)` when it is none of a resource (discovery, health).
+    /// Parses a path below `/api` or `/apis`. `Ok(None)` if it is not the path of a resource (discovery,
+    /// health).
     pub(crate) fn parse(
         registry: &Registry,
         method: &Method,
@@ -155,7 +156,7 @@ impl Target {
         };
         let (namespace, rest) = match rest {
             [] => return Ok(None),
-            // A namespace and its own subresources, against anything inside a namespace
+            // A namespace and its subresources, as opposed to resources inside a namespace
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, inside @ ..] => (Some(*namespace), inside),
             rest => (None, rest),
@@ -177,7 +178,7 @@ impl Target {
         let verb = match (method.as_str(), name.is_empty()) {
             ("GET", true) if query.watch => "watch",
             ("GET", true) => "list",
-            // The old way to watch one object; new clients use a field selector
+            // The old way to watch a single object; new clients use a field selector
             ("GET", false) if query.watch && subresource.is_empty() => "watch",
             ("GET", false) => "get",
             ("POST", true) if !kind.namespaced || namespace.is_some() => "create",
@@ -198,7 +199,7 @@ impl Target {
         }))
     }
 
-    /// Storage key of the named object.
+    /// The storage key of the named object.
     pub(crate) fn key(&self) -> (String, String) {
         (self.namespace.clone().unwrap_or_default(), self.name.clone())
     }

@@ -1,4 +1,4 @@
-//! Which kinds the API serves, and the rules that differ from kind to kind.
+//! The kinds that the API serves, and the rules by which they differ.
 
 use std::{
     collections::BTreeSet,
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-/// One resource type: names, scope and subresources, as discovery shows them.
+/// One resource type: names, scope and subresources, as in discovery.
 ///
-/// Built with [`ResourceKind::new`] and the methods after it, or read from a CRD with
-/// [`ResourceKind::from_crd`]; served after [`Sandbox::register`](crate::Sandbox::register).
+/// Created by [`ResourceKind::new`] and the methods after it, or from a CRD by [`ResourceKind::from_crd`].
+/// Served after [`Sandbox::register`](crate::Sandbox::register).
 #[derive(Debug, Clone)]
 pub struct ResourceKind {
     pub(crate) group: String,
@@ -37,46 +37,47 @@ pub struct Column {
     pub(crate) name: String,
     /// `string`, `integer`, `date`, ...
     pub(crate) kind: String,
-    /// JSON pointer into the object, with `a[?(@.type=="X")].b` read as the first matching entry.
+    /// JSON pointer into the object. `a[?(@.type=="X")].b` selects the first matching entry.
     pub(crate) path: String,
-    /// 0 is shown always, more than 0 only with `-o wide`.
+    /// 0 is always shown, more than 0 only with `-o wide`.
     pub(crate) priority: i32,
 }
 
-/// How the API server's own strategies differ between kinds.
+/// The differences between the API server's strategies for the kinds.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// PUT to a name that does not exist creates the object.
+    /// Whether PUT to a name that does not exist creates the object.
     pub(crate) create_on_update: bool,
-    /// PUT without `metadata.resourceVersion` overwrites.
+    /// Whether PUT without `metadata.resourceVersion` overwrites the object.
     pub(crate) unconditional_update: bool,
-    /// `metadata.generation` counts changes outside metadata and status.
+    /// Whether `metadata.generation` counts changes outside metadata and status.
     pub(crate) generation: bool,
-    /// The status sent with a create is kept (Nodes: the kubelet registers with one).
+    /// Whether the status in a create is kept (for Nodes: the kubelet registers with one).
     pub(crate) status_on_create: bool,
-    /// A write to `/status` may change labels and annotations too.
+    /// Whether a write to `/status` may also change labels and annotations.
     pub(crate) status_writes_metadata: bool,
-    /// DELETE answers with the object, not with a Status.
+    /// Whether DELETE returns the object instead of a Status.
     pub(crate) delete_returns_object: bool,
-    /// Go types with patch strategies exist: strategic merge patches are understood.
+    /// Whether strategic merge patches are supported: that needs Go types with patch strategies.
     pub(crate) strategic: bool,
-    /// Items of a list carry no kind and apiVersion, as typed lists of the API server.
+    /// Whether items of a list have no kind and apiVersion, as in typed lists of the API server.
     pub(crate) bare_items: bool,
-    /// Fields other than metadata.name and metadata.namespace that a field selector may name.
+    /// Fields that a field selector may use, besides metadata.name and metadata.namespace.
     pub(crate) fields: &'static [&'static str],
-    /// Pointers to fields that vanish when empty, as `omitempty` makes them.
+    /// Pointers to fields that are removed if empty, as by `omitempty`.
     pub(crate) omit_empty: &'static [&'static str],
-    /// Top-level fields under another name in storage: (stored, served). Core and `events.k8s.io`
-    /// Events are the same objects.
+    /// Top-level fields that have another name in storage: (stored, served). Core and `events.k8s.io` Events
+    /// are the same objects.
     pub(crate) renames: &'static [(&'static str, &'static str)],
-    /// Whether the fields of an object (in storage form) have the types of the Go type; says what does not.
+    /// Checks whether the fields of an object (in storage form) have the types of the Go type. The error says
+    /// which one does not.
     pub(crate) check: fn(&Value) -> Result<(), String>,
-    /// Group whose storage is shared when it is not the kind's own.
+    /// The group whose storage is used, if it is not the kind's own.
     pub(crate) storage_group: Option<&'static str>,
 }
 
 impl Rules {
-    /// What the API server does for custom resources.
+    /// The rules for custom resources.
     const CUSTOM: Self = Self {
         create_on_update: false,
         unconditional_update: false,
@@ -93,7 +94,7 @@ impl Rules {
         storage_group: None,
     };
 
-    /// What most built-in kinds have in common.
+    /// The common rules of built-in kinds.
     const BUILT_IN: Self = Self {
         unconditional_update: true,
         generation: false,
@@ -152,28 +153,29 @@ impl ResourceKind {
             .collect()
     }
 
-    /// Objects live in namespaces.
+    /// Makes it namespaced.
     #[must_use]
     pub fn namespaced(mut self) -> Self {
         self.namespaced = true;
         self
     }
 
-    /// `/status` is a subresource: the main resource ignores status, and `/status` everything else.
+    /// Adds the `/status` subresource: writes to the main resource ignore status, and writes to `/status`
+    /// everything else.
     #[must_use]
     pub fn with_status(mut self) -> Self {
         self.status = true;
         self
     }
 
-    /// A name that `kubectl get` accepts beside plural and singular.
+    /// Adds a name that `kubectl get` accepts besides plural and singular.
     #[must_use]
     pub fn short_name(mut self, name: &str) -> Self {
         self.short_names.push(name.to_owned());
         self
     }
 
-    /// A printer column; `path` is a `JSONPath` as in a CRD, such as `.spec.providerID`.
+    /// Adds a printer column. `path` is a `JSONPath` as in a CRD, such as `.spec.providerID`.
     #[must_use]
     pub fn column(mut self, name: &str, path: &str) -> Self {
         self.columns.push(Column {
@@ -195,23 +197,23 @@ impl ResourceKind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `nodes`, `leases.coordination.k8s.io`: as error messages name the resource.
+    /// `nodes`, `leases.coordination.k8s.io`: the resource's name in error messages.
     pub(crate) fn group_resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `Node`, `Lease.coordination.k8s.io`: as error messages name the kind.
+    /// `Node`, `Lease.coordination.k8s.io`: the kind's name in error messages.
     pub(crate) fn group_kind(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Key of the storage that holds the objects: the same for every version of a resource.
+    /// The key of the storage that holds the objects. All versions of a resource have the same.
     pub(crate) fn storage(&self) -> String {
         format!("{}/{}", self.rules.storage_group.unwrap_or(&self.group), self.plural)
     }
 }
 
-/// The kinds that are served; grows by [`Registry::register`].
+/// The kinds that are served.
 #[derive(Debug)]
 pub(crate) struct Registry(RwLock<Vec<Arc<ResourceKind>>>);
 
@@ -226,14 +228,14 @@ impl Registry {
         let same = |k: &&mut Arc<ResourceKind>| {
             (&k.group, &k.version, &k.plural) == (&kind.group, &kind.version, &kind.plural)
         };
-        // In its place: the first version of a resource is the one that is stored
+        // Replace it at its position: the first version of a resource is the stored one
         match kinds.iter_mut().find(same) {
             Some(known) => *known = Arc::new(kind),
             None => kinds.push(Arc::new(kind)),
         }
     }
 
-    /// Ends serving every version of a resource.
+    /// Stops serving all versions of a resource.
     pub(crate) fn unregister(&self, group: &str, plural: &str) {
         let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
         kinds.retain(|kind| kind.group != group || kind.plural != plural);
@@ -248,7 +250,7 @@ impl Registry {
         kinds.iter().find(|k| k.group == group && k.version == version && k.plural == plural).cloned()
     }
 
-    /// The kind in whose form the objects of `storage` are kept: the first one registered.
+    /// The kind in whose form the objects of `storage` are stored: the first one registered.
     pub(crate) fn storage_kind(&self, storage: &str) -> Option<Arc<ResourceKind>> {
         let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
         kinds.iter().find(|k| k.storage() == storage).cloned()
@@ -271,7 +273,7 @@ impl Registry {
     }
 }
 
-/// Reads an object as its Kubernetes type. The reading is only a check: unknown fields are kept.
+/// Checks that an object can be read as its Kubernetes type. Unknown fields are allowed.
 fn typed<T: DeserializeOwned>(object: &Value) -> Result<(), String> {
     T::deserialize(object).map(drop).map_err(|error| error.to_string())
 }

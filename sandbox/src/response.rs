@@ -1,4 +1,4 @@
-//! Answers.
+//! Responses.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
-/// Body of an answer.
+/// The body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 pub(crate) fn full(status: StatusCode, body: Bytes) -> Response<ResponseBody> {
@@ -18,12 +18,12 @@ pub(crate) fn full(status: StatusCode, body: Bytes) -> Response<ResponseBody> {
     response
 }
 
-/// An answer that is a JSON document.
+/// A response with a JSON document.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response<ResponseBody> {
     full(status, value.to_string().into())
 }
 
-/// An answer in plain text.
+/// A response in plain text.
 pub(crate) fn text(text: &'static str) -> Response<ResponseBody> {
     let mut response = full(StatusCode::OK, Bytes::from_static(text.as_bytes()));
     response

@@ -1,9 +1,9 @@
-//! What a user asks about himself: here there is one, who may do everything.
+//! Self-reviews of a user. The sandbox has one user, who may do everything.
 
 use http::{Method, request::Parts};
 use serde_json::{Value, json};
 
-/// The answer to a self-review, `None` for any other request.
+/// The answer to a self-review; `None` for any other request.
 pub(crate) fn answer(parts: &Parts, body: &[u8]) -> Option<Value> {
     if parts.method != Method::POST {
         return None;

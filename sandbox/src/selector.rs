@@ -9,7 +9,7 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// What selectors look at, taken once per version of an object.
+/// The parts of an object that selectors match, extracted once per version.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Selectable {
     labels: BTreeMap<String, String>,
@@ -19,7 +19,7 @@ pub(crate) struct Selectable {
 }
 
 impl Selectable {
-    /// Reads labels and the fields that the kind lets clients select by.
+    /// Extracts the labels, and the fields that the kind allows in selectors.
     pub(crate) fn of(kind: &ResourceKind, object: &Value) -> Self {
         let text = |value: Option<&Value>| match value {
             Some(Value::String(s)) => s.clone(),
@@ -36,7 +36,7 @@ impl Selectable {
                     .and_then(Value::as_bool)
                     .unwrap_or(false)
                     .to_string(),
-                // Core Events: an empty component falls back to the reporting controller
+                // Core Events: if the component is empty, the reporting controller is used
                 "source" => {
                     let component = text(object.pointer("/source/component"));
                     if component.is_empty() { text(object.get("reportingComponent")) } else { component }
@@ -55,7 +55,7 @@ impl Selectable {
 }
 
 impl Selectable {
-    /// Storage key of the object.
+    /// The object's storage key.
     pub(crate) fn key(&self) -> (String, String) {
         (self.namespace.clone(), self.name.clone())
     }
@@ -77,12 +77,13 @@ pub(crate) struct Selector {
     labels: Vec<Requirement>,
     /// field, wanted value, equal (or not equal)
     fields: Vec<(String, String, bool)>,
-    /// The namespace of the request; `None` is all of them.
+    /// The namespace of the request; `None` means all.
     namespace: Option<String>,
 }
 
 impl Selector {
-    /// Reads `labelSelector` and `fieldSelector`; 400 for bad syntax and for fields the kind does not offer.
+    /// Parses `labelSelector` and `fieldSelector`; 400 for bad syntax and for fields that the kind does not
+    /// support.
     pub(crate) fn parse(
         kind: &ResourceKind,
         namespace: Option<&str>,
@@ -122,7 +123,7 @@ impl Selector {
         Ok(Self { labels: labels_parsed, fields: parsed, namespace: namespace.map(str::to_owned) })
     }
 
-    /// Whether everything in the namespace matches.
+    /// Whether all objects of the namespace match.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

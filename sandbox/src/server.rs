@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Sandbox {
-    /// Serves this API over plain HTTP. `127.0.0.1:0` takes a free port.
+    /// Serves this API over plain HTTP. `127.0.0.1:0` chooses a free port.
     ///
     /// There is no authentication: bind to loopback only.
     ///
@@ -51,7 +51,7 @@ async fn accept(listener: TcpListener, service: Service, stop: CancellationToken
                 }
             },
         };
-        // Watch events are small and must not wait for each other
+        // Watch events are small and must be sent at once
         let _ = stream.set_nodelay(true);
         let connection = builder
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()))
@@ -65,13 +65,13 @@ async fn accept(listener: TcpListener, service: Service, stop: CancellationToken
         });
     }
     drop(listener);
-    // Open watches would hold the drain for half an hour
+    // Open watches would delay the shutdown by up to half an hour
     service.inner.faults.drop_watches();
     graceful.shutdown().await;
 }
 
 impl Server {
-    /// Where the server listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -104,11 +104,11 @@ impl Server {
         )
     }
 
-    /// Takes no more connections, ends open watches (those of in-process clients as well) and waits for
-    /// requests under way.
+    /// Stops accepting connections, ends open watches (including those of in-process clients), and waits for
+    /// requests in progress.
     pub async fn shutdown(self) {
         drop(self.stop);
-        // A panic in the server would have been reported by its task already
+        // A panic of the server was already reported by its task
         let _ = self.task.await;
     }
 }

@@ -1,4 +1,4 @@
-//! One HTTP request in, one answer out: the `tower` service behind the client and the server.
+//! The `tower` service behind the client and the server: turns one HTTP request into one response.
 
 use std::{
     pin::Pin,
@@ -63,7 +63,7 @@ fn failure(error: &ApiError) -> Response<ResponseBody> {
     response
 }
 
-/// The error of a connection that breaks.
+/// The error of a broken connection.
 fn reset() -> tower::BoxError {
     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by an injected fault").into()
 }
@@ -103,7 +103,7 @@ impl Inner {
         Ok(answer)
     }
 
-    /// Paths that name no resource: discovery, version, health.
+    /// Paths outside the resources: discovery, version, health.
     fn other(&self, parts: &Parts) -> Response<ResponseBody> {
         let answer = match parts.method {
             Method::GET => discovery::answer(&self.registry, parts.uri.path()),
@@ -164,7 +164,7 @@ impl Inner {
     }
 }
 
-/// The object in a body: JSON, or YAML where the content type says so.
+/// The object in a body: JSON, or YAML if the content type says so.
 fn object(parts: &Parts, body: &[u8]) -> ApiResult<Value> {
     let content_type =
         parts.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Failures as the API server words them: `metav1.Status`.
+//! Errors in the API server's form: `metav1.Status`.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::resources::ResourceKind;
 
-/// A request that the API refuses, carried to the client as a `metav1.Status`.
+/// A refused request, reported to the client as a `metav1.Status`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ApiError {
@@ -13,14 +13,14 @@ pub(crate) struct ApiError {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Option<Value>,
-    /// Seconds for the `Retry-After` header.
+    /// The value of the `Retry-After` header in seconds.
     pub(crate) retry_after: Option<u64>,
 }
 
-/// Result of a request.
+/// The result of a request.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// One field that breaks a rule; several make one `Invalid` answer.
+/// One field that breaks a rule. An `Invalid` error may list several.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldError {
     pub(crate) field: String,
@@ -38,7 +38,7 @@ impl FieldError {
         }
     }
 
-    /// A change or a value that is not allowed here.
+    /// A change or a value that is not allowed.
     pub(crate) fn forbidden(field: impl Into<String>, detail: impl AsRef<str>) -> Self {
         Self {
             field: field.into(),
@@ -47,14 +47,14 @@ impl FieldError {
         }
     }
 
-    /// A field that must be there.
+    /// A field that is required.
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
         let message =
             if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
         Self { field: field.into(), reason: "FieldValueRequired", message }
     }
 
-    /// A list entry whose key is already taken.
+    /// A list entry with a duplicate key.
     pub(crate) fn duplicate(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self {
             field: field.into(),
@@ -63,7 +63,7 @@ impl FieldError {
         }
     }
 
-    /// A value outside the enumeration.
+    /// A value that is not in the enumeration.
     pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
         Self {
@@ -88,7 +88,7 @@ fn details(kind: &ResourceKind, name: &str) -> Map<String, Value> {
 }
 
 impl ApiError {
-    /// Any answer without details.
+    /// An error without details.
     pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None, retry_after: None }
     }
@@ -101,7 +101,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// A resourceVersion that is no number: a plain error upstream, so 500 without a reason.
+    /// A resourceVersion that is not a number: a plain error upstream, so 500 without a reason.
     pub(crate) fn bad_revision(field: &str, text: &str) -> Self {
         let message = format!("{field}strconv.ParseUint: parsing {text:?}: invalid syntax");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
@@ -112,7 +112,7 @@ impl ApiError {
         Self::of(StatusCode::NOT_FOUND, "NotFound", message, kind, name)
     }
 
-    /// The path names nothing that this server serves.
+    /// A path that this server does not serve.
     pub(crate) fn no_such_path() -> Self {
         Self {
             details: Some(json!({})),
@@ -130,7 +130,7 @@ impl ApiError {
         Self::of(StatusCode::CONFLICT, "Conflict", message, kind, name)
     }
 
-    /// The sender's resourceVersion is not the stored one.
+    /// The request's resourceVersion is not the stored one.
     pub(crate) fn modified(kind: &ResourceKind, name: &str) -> Self {
         Self::conflict(
             kind,
@@ -162,7 +162,7 @@ impl ApiError {
         }
     }
 
-    /// A resourceVersion or continue token that the history no longer covers.
+    /// A resourceVersion or continue token that is older than the history.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
@@ -191,7 +191,7 @@ impl ApiError {
         }
     }
 
-    /// A patch that makes something that is no object of the kind.
+    /// A patch whose result is not an object of the kind.
     pub(crate) fn invalid_patch(error: &FieldError) -> Self {
         Self {
             details: Some(json!({
@@ -205,8 +205,8 @@ impl ApiError {
         }
     }
 
-    /// A JSON patch that cannot be applied to this object: a `test` fails, a path is missing, an unknown
-    /// operation. The API server does not tell which.
+    /// A JSON patch that cannot be applied to this object: a `test` fails, a path is missing, or an operation
+    /// is unknown. The API server does not tell which.
     pub(crate) fn patch_rejected() -> Self {
         Self {
             details: Some(json!({})),

@@ -1,7 +1,7 @@
 //! The objects, their versions and the history of changes.
 //!
-//! Every version of an object is serialised once; gets, lists and watches share those bytes. The parsed
-//! form is kept for the current version only, since only writes need it.
+//! Every version of an object is serialised once. Gets, lists and watches share those bytes. Only writes need
+//! the parsed form, so it is kept for the current version only.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,13 +14,14 @@ use tokio::sync::watch;
 
 use crate::{resources::ResourceKind, selector::Selectable};
 
-/// Changes kept per resource for watches that resume. A slower watch gets 410 Gone, as from a real server.
+/// How many changes are kept per resource, for watches that resume. A watch that is further behind gets 410
+/// Gone, as from a real server.
 const HISTORY: usize = 16_384;
 
-/// Paged lists whose remaining pages are kept.
+/// The number of paged lists whose remaining pages are kept.
 const SNAPSHOTS: usize = 64;
 
-/// (namespace, name); the namespace is empty for cluster-scoped objects. Its order is the order of lists.
+/// (namespace, name); the namespace is empty for cluster-scoped objects. Lists have this order.
 pub(crate) type Key = (String, String);
 
 /// One version of an object.
@@ -33,33 +34,34 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The same state under another resourceVersion.
+    /// The same state with another resourceVersion.
     pub(crate) fn at(&self, revision: u64) -> Self {
-        // The bytes are our own serialisation
+        // Cannot fail: the bytes were serialised here
         let mut object: Value = serde_json::from_slice(&self.json).unwrap_or_default();
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         Self { revision, json: object.to_string().into(), selectable: self.selectable.clone() }
     }
 }
 
-/// The current version of an object with its parsed form (without kind and apiVersion).
+/// The current version of an object, and its parsed form (without kind and apiVersion).
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) value: Arc<Value>,
     pub(crate) version: Arc<Version>,
 }
 
-/// What happened to an object.
+/// The kind of a change to an object.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Added,
-    /// With the version before.
+    /// Contains the version before.
     Modified(Arc<Version>),
-    /// With the version before; the event's own is the last state at the revision of the deletion.
+    /// Contains the version before. The event's own version is the last state, with the revision of the
+    /// deletion.
     Deleted(Arc<Version>),
 }
 
-/// One entry of the history.
+/// One change in the history.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) change: Change,
@@ -73,9 +75,10 @@ pub(crate) struct Bucket {
     log: VecDeque<Event>,
     /// Watches and lists from an older revision are refused.
     compacted: u64,
-    /// The revision of the newest change that left the log. An open watch that has seen it missed nothing.
+    /// The revision of the newest change that was removed from the log. A watch that has seen it can
+    /// continue.
     lost: u64,
-    /// Tells watches that the log grew.
+    /// Wakes watches when the log grows.
     wake: watch::Sender<()>,
 }
 
@@ -85,7 +88,7 @@ impl Bucket {
         revision >= self.compacted
     }
 
-    /// Changes after `revision`; `None` when some of them have left the log.
+    /// Changes after `revision`; `None` if some of them were removed from the log.
     pub(crate) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Event>> {
         if revision < self.lost {
             return None;
@@ -94,12 +97,12 @@ impl Bucket {
         Some(self.log.range(first..))
     }
 
-    /// The current versions in the order of lists.
+    /// The current versions in list order.
     pub(crate) fn now(&self) -> Vec<Arc<Version>> {
         self.objects.values().map(|entry| entry.version.clone()).collect()
     }
 
-    /// The versions as they were at `revision`; `None` when the log no longer reaches back that far.
+    /// The versions as of `revision`; `None` if the log does not reach back that far.
     pub(crate) fn at(&self, revision: u64) -> Option<Vec<Arc<Version>>> {
         let later: Vec<&Event> = self.since(revision).filter(|_| self.reaches(revision))?.collect();
         let objects = self.objects.iter().map(|(key, entry)| (key.clone(), entry.version.clone()));
@@ -147,16 +150,16 @@ pub(crate) struct Snapshot {
     pub(crate) versions: Arc<Vec<Arc<Version>>>,
 }
 
-/// Everything under the lock.
+/// The state that the lock protects.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) revision: u64,
     buckets: HashMap<String, Bucket>,
     snapshots: VecDeque<(u64, Snapshot)>,
     next_snapshot: u64,
-    /// Cluster IPs given out.
+    /// The number of allocated cluster IPs.
     services: u64,
-    /// Node ports given out.
+    /// The number of allocated node ports.
     node_ports: u64,
 }
 
@@ -172,7 +175,7 @@ impl Store {
 
 impl Inner {
     pub(crate) fn bucket(&mut self, storage: &str) -> &mut Bucket {
-        // A bucket that appears now misses nothing: there was no object of its kind before
+        // A new bucket misses no changes: there were no objects of its kind before
         self.buckets.entry(storage.to_owned()).or_insert_with(|| Bucket {
             objects: BTreeMap::new(),
             log: VecDeque::new(),
@@ -196,7 +199,7 @@ impl Inner {
         })
     }
 
-    /// Stores a new version and gives it the next resourceVersion.
+    /// Stores a new version with the next resourceVersion.
     pub(crate) fn put(&mut self, kind: &ResourceKind, key: Key, mut value: Value) -> Entry {
         let version = self.version(kind, &mut value);
         let entry = Entry { value: Arc::new(value), version: version.clone() };
@@ -209,7 +212,7 @@ impl Inner {
         entry
     }
 
-    /// Removes an object. `last` is its last state, which watches see with a resourceVersion of its own.
+    /// Removes an object. `last` is its last state, which watches get with a new resourceVersion.
     pub(crate) fn remove(&mut self, kind: &ResourceKind, key: &Key, mut last: Value) -> Entry {
         let version = self.version(kind, &mut last);
         let bucket = self.bucket(&kind.storage());
@@ -219,21 +222,22 @@ impl Inner {
         Entry { value: Arc::new(last), version }
     }
 
-    /// Deletes everything in a namespace, finalizers or not: the sandbox has no namespace controller.
+    /// Deletes all objects of a namespace, even those with finalizers: the sandbox has no namespace
+    /// controller.
     pub(crate) fn empty_namespace(&mut self, namespace: &str) {
         for bucket in self.buckets.values_mut() {
             bucket.clear(&mut self.revision, |key| key.0 == namespace);
         }
     }
 
-    /// Deletes every object of a resource, finalizers or not.
+    /// Deletes all objects of a resource, even those with finalizers.
     pub(crate) fn empty(&mut self, storage: &str) {
         if let Some(bucket) = self.buckets.get_mut(storage) {
             bucket.clear(&mut self.revision, |_| true);
         }
     }
 
-    /// Keeps the rest of a paged list and returns its number for the continue token.
+    /// Keeps the rest of a paged list, and returns its number for the continue token.
     pub(crate) fn keep_snapshot(&mut self, snapshot: Snapshot) -> u64 {
         if self.snapshots.len() == SNAPSHOTS {
             self.snapshots.pop_front();
@@ -249,7 +253,7 @@ impl Inner {
 
     /// Forgets the history, as a compaction of etcd does: older watches and pages get 410 Gone.
     pub(crate) fn compact(&mut self) {
-        // One revision is used up so that a watch from the current one is too old as well
+        // Uses up one revision, so that a watch from the current one is too old as well
         self.revision += 1;
         for bucket in self.buckets.values_mut() {
             bucket.lost = bucket.log.back().map_or(bucket.lost, |newest| newest.version.revision);
@@ -261,9 +265,9 @@ impl Inner {
     }
 }
 
-/// The start of every serialised object of a kind, up to the comma.
+/// The beginning of every serialised object of a kind, up to the comma.
 pub(crate) fn prefix(kind: &ResourceKind) -> String {
-    // Kinds and groups are DNS names: nothing to escape
+    // Kinds and groups are DNS names, so nothing has to be escaped
     format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
 }
 

@@ -1,4 +1,4 @@
-//! Tables for `kubectl get`: the columns that the API server prints for each kind.
+//! Tables for `kubectl get`, with the columns that the API server prints for each kind.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::resources::ResourceKind;
 /// Name, type, priority (0 is always shown, 1 only with `-o wide`).
 type Heading = (&'static str, &'static str, i32);
 
-/// What a column without a value shows.
+/// Shown in a column without a value.
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 
@@ -99,7 +99,7 @@ fn headings(kind: &ResourceKind) -> Vec<(String, String, i32)> {
         .collect()
 }
 
-/// The string at a pointer; empty when it is not there.
+/// The string at a pointer; empty if there is none.
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -206,7 +206,7 @@ fn node_address<'a>(node: &'a Value, address_type: &str) -> &'a str {
 }
 
 fn event_cells(event: &Value, now: Timestamp) -> Vec<Value> {
-    // Core and events.k8s.io/v1 spell the same things differently
+    // Core and events.k8s.io/v1 have different names for the same fields
     let either = |core: &str, new: &str| or(text(event, core), text(event, new)).to_owned();
     let first_seen = either("/firstTimestamp", "/deprecatedFirstTimestamp");
     let last_seen = either("/lastTimestamp", "/deprecatedLastTimestamp");
@@ -303,7 +303,7 @@ fn select<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
             rest = after;
         } else {
             let fields = rest.strip_prefix('.').unwrap_or(rest);
-            // A backslash keeps a dot inside a name
+            // A backslash escapes a dot in a name
             let end = fields
                 .char_indices()
                 .find(|(i, c)| matches!(c, '.' | '[') && !fields[..*i].ends_with('\\'))
@@ -318,7 +318,7 @@ fn select<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     Some(at)
 }
 
-/// How long ago, in the short form of `kubectl`: two units while they matter.
+/// An age in the short form of `kubectl`: two units where the smaller one matters.
 fn age(since: &str, now: Timestamp) -> String {
     let Ok(since) = since.parse::<Timestamp>() else { return UNKNOWN.to_owned() };
     let seconds = now.as_second() - since.as_second();

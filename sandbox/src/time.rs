@@ -1,6 +1,6 @@
-//! The time as objects have it.
+//! The current time in the format of objects.
 
-/// Now, to the second, as `metav1.Time`.
+/// The current time, to the second, as `metav1.Time`.
 pub(crate) fn now() -> String {
     let now = jiff::Timestamp::now();
     jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()

@@ -1,4 +1,4 @@
-//! The rules of the API server that nodes, taints, labels and names meet in practice.
+//! The API server's validation rules that are relevant for Nodes, taints, labels and names.
 
 use serde_json::{Value, json};
 
@@ -133,7 +133,7 @@ fn validate_metadata(kind: &ResourceKind, object: &Value, errors: &mut Vec<Field
     let mut size = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        // Upstream checks annotation keys in lower case: upper case prefixes are old and allowed
+        // Upstream checks annotation keys in lower case: prefixes in upper case are old and allowed
         for fault in key_faults(&key.to_lowercase()) {
             errors.push(FieldError::invalid("metadata.annotations", &key.as_str().into(), fault));
         }
@@ -196,7 +196,7 @@ fn validate_taints(node: &Value, errors: &mut Vec<FieldError>) {
 
 /// Checks an object before it is stored; `before` is the stored version of an update.
 ///
-/// Answers 422 Invalid with every fault that was found.
+/// Returns 422 Invalid with all faults.
 pub(crate) fn validate(kind: &ResourceKind, object: &Value, before: Option<&Value>) -> ApiResult<()> {
     let mut errors = Vec::new();
     validate_metadata(kind, object, &mut errors);
@@ -233,7 +233,7 @@ pub(crate) fn validate(kind: &ResourceKind, object: &Value, before: Option<&Valu
         let involved = object.pointer("/involvedObject/namespace").unwrap_or(&Value::Null);
         let involved = involved.as_str().unwrap_or_default();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        // Events about cluster-scoped objects go to these two
+        // Events about cluster-scoped objects belong in these two namespaces
         let fits = if involved.is_empty() {
             matches!(namespace, "default" | "kube-system")
         } else {

@@ -1,4 +1,4 @@
-//! Reads and writes of objects: what each verb does to the store.
+//! Reads and writes of objects: the effect of each verb on the store.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::{
     validation::validate,
 };
 
-/// What a write answers with.
+/// The response to a write.
 #[derive(Debug)]
 pub(crate) enum Written {
     Object(StatusCode, Entry),
-    /// The object is gone: `metav1.Status` Success about it.
+    /// The object is gone: a `metav1.Status` Success with its details.
     Deleted(Value),
 }
 
-/// Everything a verb needs besides the store.
+/// The context of a verb, besides the store.
 pub(crate) struct Verb<'a> {
     pub(crate) store: &'a Store,
     pub(crate) target: &'a Target,
-    /// The kind in whose form the objects are kept; mostly the target's own.
+    /// The kind in whose form the objects are stored, usually the target's own.
     pub(crate) stored: Arc<ResourceKind>,
 }
 
@@ -49,7 +49,7 @@ impl Verb<'_> {
         self.insert(&mut self.store.lock(), object).map(|entry| Written::Object(StatusCode::CREATED, entry))
     }
 
-    /// Takes the body of a create or an update; 400 when a field has the wrong type.
+    /// Reads the body of a create or an update; 400 if a field has the wrong type.
     fn read(&self, body: Value) -> ApiResult<Value> {
         let kind = &*self.target.kind;
         let mut object = object::to_storage(kind, body)?;
@@ -62,7 +62,7 @@ impl Verb<'_> {
         Ok(object)
     }
 
-    /// Takes what a patch made; 422 when a field has the wrong type.
+    /// Reads the result of a patch; 422 if a field has the wrong type.
     fn read_patched(&self, body: Value) -> ApiResult<Value> {
         if !body.is_object() {
             return Err(ApiError::patch_rejected());
@@ -70,7 +70,7 @@ impl Verb<'_> {
         let kind = &*self.target.kind;
         let mut object = object::to_storage(kind, body)?;
         object::check_types(kind, &mut object).map_err(|why| {
-            // Upstream names no object here
+            // As upstream, without the object's name
             ApiError::invalid_patch(&FieldError::invalid("patch", &object, why))
         })?;
         Ok(object)
@@ -80,7 +80,7 @@ impl Verb<'_> {
     fn insert(&self, inner: &mut Inner, mut object: Value) -> ApiResult<Entry> {
         let kind = &*self.target.kind;
         if !meta(&object, "resourceVersion").is_empty() {
-            // A plain error upstream: 500 without a reason
+            // A plain error upstream, so 500 without a reason
             return Err(ApiError::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "",
@@ -127,7 +127,7 @@ impl Verb<'_> {
         Ok(self.store(inner, key, object))
     }
 
-    /// Checks the namespace of a body against that of the request, and fills it in.
+    /// Checks a body's namespace against the request's, and fills it in.
     fn scope(&self, object: &mut Value) -> ApiResult<()> {
         let wanted = self.target.namespace.as_deref().unwrap_or_default();
         let got = meta(object, "namespace");
@@ -142,7 +142,7 @@ impl Verb<'_> {
         Ok(())
     }
 
-    /// Stores a version, or only shows it when this is a dry run.
+    /// Stores a version, or only returns it in a dry run.
     fn store(&self, inner: &mut Inner, key: Key, object: Value) -> Entry {
         if self.target.query.dry_run {
             return preview(&self.stored, inner.revision, object);
@@ -175,7 +175,7 @@ impl Verb<'_> {
         if meta(&object, "resourceVersion").is_empty() && !kind.rules.unconditional_update {
             let error =
                 FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            // Upstream names the resource here, not the kind
+            // As upstream, the message has the resource and not the kind
             let mut resource = kind.clone();
             resource.kind.clone_from(&kind.plural);
             return Err(ApiError::invalid(&resource, &self.target.name, &[error]));
@@ -225,8 +225,8 @@ impl Verb<'_> {
         self.replace(&mut inner, &current, object).map(|entry| Written::Object(StatusCode::OK, entry))
     }
 
-    /// Puts a new version in the place of `current`: preconditions, immutable metadata, status isolation,
-    /// generation, validation. An unchanged object is not written.
+    /// Replaces `current` by a new version. Checks preconditions, immutable metadata, the isolation of the
+    /// status, generation and validation. An unchanged object is not written.
     fn replace(&self, inner: &mut Inner, current: &Entry, mut new: Value) -> ApiResult<Entry> {
         let kind = &*self.target.kind;
         let name = &self.target.name;
@@ -262,7 +262,7 @@ impl Verb<'_> {
         } else if kind.status {
             new["status"] = old["status"].clone();
         }
-        // What only the server writes
+        // Fields that only the server writes
         for field in
             ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
         {
@@ -306,7 +306,7 @@ impl Verb<'_> {
                      object might have been {perhaps}",
                     meta(old, field)
                 );
-                // Upstream names the kind here, not the resource
+                // As upstream, the message has the kind and not the resource
                 let mut kind = kind.clone();
                 kind.plural.clone_from(&kind.kind);
                 return Err(ApiError::conflict(&kind, &self.target.name, &why));
@@ -348,7 +348,7 @@ impl Verb<'_> {
         Ok(Written::Deleted(details))
     }
 
-    /// Deletes what matches, one by one as the API server does, and returns what was there.
+    /// Deletes the matching objects one by one, as the API server does, and returns them.
     pub(crate) fn delete_collection(&self, options: &Value) -> ApiResult<(u64, Vec<Arc<Version>>)> {
         let query = &self.target.query;
         let selector = Selector::parse(
@@ -381,13 +381,13 @@ impl Verb<'_> {
     }
 }
 
-/// Everything that counts for `metadata.generation`.
+/// The fields that `metadata.generation` depends on.
 fn desired(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter(|(field, _)| *field != "metadata" && *field != "status").collect()
 }
 
-/// What a dry run answers with: the object as it would be, not stored.
+/// The response to a dry run: the object as it would be, not stored.
 fn preview(kind: &ResourceKind, revision: u64, object: Value) -> Entry {
     let version = Version {
         revision,

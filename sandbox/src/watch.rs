@@ -20,15 +20,15 @@ use crate::{
     store::{Change, Event, Store, Version},
 };
 
-/// How often a watch that asked for bookmarks gets one.
+/// The interval of bookmarks, for a watch that asked for them.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// A last bookmark comes this long before the watch ends.
+/// How long before its end a watch gets the last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// A watch without `timeoutSeconds` ends after this and up to twice as long.
+/// The minimum duration of a watch without `timeoutSeconds`. The maximum is twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_mins(30);
-/// The longest `timeoutSeconds` that counts.
+/// The maximum of `timeoutSeconds`.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
-/// Events that are put into one piece of the body when they are there at once.
+/// The most events in one chunk of the body.
 const BATCH: usize = 64;
 
 /// An open watch.
@@ -40,7 +40,7 @@ struct Watch {
     cursor: u64,
     ready: VecDeque<Bytes>,
     changed: watch::Receiver<()>,
-    /// Grows when all watches are to be dropped.
+    /// Changes when all watches are to be dropped.
     dropped: watch::Receiver<u64>,
     spoils: Spoils,
     deadline: Instant,
@@ -49,13 +49,13 @@ struct Watch {
     ended: bool,
 }
 
-/// Why a watch ends without the clean end of its body.
+/// The error of a watch that ends in the middle of its body.
 #[derive(Debug, thiserror::Error)]
 #[error("unexpected end of the watch")]
 struct Dropped;
 
-/// Opens a watch. 422 for parameters that do not go together; a resourceVersion that is too old is told in
-/// the stream, as an ERROR event with a Status 410, since that is how the API server tells it.
+/// Opens a watch. 422 for parameters that are not allowed together. As on the API server, a resourceVersion
+/// that is too old is reported in the stream, as an ERROR event with a Status 410.
 pub(crate) fn watch(
     store: &Arc<Store>,
     target: &Target,
@@ -161,7 +161,7 @@ impl Watch {
 
     async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
-            // New senders are always there; a channel that closed means the sandbox is gone
+            // The sender is never dropped before the sandbox: a closed channel means that the sandbox is gone
             if self.dropped.has_changed().unwrap_or(true) {
                 self.dropped.mark_unchanged();
                 self.ended = true;
@@ -170,7 +170,7 @@ impl Watch {
             if self.ready.is_empty() && !self.ended {
                 self.changed.mark_unchanged();
                 let all = self.collect();
-                // A bookmark promises that everything before it was sent
+                // A bookmark promises that all earlier events were sent
                 if all && std::mem::take(&mut self.bookmark_due) {
                     let bookmark = self.render.bookmark(self.cursor, false);
                     self.ready.push_back(bookmark);
@@ -200,7 +200,7 @@ impl Watch {
         }
     }
 
-    /// Ends the watch with the ERROR event of a resourceVersion that is too old.
+    /// Ends the watch with the ERROR event for a resourceVersion that is too old.
     fn too_old(&mut self) {
         let message = format!("too old resource version: {} ({})", self.cursor, self.store.lock().revision);
         let status = ApiError::expired(message).to_value();
@@ -208,7 +208,7 @@ impl Watch {
         self.ended = true;
     }
 
-    /// Takes what happened since the last look; whether that was all of it.
+    /// Collects new changes. Returns whether those were all of them.
     fn collect(&mut self) -> bool {
         let events: Option<(Vec<Event>, u64)> = {
             let mut inner = self.store.lock();
@@ -229,7 +229,7 @@ impl Watch {
                 Change::Modified(before) => match (self.selector.matches(&before.selectable), matches) {
                     (true, true) => self.render.event("MODIFIED", &event.version),
                     (false, true) => self.render.event("ADDED", &event.version),
-                    // The last state that the watcher may see, at the revision of the change
+                    // The last state that the watcher may see, with the revision of the change
                     (true, false) => self.render.left(before, event.version.revision),
                     (false, false) => continue,
                 },

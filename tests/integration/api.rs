@@ -1,4 +1,4 @@
-//! The API that a scenario runs against.
+//! The API server that a scenario runs against.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,12 +24,12 @@ use tower::{Layer, Service};
 
 use crate::{peers::Borrowed, shipped_roles};
 
-/// Which API.
+/// The kind of API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Sandbox,
     ApiServer,
-    /// An API server of the minor version before.
+    /// A real API server of the previous minor version.
     PreviousApiServer,
 }
 
@@ -45,15 +45,16 @@ impl Target {
 
 /// An empty cluster: no Nodes, no leases, no events.
 pub(crate) struct Api {
-    /// For the test itself.
+    /// The client of the test.
     pub(crate) client: Client,
-    /// For the daemon: counts its requests. At the real API server it is the shipped service account.
+    /// The client of the daemon, which counts its requests. On the real API server it is the shipped service
+    /// account.
     pub(crate) daemon_client: Client,
     pub(crate) requests: RequestCounts,
     pub(crate) sandbox: Option<Sandbox>,
-    /// The real one, where it is that.
+    /// The control plane, if the API server is a real one.
     pub(crate) control_plane: Option<Borrowed>,
-    /// Where the audit log of that one was at the start.
+    /// The position in its audit log at the start of the scenario.
     audit_position: u64,
 }
 
@@ -99,7 +100,7 @@ impl Api {
 }
 
 impl Api {
-    /// Fails where the shipped roles were not enough, for a daemon in this process or in one of its own.
+    /// Fails if the shipped roles were not enough, for a daemon in this process or in a process of its own.
     pub(crate) fn nothing_was_refused(&self) -> anyhow::Result<()> {
         let refused = self.requests.refused();
         anyhow::ensure!(refused.is_empty(), "refused by the shipped roles: {refused:?}");
@@ -108,7 +109,7 @@ impl Api {
         Ok(())
     }
 
-    /// What the real API server refused to these users so far.
+    /// The requests of these users that the real API server has refused so far.
     pub(crate) fn refused_to(&self, users: &[&str]) -> anyhow::Result<Vec<Refusal>> {
         let Some(control_plane) = &self.control_plane else { return Ok(Vec::new()) };
         let mut refused = control_plane.refusals_after(self.audit_position)?;
@@ -122,7 +123,7 @@ pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(ccm::api_client::connect(Some(kubeconfig), "").await?.0)
 }
 
-/// The same, with its requests counted.
+/// The same, with counted requests.
 pub(crate) async fn counted_client(kubeconfig: &Path, requests: &RequestCounts) -> anyhow::Result<Client> {
     let config = ccm::api_client::config(Some(kubeconfig), "").await?;
     let stack = ClientBuilder::try_from(config).map_err(anyhow::Error::from)?;
@@ -141,7 +142,7 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
     kube::Api::<Lease>::namespaced(client.clone(), "kube-node-lease")
         .delete_collection(&delete, &all)
         .await?;
-    // What a killed daemon held would be left alone for a while.
+    // the Lease of a killed daemon would block the next one for a while
     let election = kube::Api::<Lease>::namespaced(client.clone(), "kube-system");
     for name in ["cloud-controller-manager", "cloud-provider-extraction-migration"] {
         match election.delete(name, &delete).await {
@@ -155,29 +156,29 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts requests by method and resource, as in `PATCH nodes/status`.
+/// Counts requests by method and resource, such as `PATCH nodes/status`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestCounts(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
     requests: BTreeMap<String, usize>,
-    /// Those that RBAC refused: method and path.
+    /// Requests that RBAC refused: method and path.
     refused: BTreeSet<String>,
 }
 
 impl RequestCounts {
-    /// How many requests so far.
+    /// The number of such requests so far.
     pub(crate) fn of(&self, what: &str) -> usize {
         self.lock().requests.get(what).copied().unwrap_or_default()
     }
 
-    /// How many requests of any kind so far.
+    /// The number of all requests so far.
     pub(crate) fn total(&self) -> usize {
         self.lock().requests.values().sum()
     }
 
-    /// All writes so far but those of events.
+    /// All writes so far, except those of events.
     pub(crate) fn writes(&self) -> BTreeMap<String, usize> {
         let counts = self.lock();
         counts
@@ -188,12 +189,12 @@ impl RequestCounts {
             .collect()
     }
 
-    /// Begins anew; what was refused stays.
+    /// Resets the counts. Refused requests are kept.
     pub(crate) fn reset(&self) {
         self.lock().requests.clear();
     }
 
-    /// Requests that were answered with 403 Forbidden.
+    /// Requests with the response 403 Forbidden.
     pub(crate) fn refused(&self) -> Vec<String> {
         self.lock().refused.iter().cloned().collect()
     }

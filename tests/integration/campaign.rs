@@ -1,5 +1,6 @@
-//! Faults without end on a real API server: a seeded sequence of them meets the cloud, the API server, the way to it,
-//! the daemons and the Nodes, and a judge that knows what is true looks at every deletion and every write.
+//! Injected faults on a real API server: a seeded sequence of faults affects the cloud, the API server, the
+//! connection to it, the daemons and the Nodes. A judge that knows the true state checks every deletion and
+//! every write.
 //!
 //! ```text
 //!   faults (seed) ──> inject ──> world (what is true) <── kubelets, cloud
@@ -7,8 +8,8 @@
 //!         daemons ── proxy ── API server    └──> judge <── proxy, audit log, watch of the Nodes
 //! ```
 //!
-//! `make soak` runs it for minutes or hours; a short one is a test among the others. docs/reliability.md says what is
-//! injected and what is checked.
+//! `make soak` runs it for minutes or hours; a short campaign is among the other tests. docs/reliability.md
+//! lists the faults and the checks.
 
 mod api_server;
 mod audit;
@@ -50,17 +51,17 @@ const BREAKER_PERCENT: usize = 20;
 
 const DAEMONS: usize = 3;
 
-/// How long a campaign is, and what repeats it.
+/// The length of a campaign, and the seed that makes it reproducible.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     target: Target,
     seed: u64,
     nodes: usize,
-    /// How long faults come.
+    /// How long faults are injected.
     time: Duration,
-    /// After so long nothing is disturbed until all is as it is to be.
+    /// After this time the faults stop until everything has settled.
     epoch: Duration,
-    /// How long that may take.
+    /// The time limit for settling.
     settles_within: Duration,
     is_short: bool,
     focus: Focus,
@@ -79,7 +80,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn run_short(target: Target) -> Outcome {
     let options = Options {
         target,
-        // One in whose 20 s everything comes that a short campaign has.
+        // A seed whose 20 s contain every kind of fault of a short campaign.
         seed: 341,
         nodes: 40,
         time: Duration::from_secs(20),
@@ -94,7 +95,7 @@ fn run_short(target: Target) -> Outcome {
     Ok(())
 }
 
-/// What this binary is when it is not the tests: the daemon of a campaign, or a long campaign.
+/// Runs this binary as a campaign's daemon or as a long campaign, if it was started as one.
 pub(crate) fn other_main() -> Option<ExitCode> {
     if let Some(code) = daemons::main_of_process() {
         return Some(code);
@@ -155,7 +156,7 @@ fn soak(arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
 }
 
 fn run(options: Options) -> Result<Report, StartError> {
-    // Daemons and API server want the cores.
+    // Leave the cores to the daemons and the API server.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(anyhow::Error::from)?.block_on(campaign(options))
 }

@@ -1,4 +1,4 @@
-//! The clients: who they act as, what they do when files change or the API server is unwell, and the dry run.
+//! Clients: their accounts, reactions to changed files and to a failing API server, and the dry run.
 
 mod accounts;
 mod beside_go;
@@ -39,14 +39,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// The daemon's parts over a client of the test.
+/// The daemon's parts with a client of the test.
 fn over(client: &Client, options: ClientOptions, provider: Arc<dyn CloudProvider>) -> anyhow::Result<Parts> {
     let metrics = new_metrics()?;
     let api_server = ApiServer::over(client.clone(), options, metrics.get()?);
     Ok(Parts { metrics, ..Parts::with(Clients::of(&api_server), provider)? })
 }
 
-/// The daemon's parts over what a kubeconfig says.
+/// The daemon's parts with the client of a kubeconfig.
 pub(crate) async fn from_file(
     kubeconfig: &std::path::Path,
     options: ClientOptions,
@@ -59,7 +59,7 @@ pub(crate) async fn from_file(
     Ok(Parts { metrics, api_server: Some(api_server), ..Parts::with(clients, provider)? })
 }
 
-/// Gives a user what a manifest of rules says, in the whole cluster.
+/// Gives a user the rules of a manifest, in the whole cluster.
 pub(crate) fn allow(control_plane: &ControlPlane, user: &str, rules: &str) -> anyhow::Result<()> {
     let folder = tempfile::TempDir::new()?;
     let file = folder.path().join("rules.yaml");

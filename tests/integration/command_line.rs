@@ -1,4 +1,4 @@
-//! The binary given wrong input: a clear message, the right exit code, no panic, no secret.
+//! Wrong input to the binary: a clear message, the right exit code, no panic, no secret.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs the binary to its end, which has to come within 25 s.
+/// Runs the binary until it ends, within 25 s.
 fn run(arguments: &[&str]) -> anyhow::Result<(i32, String)> {
     let mut child = Command::new(binary()?)
         .args(arguments)
@@ -62,7 +62,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<(i32, String)> {
 fn expect(arguments: &[&str], code: i32, words: &[&str]) -> anyhow::Result<()> {
     let (found, output) = run(arguments)?;
     ensure!(found == code, "{arguments:?} ended with {found}, not {code}: {output}");
-    // As the log quotes it.
+    // The log escapes quotes.
     let output = output.replace("\\\"", "\"");
     for word in words {
         ensure!(output.contains(word), "{arguments:?}: no {word:?} in {output}");

@@ -28,11 +28,11 @@ use crate::{
     trial::{Outcome, Scenario, on, on_both, runtime, trial},
 };
 
-/// How long a change may take: it is seen within seconds, and answers that differ settle for ten.
+/// The time limit for a change: it is noticed within seconds, and different answers are observed for ten.
 const SOON: Duration = Duration::from_secs(40);
-/// As long as the daemon waits for a new version before it calls it refused, and some more.
+/// How long the daemon waits for a new version before it refuses it, with a margin.
 const REFUSED: Duration = Duration::from_secs(110);
-/// Longer than it takes to see a change.
+/// Longer than it takes to notice a change.
 const NOTICED: Duration = Duration::from_secs(6);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -46,7 +46,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("config::a_standby_follows_and_a_stop_ends_a_try", |api| standby(api).boxed_local()),
     ];
     let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
-    // Minutes, which the real API server would add nothing to.
+    // These take minutes, and the real API server would not add anything.
     trials.push(on(Target::Sandbox, "config::credentials_that_see_less_delete_nothing", |api| {
         sees_less(api).boxed_local()
     }));
@@ -54,10 +54,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The clouds that the factory made, in order.
+/// The clouds that the factory has made, in order.
 type Made = Arc<Mutex<Vec<FakeCloud>>>;
 
-/// A mounted ConfigMap with a configuration, and a password in a file of it.
+/// A mounted ConfigMap with a configuration and a file with a password.
 struct Mounted {
     folder: TempDir,
     made: Made,
@@ -76,7 +76,7 @@ impl Mounted {
         self.folder.path().join("config")
     }
 
-    /// Replaces both files at once, as the kubelet does.
+    /// Replaces both files atomically, as the kubelet does.
     fn swap(&self, config: &str, password: &str) -> anyhow::Result<()> {
         let version = TempDir::with_prefix_in("..version", self.folder.path())?.keep();
         fs::write(version.join("config"), config)?;
@@ -94,14 +94,14 @@ impl Mounted {
         InProcess::start_configured(&api.daemon_client, &registry, &[&config], elect)
     }
 
-    /// The cloud of the nth version that could be read.
+    /// The cloud of the nth readable version.
     fn made(&self, n: usize) -> anyhow::Result<FakeCloud> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.get(n).cloned().with_context(|| format!("{} clouds were made", made.len()))
     }
 }
 
-/// Words of the configuration: numbers of machines, `away` for a cloud that does not answer.
+/// Words in the configuration: numbers of machines, or `away` for a cloud that does not respond.
 fn factory(input: &FactoryInput, made: &Made) -> cloudprovider::Result<Arc<dyn CloudProvider>> {
     let cloud = FakeCloud::new();
     let mut problems = Vec::new();
@@ -171,7 +171,7 @@ async fn change(api: &Api) -> anyhow::Result<()> {
     ensure!(daemon_event(api, "ConfigReloaded").await? == "The changed cloud-config is in force");
     let old = mounted.made(0)?;
     eventually(SOON, "the old cloud is stopped", || async { Ok(old.is_stopped().then_some(())) }).await?;
-    // What the new one pushes is heard.
+    // Changes that the new cloud pushes are received.
     register(api, 3).await?;
     mounted.made(1)?.put(&uuid(3), running(3));
     initialized(api, 3).await?;
@@ -195,12 +195,12 @@ async fn broken(api: &Api) -> anyhow::Result<()> {
         ensure!(message.contains(words), "{words:?} in {message:?}");
     }
     ensure!(!message.contains("hunter2"));
-    // The one before works on.
+    // The previous cloud is still used.
     register(api, 2).await?;
     mounted.made(0)?.put(&uuid(2), running(2));
     initialized(api, 2).await?;
 
-    // A file that is away for a while, and is back as it was.
+    // A file that disappears for a while and returns unchanged.
     fs::remove_file(mounted.config())?;
     eventually(SOON, "refused again", || async { Ok((reloads(&daemon, "failure") == 2).then_some(())) })
         .await?;
@@ -247,14 +247,15 @@ async fn loses(api: &Api) -> anyhow::Result<()> {
     let message = daemon_event(api, "ConfigReloadFailed").await?;
     ensure!(message.contains("node vm-2 would lose its instance"), "{message}");
     node_stays(&api.client, &name(2), Duration::from_secs(20)).await?;
-    // It takes over without a further change once nothing is lost any more.
+    // The new version takes effect without another change once it loses no machine any more.
     api::delete_node(&api.client, &name(2)).await?;
     reloaded(&daemon, 1).await?;
     ensure!(!is_refused(&daemon));
     daemon.stop().await
 }
 
-/// An expired password is replaced by credentials that do not see one folder, in which a machine is switched off.
+/// An expired password is replaced by credentials that cannot read one folder. A machine in that folder is
+/// switched off.
 async fn sees_less(api: &Api) -> anyhow::Result<()> {
     let mounted = Mounted::new("1 2", "x")?;
     let daemon = mounted.start(api, false)?;
@@ -271,7 +272,7 @@ async fn sees_less(api: &Api) -> anyhow::Result<()> {
     let message = daemon_event(api, "ConfigReloadFailed").await?;
     ensure!(message.contains("node vm-2 would count as gone"), "{message}");
     reloaded(&daemon, 1).await?;
-    // What it sees is known at once; the rest may be there.
+    // Visible machines are known at once; the others may exist.
     let status = |status: &'static str, reason: &'static str| {
         move |node: &_| {
             condition(node, "CloudProviderInstanceExists").is_some_and(|(s, r, _)| s == status && r == reason)
@@ -281,7 +282,8 @@ async fn sees_less(api: &Api) -> anyhow::Result<()> {
     let kept = status("False", "InstanceNeverSeen");
     node_becomes(&api.client, &name(2), SOON, "is kept", kept).await?;
     node_stays(&api.client, &name(2), Duration::from_secs(100)).await?;
-    // Credentials that see it: all is well, and what goes then goes as soon as always.
+    // With credentials that see it, everything is well again, and a removed machine's Node goes as soon as
+    // usual.
     mounted.swap("1 2", "x")?;
     node_becomes(&api.client, &name(2), SOON, "exists", status("True", "InstanceFound")).await?;
     mounted.made(2)?.remove(&uuid(2));
@@ -345,7 +347,7 @@ async fn standby(api: &Api) -> anyhow::Result<()> {
     eventually(SOON, "it is stopped", || async { Ok(tried.is_stopped().then_some(())) }).await
 }
 
-/// The real binary with libvirt's test driver: a further hypervisor is put into its configuration.
+/// The real binary with libvirt's test driver: another hypervisor is added to its configuration.
 fn the_binary() -> Outcome {
     binary()?;
     let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;

@@ -1,4 +1,4 @@
-//! What keeps the sandbox honest: its own cases against the real API server.
+//! The sandbox's conformance cases on the real API server, so that the sandbox behaves like it.
 
 use anyhow::anyhow;
 use futures::{FutureExt, StreamExt, stream};
@@ -10,7 +10,7 @@ use crate::{
     trial::{runtime, trial},
 };
 
-/// Cases under way at once; each has objects of its own.
+/// How many cases run at the same time. Each has objects of its own.
 const CONCURRENT_CASES: usize = 8;
 
 pub(crate) fn trials() -> Vec<Trial> {

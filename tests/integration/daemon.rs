@@ -1,4 +1,4 @@
-//! The daemon under test: in this process over any client, or the binary as a process of its own.
+//! The daemon under test: in this process with any client, or the binary as a separate process.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use test_env::{Process, Signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The daemon's real code in this process.
+/// The daemon's real code, running in this process.
 pub(crate) struct InProcess {
     pub(crate) metrics: Metrics,
     stop: CancellationToken,
@@ -39,7 +39,7 @@ impl InProcess {
         Self::run(client, provider, arguments, false)
     }
 
-    /// Starts one of several that elect a leader.
+    /// Starts one of several candidates for leadership.
     pub(crate) fn start_elected(
         client: &Client,
         provider: Arc<dyn CloudProvider>,
@@ -48,7 +48,7 @@ impl InProcess {
         Self::run(client, provider, arguments, true)
     }
 
-    /// Starts the controllers over these parts.
+    /// Starts the controllers with these parts.
     pub(crate) fn start_parts(parts: Parts, arguments: &[&str]) -> anyhow::Result<Self> {
         Self::run_parts(parts, arguments, false)
     }
@@ -62,7 +62,7 @@ impl InProcess {
         Ok(Self::with(parse(arguments)?, Parts::new(client.clone(), provider)?, elect))
     }
 
-    /// Starts one whose provider is made from `--cloud-config`, which it follows.
+    /// Starts a daemon whose provider is made from `--cloud-config`, and which follows changes of that file.
     pub(crate) fn start_configured(
         client: &Client,
         registry: &Registry,
@@ -76,7 +76,7 @@ impl InProcess {
         Ok(Self::with(flags, parts, elect))
     }
 
-    /// The same, elected or not.
+    /// Starts the controllers with these parts, with or without an election.
     pub(crate) fn run_parts(parts: Parts, arguments: &[&str], elect: bool) -> anyhow::Result<Self> {
         Ok(Self::with(parse(arguments)?, parts, elect))
     }
@@ -97,42 +97,42 @@ impl InProcess {
         Self { metrics, stop, task }
     }
 
-    /// What one part of it counts.
+    /// The metrics of one part of it.
     pub(crate) fn counted<M: MetricSet>(&self) -> M {
         self.metrics.get().expect("no name twice")
     }
 
-    /// Whether it says that it leads.
+    /// Whether it reports that it leads.
     pub(crate) fn leads(&self) -> bool {
         let gauge = self.counted::<ElectionMetrics>().leader_election_master_status;
         gauge.with_label_values(&["cloud-controller-manager"]).get() == 1
     }
 
-    /// Waits for an end that nobody asked for.
+    /// Waits until it ends by itself.
     pub(crate) async fn ended(self) -> anyhow::Result<()> {
         self.task.await?
     }
 
-    /// Ends it as SIGKILL does.
+    /// Ends it as SIGKILL would.
     pub(crate) async fn crash(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// Stops it as SIGTERM does, and waits.
+    /// Stops it as SIGTERM would, and waits.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.task.await?
     }
 }
 
-/// The flags of a daemon with a cloud of the test's.
+/// Parses flags, for a daemon with the test's cloud.
 pub(crate) fn parse(arguments: &[&str]) -> anyhow::Result<Flags> {
     let all = ["cloud-controller-manager", "--cloud-provider=test"].iter().chain(arguments);
     Ok(flags::parse(all.map(|argument| (*argument).to_owned()))?)
 }
 
-/// The binary: the one that `CCM_BINARY` names, or built now as cargo builds it.
+/// The binary: that in `CCM_BINARY`, or one built by cargo.
 pub(crate) fn binary() -> anyhow::Result<&'static Path> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BINARY.get_or_init(|| match std::env::var_os("CCM_BINARY") {
@@ -142,7 +142,7 @@ pub(crate) fn binary() -> anyhow::Result<&'static Path> {
     built.as_deref().map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-/// Cargo hands the path of a binary to the tests of its own package only; elsewhere it has to be asked for.
+/// Cargo passes the path of a binary only to tests of its own package; other tests have to ask for it.
 fn build() -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -173,33 +173,33 @@ pub(crate) struct DaemonProcess {
 }
 
 impl DaemonProcess {
-    /// Starts it; its log goes to `log`.
+    /// Starts it with its log in `log`.
     pub(crate) fn start(arguments: &[String], log: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(binary()?);
         command.args(arguments);
-        // Of several daemons on one machine only one could have the usual port.
+        // Only one of several daemons on a machine could use the default port.
         if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {
             command.arg("--secure-port=0");
         }
         Ok(Self { process: Process::spawn("cloud-controller-manager", &command, log)?, log: log.to_owned() })
     }
 
-    /// The process, to be frozen or killed.
+    /// The process, to freeze or kill it.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits for an end that nobody asked for, and gives its exit code.
+    /// Waits until it ends by itself, and returns its exit code.
     pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<Option<i32>> {
         Ok(self.process.wait(limit)?.code())
     }
 
-    /// Stops it as Kubernetes does, and expects it to end well.
+    /// Stops it as Kubernetes does, and expects success.
     pub(crate) fn terminate(mut self) -> anyhow::Result<()> {
         self.process.signal(Signal::Term)?;
         let status = self.process.wait(Duration::from_secs(15))?;

@@ -1,5 +1,5 @@
-//! `deploy/` with the programs that operators use: kustomize (in kubectl), Helm, and a real API server. Each way gives
-//! the objects that `ccm::manifests` renders.
+//! The manifests in `deploy/` with the tools that operators use: kustomize (in kubectl), Helm, and a real API
+//! server. Each way yields the objects that `ccm::manifests` renders.
 
 mod chart;
 
@@ -61,7 +61,7 @@ fn run(command: &mut Command) -> anyhow::Result<String> {
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;
 
-/// What a YAML stream holds, without the labels that only Helm gives and with rules in one order.
+/// Parses a YAML stream, removes the labels that only Helm adds, and sorts the rules.
 fn read(text: &str) -> anyhow::Result<Objects> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let mut objects = Objects::new();
@@ -144,7 +144,7 @@ fn printed() -> Outcome {
         "--service-monitor-server-name=ccm.example.org",
     ])?;
     same("manifests with options", &found, &options)?;
-    // The Secret is the one that vSphere's configuration names.
+    // The Secret is the one in vSphere's configuration.
     let config = TempDir::new().map_err(anyhow::Error::from)?;
     let config = config.path().join("vsphere.conf");
     Ok(printed_faults(&manifests).and_then(|()| printed_secrets(&config))?)
@@ -166,7 +166,7 @@ fn printed_faults(manifests: &dyn Fn(&[&str]) -> anyhow::Result<String>) -> anyh
     Ok(())
 }
 
-/// Roles for the Secrets that vSphere's configuration names.
+/// Roles for the Secrets in vSphere's configuration.
 fn printed_secrets(path: &Path) -> anyhow::Result<()> {
     let text = "global:\n  secretName: vsphere-credentials\n  secretNamespace: kube-system\n\
                 vcenter:\n  a: {server: vc.example.org, datacenters: [dc]}\n";
@@ -189,7 +189,7 @@ fn printed_secrets(path: &Path) -> anyhow::Result<()> {
     same("manifests with Secrets", &found, &options)
 }
 
-/// Runs `kubectl apply` with this on its standard input.
+/// Runs `kubectl apply` with this input.
 fn kubectl_apply(control_plane: &ControlPlane, arguments: &[&str], input: &str) -> anyhow::Result<String> {
     let mut child = control_plane
         .kubectl()
@@ -207,7 +207,7 @@ fn kubectl_apply(control_plane: &ControlPlane, arguments: &[&str], input: &str) 
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The API server does not know the kinds of the Prometheus operator.
+/// Removes the ServiceMonitor: the API server does not know the kinds of the Prometheus operator.
 fn without_service_monitor(text: &str) -> anyhow::Result<String> {
     let objects: Vec<Value> =
         read(text)?.into_values().filter(|object| object["kind"] != "ServiceMonitor").collect();
@@ -233,7 +233,7 @@ fn apply() -> Outcome {
 
 fn apply_twice() -> Outcome {
     let control_plane = Borrowed::control_plane()?;
-    // Names of its own: other tests have the shipped ones.
+    // Separate names, since other tests use the shipped ones.
     let options = ManifestOptions {
         name: "applied-twice".into(),
         cloud_config: CloudConfig::Content {
@@ -255,8 +255,8 @@ fn apply_twice() -> Outcome {
     Ok(())
 }
 
-/// The shipped container's probes, as a kubelet sends them: to the binary with the container's arguments and the shipped
-/// service account, by nobody whom it knows.
+/// The shipped container's probes, as a kubelet sends them: without credentials, to the binary with the
+/// container's arguments and the shipped service account.
 async fn probes(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
@@ -276,7 +276,7 @@ async fn probes(api: &Api) -> anyhow::Result<()> {
     for argument in &mut arguments {
         *argument = argument.replace("/etc/cloud-config", &folder.path().display().to_string());
     }
-    // What a pod has from its service account.
+    // The files of a pod's service account.
     arguments.extend(
         ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
             .map(|flag| format!("--{flag}={kubeconfig}")),

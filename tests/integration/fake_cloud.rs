@@ -1,4 +1,4 @@
-//! The machines of the scenarios, in the fake cloud of the contract's crate.
+//! The machines of the scenarios, in the fake cloud of the `cloudprovider` crate.
 
 use cloudprovider::{
     Error, ErrorKind, InstanceChange, NodeAddress,
@@ -14,17 +14,17 @@ pub(crate) fn running(number: usize) -> FakeInstance {
     machine
 }
 
-/// The cloud cannot be reached, in these words.
+/// A fault for a cloud that cannot be reached, with this message.
 pub(crate) fn unavailable(words: &'static str) -> Fault {
     Fault::Error(Error::new(ErrorKind::Unavailable, words))
 }
 
-/// What scenarios do to look-ups.
+/// Controls look-ups in scenarios.
 pub(crate) trait Lookups {
-    /// Makes all of them fail from now on, or work again, and tells to look at everything.
+    /// Makes all look-ups fail from now on, or succeed again, and reports that everything may have changed.
     fn fail_lookups(&self, fault: impl Into<Option<Fault>>);
 
-    /// How many batches were looked up.
+    /// The number of batches that were looked up.
     fn lookups(&self) -> usize;
 }
 

@@ -1,4 +1,5 @@
-//! The sandbox's injected faults: everything comes right in the end, nothing is lost, nothing is deleted by mistake.
+//! Faults injected by the sandbox: in the end everything is correct, nothing is lost, and nothing is deleted
+//! wrongly.
 
 use std::time::Duration;
 
@@ -122,7 +123,7 @@ async fn broken_watches(api: &Api) -> anyhow::Result<()> {
         } else {
             faults(api)?.expire();
         }
-        // A Node that comes while the watch is away.
+        // A Node that is registered while there is no watch.
         let number = NODES + round;
         kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(0))).await?;
         let limit = Duration::from_secs(60);
@@ -132,7 +133,7 @@ async fn broken_watches(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Minutes without a watch, while all other requests are answered.
+/// There is no watch for minutes, while all other requests succeed.
 async fn refused_watches(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = start(api, &[]).await?;
     all_initialized(api).await?;
@@ -169,17 +170,17 @@ async fn spoilt_events(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The watch is away, and other Nodes have the names of some by now.
+/// There is no watch, and some Nodes have been replaced by others of the same name.
 async fn replaced(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = start(api, &["--node-monitor-period=500ms"]).await?;
     all_initialized(api).await?;
-    // As it is in a cloud that cannot tell: the Nodes wait for a condition.
+    // The cloud cannot tell, so the Nodes wait for a condition.
     for number in 0..3 {
         set_ready_unknown(&api.client, &name(number)).await?;
     }
     sleep(Duration::from_secs(5)).await;
     for verb in ["watch", "list"] {
-        // Not those that ask about one Node.
+        // This does not match requests about a single Node.
         let nodes = Matcher::any().verb(verb).resource("nodes").field_selector("");
         faults(api)?.inject(Fault::new(nodes, Action::ServiceUnavailable));
     }
@@ -201,11 +202,11 @@ async fn replaced(api: &Api) -> anyhow::Result<()> {
         sandbox.reset_requests();
         Ok(())
     };
-    // Each wants a condition all the while.
+    // Each Node needs a condition all the time.
     cloud.fail_lookups(unavailable("the cloud is away"));
     sleep(Duration::from_secs(30)).await;
     written(1)?;
-    // What changes at the cloud is tried once more, by the other controller.
+    // A change at the cloud causes one more try, by the other controller.
     cloud.fail_lookups(None);
     for number in 0..3 {
         cloud.change(&uuid(number), |machine| *machine = running(77));
@@ -273,7 +274,7 @@ async fn lost_condition(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// What we cannot read a kubelet may not have been able to write.
+/// If we cannot read a lease, the kubelet may not have been able to write it.
 async fn unreadable_leases(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = start(api, &["--node-deletion-minimum-age=0s"]).await?;
     all_initialized(api).await?;
@@ -284,7 +285,7 @@ async fn unreadable_leases(api: &Api) -> anyhow::Result<()> {
     faults(api)?.inject(Fault::new(Matcher::any().resource("leases"), Action::InternalError));
     sleep(Duration::from_secs(21)).await;
     faults(api)?.clear();
-    // The kubelet's next try comes some seconds later.
+    // The kubelet tries again some seconds later.
     node_stays(&api.client, "n0", Duration::from_secs(7)).await?;
     for _ in 0..3 {
         kubelet::renew_lease(&api.client, "n0").await?;
@@ -306,7 +307,8 @@ async fn hanging_end(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Somebody writes a Node while each of our two writes is under way: it is made again, and nothing of theirs is lost.
+/// Another client writes a Node while each of our two writes is in progress: ours is repeated, and the other
+/// client's changes are kept.
 async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
     const SLOW: Duration = Duration::from_secs(3);
     let status = Matcher::any().verb("patch").resource("nodes").subresource("status");
@@ -340,7 +342,8 @@ async fn written_meanwhile(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With a low `--kube-api-qps` a round of writes takes minutes; who restarts the leader then ends it never.
+/// With a low `--kube-api-qps` a round of writes takes minutes. The health checks must pass meanwhile: if the
+/// leader were restarted, the round would never end.
 async fn slow_writes(api: &Api) -> anyhow::Result<()> {
     const MANY: usize = 300;
     let cloud = FakeCloud::new();

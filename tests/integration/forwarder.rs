@@ -1,4 +1,4 @@
-//! Another address of the API server, whose connections can be cut or swallowed.
+//! Another address of the API server, whose connections can be cut or stalled.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Passes on what comes to a port of 127.0.0.1, until it is dropped.
+/// Forwards connections to a port of 127.0.0.1, until dropped.
 pub(crate) struct Forwarder {
     port: u16,
     accepting: JoinHandle<()>,
@@ -27,12 +27,12 @@ struct State {
 }
 
 impl Forwarder {
-    /// Begins to pass connections on to another port of 127.0.0.1.
+    /// Starts to forward connections to another port of 127.0.0.1.
     pub(crate) async fn start(to: u16) -> anyhow::Result<Self> {
         Self::listen(0, to).await
     }
 
-    /// The same on this port.
+    /// The same, listening on this port.
     pub(crate) async fn listen(port: u16, to: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let port = listener.local_addr()?.port();
@@ -48,7 +48,7 @@ impl Forwarder {
         Ok(Self { port, accepting, state })
     }
 
-    /// Its address, as in a kubeconfig.
+    /// Its URL, as in a kubeconfig.
     pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
@@ -58,12 +58,12 @@ impl Forwarder {
         self.state.open.load(Ordering::Relaxed)
     }
 
-    /// Breaks the connections that are open.
+    /// Breaks the open connections.
     pub(crate) fn cut(&self) {
         std::mem::take(&mut *self.state.cut.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
 
-    /// From now on the connections that are open lead nowhere, and nobody is told. New ones are as before.
+    /// Stalls the open connections from now on, without closing them. New connections work.
     pub(crate) fn swallow(&self) {
         std::mem::take(&mut *self.state.swallowed.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
@@ -83,7 +83,7 @@ async fn pass_on(mut stream: TcpStream, to: u16, state: Arc<State>) {
     if let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await {
         let passing = copy_bidirectional(&mut stream, &mut server);
         if let Some(None) = cut.run_until_cancelled(swallowed.run_until_cancelled(passing)).await {
-            // What is sent is read, so that TCP is content.
+            // Read what is sent, so that TCP acknowledges it.
             cut.run_until_cancelled(copy(&mut stream, &mut sink())).await;
         }
     }

@@ -1,4 +1,5 @@
-//! A libvirtd that is frozen while a guest agent hangs, and answers again: the provider alone, over a real libvirtd.
+//! A frozen libvirtd, with a guest agent that hangs, is used again after it resumes: only the provider, with
+//! a real libvirtd.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-/// An emulated guest on a busy machine takes its time.
+/// An emulated guest is slow on a busy machine.
 const SOON: Duration = Duration::from_secs(90);
-/// Longer than the keepalive and a call may take, so that calls are given up and others are tried.
+/// Longer than the timeouts of keepalive and calls, so that calls are abandoned and others are tried.
 const FROZEN: Duration = Duration::from_secs(8);
 const ROUNDS: usize = 3;
 
@@ -41,7 +42,7 @@ fn frozen_while_a_guest_agent_hangs() -> Outcome {
     Ok(())
 }
 
-/// How long it takes from the thaw to the connection.
+/// Returns the time from the thaw to the connection.
 async fn freeze(libvirtd: &Libvirtd, guest: &MicroGuest) -> anyhow::Result<Duration> {
     let provider = provider(&format!(
         "hypervisors: [{{name: kvm1, uri: '{}'}}]\nkeepalive: {{interval: 1s, count: 2}}\ncallTimeout: 5s\n",
@@ -49,14 +50,14 @@ async fn freeze(libvirtd: &Libvirtd, guest: &MicroGuest) -> anyhow::Result<Durat
     ))?;
     let hypervisor = provider.hypervisor("kvm1").context("the hypervisor")?;
     let calls = |operation| provider.call_counts().get(operation).copied().unwrap_or_default();
-    // Its agent is there and does not answer.
+    // Its agent is connected and does not answer.
     guest.freeze()?;
     let stop = CancellationToken::new();
     provider.start(StartContext::new(stop.clone(), "test")).await?;
     becomes(&hypervisor, true, "connected").await?;
     eventually(SOON, "the agent is asked", || async { Ok((calls("agent_addresses") > 0).then_some(())) })
         .await?;
-    // libvirt's client crashes where two threads have calls on one connection that dies.
+    // libvirt's client crashes if two threads have calls on a connection that dies.
     ensure!(calls("connect") >= 2, "guest agents are not asked over a connection of their own");
     libvirtd.freeze()?;
     becomes(&hypervisor, false, "lost").await?;

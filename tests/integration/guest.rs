@@ -1,5 +1,5 @@
-//! The whole way with nothing simulated: a QEMU guest on a real libvirtd, a Node on a real API server, the daemon as a
-//! process of its own.
+//! The whole system without simulation: a QEMU guest on a real libvirtd, a Node on a real API server, the
+//! daemon as a separate process.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// An emulated machine takes its time to boot and to halt where others need the cores too.
+/// An emulated machine boots and halts slowly while other tests need the cores.
 pub(crate) const GUEST_PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -46,7 +46,7 @@ pub(crate) fn write_config(folder: &Path, libvirtd: &Libvirtd) -> anyhow::Result
     Ok(path.display().to_string())
 }
 
-/// The daemon's command line with what these tests need, as the shipped service account.
+/// The daemon's command line for these tests, as the shipped service account.
 pub(crate) fn command_line(control_plane: &ControlPlane, config: &str) -> anyhow::Result<Vec<String>> {
     let kubeconfig = runtime(false)?.block_on(shipped_roles::kubeconfig(control_plane))?;
     Ok(vec![
@@ -81,7 +81,7 @@ fn from_power_on_to_deletion() -> Outcome {
     Ok(())
 }
 
-/// The Node is posted as the guest's kubelet would, before the guest has an address.
+/// The Node is registered as the guest's kubelet would do, before the guest has an address.
 async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     let posted = kubelet::register(client, &kubelet::node(guest.name(), guest.uuid())).await?;
     let mut history = History::record(client, &posted)?;
@@ -107,10 +107,11 @@ async fn boots(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Other connections to the same hypervisors: nothing about the Node changes.
+/// Other connections to the same hypervisors do not change the Node.
 async fn reload(client: &Client, config: &str) -> anyhow::Result<()> {
     let version = async || anyhow::Ok(nodes(client).get("worker-1").await?.metadata.resource_version);
-    // What was under way about the new Node ends: further addresses of its guest come some seconds after the first.
+    // Wait until the new Node has settled: further addresses of its guest come some seconds after the first
+    // one.
     let mut before = version().await?;
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -162,7 +163,7 @@ async fn outage(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
         |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
     node_becomes(client, "worker-1", Duration::from_secs(60), "recovers without a restart", recovered)
         .await?;
-    // Its machine does not exist, which can be said again now that libvirtd answers.
+    // Its machine does not exist, which is known again now that libvirtd answers.
     let absent = |node: &_| {
         condition(node, "CloudProviderInitialized").is_some_and(|(_, reason, _)| reason == "InstanceNotFound")
     };
@@ -170,8 +171,8 @@ async fn outage(client: &Client, libvirtd: &Libvirtd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A libvirtd that answers nothing delays nobody but its own machines, and is used again when it answers again: even
-/// with a guest agent that hangs.
+/// A libvirtd that does not answer delays only its own machines, and is used again when it answers, even with
+/// a guest agent that hangs.
 async fn freeze(client: &Client, libvirtd: &Libvirtd, guest: &MicroGuest) -> anyhow::Result<()> {
     guest.freeze()?;
     libvirtd.freeze()?;
@@ -194,7 +195,7 @@ async fn freeze(client: &Client, libvirtd: &Libvirtd, guest: &MicroGuest) -> any
 
 async fn is_undefined(client: &Client, guest: &MicroGuest) -> anyhow::Result<()> {
     guest.destroy()?;
-    // Off and defined is not gone.
+    // A domain that is off but defined still exists.
     node_stays(client, guest.name(), Duration::from_secs(7)).await?;
     guest.undefine()?;
     let undefined = Instant::now();

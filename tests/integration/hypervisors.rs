@@ -1,4 +1,4 @@
-//! The libvirt provider over libvirt's own test driver: several hypervisors, and one that is not to be reached.
+//! The libvirt provider on libvirt's own test driver: several hypervisors, of which one is unreachable.
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn trials() -> Vec<Trial> {
     [Target::Sandbox, Target::ApiServer]
         .map(|target| {
-            // The hypervisors' threads live in real time, so the clock cannot be paused here.
+            // The hypervisors' threads use real time, so the clock cannot be paused here.
             in_real_time(target, "one_of_two_hypervisors_is_unreachable", |api| {
                 one_unreachable(api).boxed_local()
             })
@@ -40,7 +40,8 @@ pub(crate) fn in_real_time(target: Target, name: &str, scenario: Scenario) -> Tr
     })
 }
 
-/// A file for the test driver: running domains with these numbers, on a network whose addresses the driver makes up.
+/// A file for the test driver: running domains with these numbers, on a network whose addresses the driver
+/// generates.
 pub(crate) fn test_driver_file(numbers: impl Iterator<Item = usize>) -> anyhow::Result<String> {
     let mut xml = String::from(
         "<node><cpu><mhz>2000</mhz><model>x86_64</model><active>16</active><nodes>1</nodes><sockets>4</sockets>\
@@ -87,7 +88,7 @@ async fn one_unreachable(api: &Api) -> anyhow::Result<()> {
         ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
     let daemon = InProcess::start(&api.daemon_client, provider.clone(), &flags)?;
 
-    // On the hypervisor that works: initialised, though the other one is away.
+    // Nodes on the working hypervisor are initialised, though the other one is unreachable.
     for number in 0..4 {
         kubelet::register(&api.client, &kubelet::node(&name(number), &uuid(number))).await?;
     }
@@ -102,7 +103,7 @@ async fn one_unreachable(api: &Api) -> anyhow::Result<()> {
             addresses(&done)
         );
     }
-    // On the other one: an initialised Node, NotReady for long, and a new one.
+    // Nodes on the other one: an initialised Node that has long been NotReady, and a new one.
     let mut old = kubelet::node("old", &uuid(100));
     let spec = old.spec.get_or_insert_default();
     spec.provider_id = Some(format!("libvirt:///{}", uuid(100)));
@@ -123,7 +124,7 @@ async fn one_unreachable(api: &Api) -> anyhow::Result<()> {
     node_becomes(&api.client, "new", LIMIT, "says which hypervisor is away", waits).await?;
     node_stays(&api.client, "old", Duration::from_secs(5)).await?;
 
-    // The one that works goes on: off is seen at once.
+    // The working one is still followed: a stop is noticed at once.
     let kvm1 = provider.hypervisor("kvm1").context("kvm1")?;
     let victim = name(1);
     kvm1.with_connection(move |connection| {

@@ -1,4 +1,4 @@
-//! What the container image is built from: its scripts, with programs that stand in for the registry and for docker.
+//! The scripts that build the container image, with fake programs in place of the registry and of docker.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("image::a_release_is_built_from_digests_alone", || Ok(release()?))]
 }
 
-/// A folder with programs that are found first, and the file with the bases.
+/// A folder with programs that come first on PATH, and the file with the base images.
 struct Stage {
     folder: TempDir,
 }
@@ -26,7 +26,7 @@ impl Stage {
     fn new() -> anyhow::Result<Self> {
         let stage = Self { folder: TempDir::new()? };
         fs::create_dir(stage.path("bin"))?;
-        // A tree without changes, and docker that only says what it is asked for.
+        // A working tree without changes, and a docker that only prints its arguments.
         stage.program("git", "case \"$*\" in *status*) ;; *) echo 7 ;; esac")?;
         stage.program("docker", "printf '%s\\n' \"$@\"")?;
         fs::copy(script("bases"), stage.path("bases"))?;
@@ -69,7 +69,7 @@ fn release() -> anyhow::Result<()> {
     let out = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
 
-    // For oneself anything goes; a release is refused with all that is missing.
+    // A local build needs no pins. A release without them is refused, and all missing ones are listed.
     ensure!(stage.run("build.sh", &["ccm:1"])?.status.success());
     let refused = stage.run("build.sh", &["--release", "ccm:1"])?;
     ensure!(!refused.status.success() && out(&refused).is_empty(), "docker was asked: {}", out(&refused));
@@ -77,7 +77,7 @@ fn release() -> anyhow::Result<()> {
         ensure!(said(&refused).contains(words), "{words:?} in {}", said(&refused));
     }
 
-    // A registry that answers nothing of use leaves everything as it is.
+    // A registry that gives no usable answer changes nothing.
     let before = stage.bases()?;
     stage.program("skopeo", "exit 1")?;
     ensure!(!stage.run("pin.sh", &[])?.status.success(), "nothing was found");
@@ -101,7 +101,7 @@ fn release() -> anyhow::Result<()> {
     }
     ensure!(arguments.contains(&"--push") && arguments.contains(&"SOURCE_DATE_EPOCH=7"), "{arguments:?}");
 
-    // One alone is not enough, and neither is a tree that nobody else has.
+    // One pin alone is not enough, and a tree with uncommitted changes is refused.
     fs::write(stage.path("bases"), stage.bases()?.replace("SNAPSHOT=", "SNAPSHOT=yesterday "))?;
     let refused = stage.run("build.sh", &["ccm:1"])?;
     ensure!(!refused.status.success() && said(&refused).contains("20260131T120000Z"), "{}", said(&refused));

@@ -1,4 +1,4 @@
-//! The real `kubectl` against the sandbox over HTTP.
+//! The real `kubectl` on the sandbox over HTTP.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,13 +29,13 @@ struct Kubectl {
 impl Kubectl {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        // A HOME of its own: kubectl keeps discovery in it
+        // A separate HOME: kubectl keeps discovery in it
         command.env("HOME", &self.home).arg("--kubeconfig").arg(self.home.join("kubeconfig")).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
     }
 
-    /// Runs kubectl; what it printed, or both outputs when it failed.
+    /// Runs kubectl and returns its output, or both outputs if it failed.
     async fn run(&self, args: &[&str], input: &str) -> Result<String, String> {
         let mut child = self.command(args).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A real kubelet with `--cloud-provider=external` beside the daemon.
+//! A real kubelet with `--cloud-provider=external` and the daemon.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// How long kubelet and daemon live side by side.
+/// How long kubelet and daemon run together.
 const TOGETHER: Duration = Duration::from_secs(120);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -35,13 +35,13 @@ fn side_by_side() -> Outcome {
     let guest = MicroGuest::define(&libvirtd, "kubelet-1", &MicroGuestOptions::default())?;
     guest.start()?;
     let lease = guest.wait_for_lease(GUEST_PATIENCE)?;
-    // An address that comes later is a change that the Node follows, and would count as one below.
+    // The Node would follow a later address, which would count as a change below.
     guest.wait_for_ipv6_lease(GUEST_PATIENCE)?;
     let folder = TempDir::new()?;
     let config = write_config(folder.path(), &libvirtd)?;
     let log = folder.path().join("daemon.log");
     let daemon = DaemonProcess::start(&command_line(&control_plane, &config)?, &log)?;
-    // The kubelet says that it runs in this guest.
+    // The kubelet reports that it runs in this guest.
     let options = KubeletOptions {
         system_uuid: Some(guest.uuid().to_owned()),
         network_ready: true,
@@ -64,7 +64,8 @@ fn side_by_side() -> Outcome {
     Ok(())
 }
 
-/// Two minutes of the kubelet's own status updates: nothing of ours is lost, and nobody writes in turns.
+/// Two minutes of the kubelet's own status updates: our fields are kept, and the two do not overwrite each
+/// other in turns.
 async fn lives_on(client: &Client, name: &str) -> anyhow::Result<()> {
     let before = nodes(client).get(name).await?;
     let version = |node: &k8s_openapi::api::core::v1::Node| -> anyhow::Result<u64> {
@@ -88,12 +89,13 @@ async fn lives_on(client: &Client, name: &str) -> anyhow::Result<()> {
         sleep(Duration::from_millis(500)).await;
     }
     println!("versions of the node within {TOGETHER:?}: {}", versions.len());
-    // A kubelet reports every change and every five minutes; a war would be hundreds.
+    // A kubelet reports every change, and otherwise every five minutes. Conflicting writers would make
+    // hundreds of versions.
     ensure!(versions.len() < 20, "{} versions in {TOGETHER:?}", versions.len());
     Ok(())
 }
 
-/// The cloud says that the machine is gone, and the kubelet shows that it is not.
+/// The cloud reports that the machine is gone, and the kubelet shows that it is not.
 async fn lease_decides(client: &Client, name: &str, kubelet: &Kubelet) -> anyhow::Result<()> {
     node_stays(client, name, Duration::from_secs(35)).await?;
     let node = nodes(client).get(name).await?;
@@ -102,13 +104,13 @@ async fn lease_decides(client: &Client, name: &str, kubelet: &Kubelet) -> anyhow
     event(client, "default", name, "DeletionHeldBack").await?;
     kubelet.stop()?;
     let stopped = Instant::now();
-    // It was held back for so long that its lease is read in each pass only.
+    // The deletion has been held back for so long that the lease is read only once in each pass.
     node_vanishes(client, name, Duration::from_secs(60)).await?;
     println!("from the kubelet's end to the node's: {:?}", stopped.elapsed());
     Ok(())
 }
 
-/// No conflict storm either: a conflict is a debug line of the daemon.
+/// Checks that there were few conflicts: each is a debug line in the daemon's log.
 fn ensure_quiet(daemon: &DaemonProcess) -> anyhow::Result<()> {
     let log = daemon.log();
     let conflicts = log.lines().filter(|line| line.contains("changed meanwhile")).count();

@@ -1,4 +1,4 @@
-//! Two daemons, one leader: who leads, who takes over, and when.
+//! Two daemons, one leader: which one leads, which one takes over, and when.
 
 mod go;
 mod go_binary;
@@ -39,7 +39,7 @@ use crate::{
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-controller-manager";
 
-/// Short terms, so that a crash costs a test on the real API server no minute.
+/// Short terms, so that a crash does not cost a test on the real API server a minute.
 const SHORT: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
@@ -109,9 +109,9 @@ fn options(identity: &str) -> LeaderElectionOptions {
     }
 }
 
-/// A candidate without a daemon around it.
+/// A candidate without the rest of a daemon.
 fn elector(client: &Client, options: LeaderElectionOptions) -> anyhow::Result<Elector> {
-    // Nobody writes the events: the recorder drops them.
+    // The recorder has no client, so it drops the events.
     let daemon = EventObject::lease(NAMESPACE, NAME, "");
     let (events, _) = event_recorder("ccm", client.clone(), daemon, EventMetrics::unregistered()?);
     Ok(Elector::new(client.clone(), options, &events, ElectionMetrics::unregistered()?))
@@ -124,7 +124,7 @@ async fn lead(client: &Client, identity: &str) -> anyhow::Result<Leadership> {
     acquired.context("not acquired in time")?.context("stopped")
 }
 
-/// Writes the Lease as a rival with this wall clock does, whoever holds it.
+/// Writes the Lease as a rival with this wall clock would, whatever its holder.
 async fn write(client: &Client, record: &Record) -> anyhow::Result<()> {
     write_to(client, NAME, record).await
 }
@@ -168,13 +168,14 @@ async fn initialized(api: &Api, number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Between the last renewal and the take-over lies a whole term. For real time: a paused clock does not move the wall's.
+/// Asserts that a whole term passed between the last renewal and the take-over. For real time only: a paused
+/// clock does not pause the wall clock.
 fn expired(left: &Record, taken: &Record) -> anyhow::Result<()> {
     unchanged_for(4.0, left, taken)
 }
 
-/// The same where client-go takes over. It compares records with times in whole seconds, so it does not see a renewal in
-/// the same second as the one before.
+/// The same for a take-over by client-go. It compares records with times in whole seconds, so it does not
+/// notice a renewal in the same second as the one before.
 fn expired_for_go(left: &Record, taken: &Record) -> anyhow::Result<()> {
     unchanged_for(3.0, left, taken)
 }
@@ -201,7 +202,7 @@ async fn hand_over(api: &Api) -> anyhow::Result<()> {
     ensure!(idle.lookups() == 0 && api.requests.writes().is_empty(), "a standby only looks");
     ensure!(api.requests.of("GET nodes") > 0, "and it watches already");
 
-    // As client-go writes it.
+    // The Lease as client-go would write it.
     let held = record(&api.client).await?;
     ensure!(held.holder.split_once('_').is_some_and(|(_, uuid)| uuid.len() == 36), "{held:?}");
     ensure!(held.duration_seconds == 15 && held.transitions == 0, "{held:?}");
@@ -216,7 +217,7 @@ async fn hand_over(api: &Api) -> anyhow::Result<()> {
     leads(&second, Duration::from_secs(5)).await?;
     let took = start.elapsed();
     println!("hand-over after a clean stop took {took:?}");
-    // How busy the machine is decides in real time.
+    // In real time, the load of the machine decides.
     ensure!(api.sandbox.is_none() || took < Duration::from_secs(1), "hand-over took {took:?}");
     stopped.await??;
     initialized(api, 1).await?;
@@ -234,7 +235,7 @@ async fn hand_over(api: &Api) -> anyhow::Result<()> {
 async fn slow_work(api: &Api) -> anyhow::Result<()> {
     let faults = api.sandbox.as_ref().context("the sandbox")?.faults();
     let cloud = FakeCloud::new();
-    // A write that ends in time, and one that does not: then the lease is left to expire.
+    // A write that ends in time, and one that does not: then the Lease must expire.
     for (number, slow, expected) in [(0, 5, 4.8..5.2), (1, 60, 12.0..15.5)] {
         cloud.put(&uuid(number), running(number));
         let first = InProcess::start_elected(&api.client, cloud.provider(), &SHORT)?;
@@ -275,7 +276,8 @@ async fn crash(api: &Api) -> anyhow::Result<()> {
     let took = start.elapsed();
     println!("take-over after a crash took {took:?} with a lease of 4 s");
     if api.sandbox.is_some() {
-        // The last renewal was up to a retry period before the crash; the standby saw it up to 2.2 of those later.
+        // The last renewal was up to one retry period before the crash; the standby noticed it up to 2.2 of
+        // those periods later.
         let expected = Duration::from_millis(3_450)..Duration::from_millis(5_200);
         ensure!(expected.contains(&took), "took {took:?}");
     } else {
@@ -314,7 +316,7 @@ async fn skewed(api: &Api) -> anyhow::Result<()> {
             let stop = stop.clone();
             async move { candidate.acquire(&stop).await.map(|leadership| (leadership, Instant::now())) }
         });
-        // For more than a term the rival renews; then it is silent.
+        // The rival renews for more than a term, then stops.
         let mut renewed = Instant::now();
         for _ in 0..6 {
             sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! How much the node-lifecycle controller does at once, and what its metrics of upstream's name say of it.
+//! The concurrency of the node-lifecycle controller, and its metrics with upstream's names.
 
 use std::{
     sync::{
@@ -67,7 +67,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
         ensure!(most == expected, "{flags:?}: {most} at once instead of {expected}");
         check_metrics(&metrics)?;
 
-        // As before, for the next round.
+        // Restore the state for the next round.
         let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
         for name in &names {
             kubelet::heartbeat(&api.client, name, true).await?;
@@ -78,7 +78,7 @@ async fn at_once(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client whose patches of Nodes take a while; `most` is how many there were at once.
+/// A client with slow patches of Nodes. `most` is the largest number of concurrent ones.
 fn slow_patches(api: &Api, most: &Arc<AtomicUsize>) -> Client {
     let (client, most, now) = (api.daemon_client.clone(), Arc::clone(most), Arc::new(AtomicUsize::new(0)));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -98,7 +98,7 @@ fn slow_patches(api: &Api, most: &Arc<AtomicUsize>) -> Client {
     Client::new(service, "default")
 }
 
-/// Every Node was asked about, and a pass was seen.
+/// Checks that every Node was looked up, and a pass was measured.
 fn check_metrics(text: &str) -> anyhow::Result<()> {
     let value = |beginning: &str| -> usize {
         let line = text.lines().find_map(|line| line.strip_prefix(beginning));

@@ -1,4 +1,4 @@
-//! The log as the binary prints it, line by line.
+//! The binary's log, line by line.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What an operator reads at `-v=4`, `-v=6` and the highest, where the API server's address has a password in it.
+/// The log at `-v=4`, `-v=6` and the highest level, with a password in the API server's address.
 async fn verbosities(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let folder = TempDir::new()?;
@@ -44,7 +44,7 @@ async fn verbosities(api: &Api) -> anyhow::Result<()> {
     ensure!(text.contains("https://"), "the API server's address");
     fs::write(&kubeconfig, text.replace("https://", "https://somebody:hunter2@"))?;
     for verbosity in [4, 6, 10] {
-        // One that libvirt's test driver has, and one that it has not.
+        // One machine that libvirt's test driver has, and one that it does not have.
         for name in ["test", "nobody"] {
             kubelet::register(&api.client, &kubelet::node(name, "")).await?;
         }
@@ -84,7 +84,8 @@ async fn verbosities(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines of a daemon whose API server is away, and that needs no Lease first: what happens, warnings, and an error.
+/// The log of a daemon that needs no Lease and whose API server is unreachable: events, warnings, and an
+/// error.
 fn lines(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     let folder = TempDir::new()?;
     let config = folder.path().join("cloud.yaml");
@@ -129,7 +130,7 @@ struct Head<'a> {
     process: u32,
 }
 
-/// Reads `Lmmdd hh:mm:ss.uuuuuu   pid file.rs:line] "message" ...`.
+/// Parses `Lmmdd hh:mm:ss.uuuuuu   pid file.rs:line] "message" ...`.
 fn head(line: &str) -> Option<Head<'_>> {
     let is_digits =
         |text: &str, count: usize| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
@@ -143,7 +144,7 @@ fn head(line: &str) -> Option<Head<'_>> {
     let (file, number) = place.rsplit_once(':')?;
     let file = file.strip_suffix(".rs")?;
     let is_place = !file.is_empty() && !file.contains('/') && number.parse::<u32>().is_ok();
-    // klog pads the process to seven places.
+    // klog pads the process ID to seven characters.
     let is_padded = head.get(21..)?.starts_with(&format!(" {process:>7} "));
     let is_whole = words.next().is_none() && "IWE".contains(letter) && is_digits(date, 4);
     let process = process.parse().ok()?;

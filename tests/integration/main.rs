@@ -1,8 +1,8 @@
 //! Tests that need more than one crate or a real peer, in one binary.
 //!
-//! A scenario is written once and runs against the sandbox (on tokio's paused clock, so an hour takes no time) and
-//! against a real kube-apiserver: `sandbox::…` and `apiserver::…`. A test whose peer cannot be had on this machine is
-//! ignored and says why; with `CI=true` that is a failure.
+//! A scenario is written once and runs on the sandbox (with tokio's paused clock, so an hour takes no time)
+//! and on a real kube-apiserver: `sandbox::…` and `apiserver::…`. A test whose peer is not available on this
+//! machine is ignored with the reason; with `CI=true` it fails.
 
 #![allow(
     clippy::wildcard_imports,
@@ -56,7 +56,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 
-/// Tests mostly wait for something; more of them at once than cores.
+/// Tests mostly wait, so more of them run at once than there are cores.
 const THREADS: usize = 6;
 
 fn main() -> ExitCode {
@@ -105,7 +105,8 @@ fn main() -> ExitCode {
         upstream_flags::trials(),
     ];
     let together = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
-    // They load the machine until nothing else is answered in time, and judge how soon they are.
+    // These tests load the machine so much that nothing else responds in time, and they measure response
+    // times.
     arguments.test_threads = Some(1);
     let alone = libtest_mimic::run(&arguments, serving::alone());
     peers::stop_all();

@@ -1,4 +1,4 @@
-//! `/metrics` beside that of the Go framework's own binary.
+//! `/metrics`, compared with that of the Go framework's own binary.
 
 use std::{
     cell::RefCell,
@@ -26,7 +26,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What only a Go program, an API server's library, or a controller that is not there yet has.
+/// Metrics that only a Go program, an API server's library, or a controller that does not exist here has.
 const ONLY_THERE: [&str; 10] = [
     "go_",
     "apiserver_",
@@ -44,7 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("apiserver::metrics::as_the_go_framework_shows_them", beside)]
 }
 
-/// libvirt's test driver has one machine, and this is its UUID.
+/// The UUID of the only machine of libvirt's test driver.
 const MACHINE: &str = "6695eb01-f6a4-8304-79aa-97f2502e193f";
 
 fn beside() -> Outcome {
@@ -80,7 +80,7 @@ async fn compare(api: &Api, theirs: &FrameworkCcm) -> anyhow::Result<()> {
     let ours = DaemonProcess::start(&arguments, &folder.path().join("log"))?;
     kubelet::register(&api.client, &kubelet::node("test", MACHINE)).await?;
     kubelet::heartbeat(&api.client, "test", true).await?;
-    // What each request, queue and controller brings comes one by one.
+    // The metrics of requests, queues and controllers appear one after another.
     let problem = RefCell::new(String::new());
     let outcome = eventually(LIMIT, "both show the same", || async {
         sleep(Duration::from_millis(500)).await;
@@ -96,7 +96,7 @@ async fn compare(api: &Api, theirs: &FrameworkCcm) -> anyhow::Result<()> {
     ours.terminate()
 }
 
-/// How a metric looks, without its values.
+/// A metric without its values.
 #[derive(Debug, Default, PartialEq)]
 struct Shape {
     help: String,

@@ -57,7 +57,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Somebody annotates the Node as soon as the first write is through, and the daemon has seen that before it writes again.
+/// Another client annotates the Node after the daemon's first write, and the daemon has seen that before it
+/// writes again.
 async fn written_by_others(api: &Api) -> anyhow::Result<()> {
     let written = Arc::<Mutex<Vec<(String, u16)>>>::default();
     let noted = Arc::clone(&written);
@@ -169,7 +170,7 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
             == 1
     );
 
-    // The same fault again and again is one write.
+    // The same fault is written only once.
     api.requests.reset();
     sleep(Duration::from_secs(5)).await;
     ensure!(api.requests.of("PATCH nodes/status") == 0, "the condition is written once");
@@ -185,7 +186,7 @@ async fn says_why(api: &Api) -> anyhow::Result<()> {
     .await?;
     ensure!(!is_initialized(&nodes(&api.client).get("n1").await?));
 
-    // What the cloud pushes ends the wait at once, whatever the backoff.
+    // A change that the cloud pushes ends the wait at once, whatever the backoff.
     cloud.put(&uuid(1), running(1));
     let done = node_becomes(&api.client, "n1", Duration::from_secs(3), "initialized", is_initialized).await?;
     ensure!(condition_status(&done, "CloudProviderInitialized").as_deref() == Some("True"));
@@ -238,7 +239,7 @@ async fn provided_node_ip(api: &Api) -> anyhow::Result<()> {
 
 async fn foreign(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
-    // It would know each of them.
+    // The cloud would find a machine for each of them.
     cloud.ignore_provider_ids();
     for number in [1, 3] {
         cloud.put(&uuid(number), running(number));
@@ -247,9 +248,9 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     let mut node = kubelet::node("n1", &uuid(1));
     node.spec.get_or_insert_default().provider_id = Some("aws:///eu-1/i-0".into());
     kubelet::register(&api.client, &node).await?;
-    // Not Ready, unknown to the cloud, without a lease: all that upstream would need.
+    // Not Ready, unknown to the cloud, without a lease: upstream would delete it.
     kubelet::register(&api.client, &kubelet::node("without-id", &uuid(2))).await?;
-    // Ours by its beginning, and nobody's by its rest.
+    // The ID has our scheme, and an invalid rest.
     let mut broken = kubelet::node("broken", &uuid(3));
     broken.spec.get_or_insert_default().provider_id = Some(format!("fake://{}", uuid(3)));
     kubelet::register(&api.client, &broken).await?;
@@ -272,7 +273,7 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
     for name in ["without-id", "broken"] {
         ensure!(!is_initialized(&nodes(&api.client).get(name).await?), "{name}");
     }
-    // Its own cloud-controller-manager comes.
+    // Its own cloud-controller-manager initialises it.
     merge(&api.client, "n1", json!({"spec": {"taints": []}})).await?;
     eventually(SOON, "the node waits no more", || async {
         Ok((waiting("ForeignProviderID") == 0).then_some(()))
@@ -300,7 +301,7 @@ async fn follows(api: &Api) -> anyhow::Result<()> {
     };
     node_becomes(&api.client, "n1", SOON, "follows the cloud", moved).await?;
 
-    // A hand that changes a label is corrected, and the beta label with it.
+    // A label that an operator changes is corrected, and the beta label with it.
     sleep(Duration::from_secs(16)).await;
     merge(
         &api.client,
@@ -312,7 +313,7 @@ async fn follows(api: &Api) -> anyhow::Result<()> {
     .await?;
     node_becomes(&api.client, "n1", SOON, "is corrected", moved).await?;
 
-    // Somebody who insists is corrected now and then: no war.
+    // Repeated changes are corrected only now and then, so that the two do not overwrite each other in turns.
     api.requests.reset();
     for _ in 0..20 {
         merge(
@@ -344,7 +345,8 @@ async fn panics(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// In every batch with that Node: when they are new, when they are compared with the cloud, when they are judged.
+/// The provider panics in every batch with that Node: of new Nodes, of Nodes to compare, and of Nodes to
+/// judge.
 async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 20;
     const POISONED: usize = 7;
@@ -393,7 +395,7 @@ async fn panics_over_one(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Upstream's rule. Nobody could add the ID later, so a Node without one waits.
+/// Upstream's rule: the provider ID cannot be added later, so a Node without one waits.
 async fn without_id(api: &Api) -> anyhow::Result<()> {
     let cloud = FakeCloud::new();
     for number in [1, 2] {
@@ -427,7 +429,7 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &[])?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(1))).await?;
     sleep(Duration::from_secs(1)).await;
-    // While the cloud is asked about the first one.
+    // While the first one is being looked up.
     nodes(&api.client).delete("n1", &DeleteParams::default()).await?;
     kubelet::register(&api.client, &kubelet::node("n1", &uuid(2))).await?;
     let done = node_becomes(&api.client, "n1", SOON, "initialized", is_initialized).await?;
@@ -435,7 +437,7 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// An hour in which kubelets go on with their heartbeats and nothing else happens.
+/// For an hour, kubelets send heartbeats and nothing else happens.
 async fn settled_hour(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 100;
     let cloud = FakeCloud::new();

@@ -24,7 +24,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Rules quick enough for tests that wait for real time to pass.
+/// Short times, for tests that wait in real time.
 const QUICK: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
@@ -50,7 +50,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A cluster of initialised Nodes `n0`, `n1`, ... whose kubelets have been silent for long.
+/// A cluster of initialised Nodes `n0`, `n1`, ... whose kubelets have long been silent.
 async fn silent_nodes(api: &Api, count: usize, flags: &[&str]) -> anyhow::Result<(FakeCloud, InProcess)> {
     let cloud = FakeCloud::new();
     for number in 0..count {
@@ -68,7 +68,7 @@ async fn silent_nodes(api: &Api, count: usize, flags: &[&str]) -> anyhow::Result
 
 async fn shutdown(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 1, &["--node-monitor-period=1h"]).await?;
-    // The provider pushes, so the period does not matter.
+    // The provider pushes changes, so the period does not matter.
     let tainted = |node: &_| has_taint(node, SHUTDOWN);
     cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
     let node = node_becomes(&api.client, "n0", SOON, "has the shutdown taint", tainted).await?;
@@ -85,17 +85,18 @@ async fn shutdown(api: &Api) -> anyhow::Result<()> {
     kubelet::heartbeat(&api.client, "n0", true).await?;
     node_becomes(&api.client, "n0", SOON, "has no shutdown taint", |node| !tainted(node)).await?;
 
-    // A Ready Node is not tainted, whatever the cloud says.
+    // A Ready Node is not tainted, whatever the power state.
     cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
     sleep(Duration::from_secs(2)).await;
     ensure!(!tainted(&nodes(&api.client).get("n0").await?));
-    // Its kubelet reports NotReady: tainted at once.
+    // Its kubelet reports NotReady, so it is tainted at once.
     kubelet::heartbeat(&api.client, "n0", false).await?;
     node_becomes(&api.client, "n0", SOON, "has the shutdown taint", tainted).await?;
     daemon.stop().await
 }
 
-/// Whoever put it there: key and effect are upstream's, and so is what comes in its place.
+/// A taint with upstream's key and effect counts, whichever client added it. It is replaced by upstream's own
+/// form.
 async fn odd_shutdown_taint(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 1, &["--node-monitor-period=1h"]).await?;
     let value = |node: &k8s_openapi::api::core::v1::Node| {
@@ -115,7 +116,7 @@ async fn odd_shutdown_taint(api: &Api) -> anyhow::Result<()> {
     let is_upstreams = |node: &_| value(node).as_deref() == Some("");
     let node = node_becomes(&api.client, "n0", SOON, "has upstream's taint", is_upstreams).await?;
     ensure!(has_taint(&node, "example.com/others"), "{:?}", node.spec);
-    // Of a Ready Node it is taken, whatever its value.
+    // On a Ready Node it is removed, whatever its value.
     merge(&api.client, "n0", taints).await?;
     kubelet::heartbeat(&api.client, "n0", true).await?;
     node_becomes(&api.client, "n0", SOON, "has no shutdown taint", |node| !has_taint(node, SHUTDOWN)).await?;
@@ -123,7 +124,7 @@ async fn odd_shutdown_taint(api: &Api) -> anyhow::Result<()> {
 }
 
 async fn vanishes(api: &Api) -> anyhow::Result<()> {
-    // The rules as they are by default: asked twice over 5 s.
+    // The default rules: two look-ups, 5 s apart.
     let (cloud, daemon) = silent_nodes(api, 2, &["--node-deletion-minimum-age=0s"]).await?;
     let start = Instant::now();
     cloud.remove(&uuid(0));
@@ -144,12 +145,12 @@ async fn vanishes(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Long before the pass in which all Nodes are asked about: that is each twelfth.
+/// The change is noticed long before the pass over all Nodes, which is every twelfth one.
 async fn vanishes_in_silence(api: &Api) -> anyhow::Result<()> {
     let flags =
         ["--node-monitor-period=3s", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
     let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
-    // Whatever was to be looked at because the Node changed is over.
+    // Wait until the look-ups because of the Node's change are over.
     sleep(Duration::from_secs(1)).await;
     cloud.lose(&uuid(0));
     node_vanishes(&api.client, "n0", SOON).await?;
@@ -194,7 +195,7 @@ async fn recovers_meanwhile(api: &Api) -> anyhow::Result<()> {
     cloud.set_latency(Duration::from_secs(4));
     cloud.remove(&uuid(0));
     cloud.remove(&uuid(1));
-    // The second answer, which would confirm the first one, is on its way.
+    // The second answer, which would confirm the first one, is in progress.
     sleep(Duration::from_secs(7)).await;
     kubelet::heartbeat(&api.client, "n0", true).await?;
     let keep =
@@ -226,7 +227,7 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 1, &flags).await?;
     cloud.remove(&uuid(0));
     sleep(Duration::from_secs(3)).await;
-    // Replaced under the same name, by a machine that is gone as well.
+    // Replaced by a Node with the same name, whose machine is gone as well.
     nodes(&api.client).delete("n0", &DeleteParams::default()).await?;
     let mut again = kubelet::node("n0", &uuid(7));
     again.spec.get_or_insert_default().provider_id = Some(format!("fake:///{}", uuid(7)));
@@ -236,7 +237,8 @@ async fn name_reused(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Credentials that see less than those of before, with a restart in between: what the new daemon does not see may be there.
+/// New credentials see less than the old ones, with a restart in between: a machine that the new daemon has
+/// never seen may exist.
 async fn never_seen(api: &Api) -> anyhow::Result<()> {
     let (cloud, before) = silent_nodes(api, 2, &QUICK).await?;
     before.stop().await?;
@@ -250,7 +252,7 @@ async fn never_seen(api: &Api) -> anyhow::Result<()> {
     };
     node_becomes(&api.client, "n0", Duration::from_secs(10), "says why it is kept", kept).await?;
     event(&api.client, "default", "n0", "DeletionHeldBack").await?;
-    // What it has seen goes as soon as always.
+    // The Node of a machine that it has seen goes as soon as usual.
     cloud.remove(&uuid(1));
     node_vanishes(&api.client, "n1", Duration::from_secs(10)).await?;
     ensure!(nodes(&api.client).get("n0").await.is_ok(), "not yet");

@@ -1,4 +1,4 @@
-//! The real API server goes away and comes back.
+//! The real API server stops and starts again.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn outage() -> Outcome {
         node_becomes(&client, "n1", Duration::from_secs(20), "initialized", is_initialized).await?;
 
         control_plane.kill_api_server()?;
-        // While nobody can be told, the cloud changes.
+        // The cloud changes while the API server cannot be reached.
         cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
         requests.reset();
         sleep(Duration::from_secs(20)).await;

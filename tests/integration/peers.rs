@@ -11,7 +11,7 @@ use test_env::{ControlPlane, ControlPlaneOptions, StartError};
 struct Shared {
     pool: Mutex<Pool>,
     returned: Condvar,
-    /// Control planes at most: each takes some 400 MB, and its start some seconds.
+    /// The most control planes: each needs some 400 MB, and some seconds to start.
     most: usize,
     is_previous: bool,
 }
@@ -24,16 +24,17 @@ struct Pool {
 static CURRENT: Shared = Shared::new(3, false);
 static PREVIOUS: Shared = Shared::new(1, true);
 
-/// A control plane for one test at a time: the controllers of another one would see its Nodes. Goes back when dropped.
+/// A control plane that one test uses at a time, since another test's controllers would see its Nodes.
+/// Returned when dropped.
 pub(crate) struct Borrowed(Option<ControlPlane>, &'static Shared);
 
 impl Borrowed {
-    /// One that is idle, a new one, or the next one that is given back.
+    /// Takes an idle one, starts a new one, or waits for one to be returned.
     pub(crate) fn control_plane() -> Result<Self, StartError> {
         CURRENT.borrow()
     }
 
-    /// The same with the API server of the minor version before.
+    /// The same, with the API server of the previous minor version.
     pub(crate) fn previous_control_plane() -> Result<Self, StartError> {
         PREVIOUS.borrow()
     }
@@ -86,7 +87,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// Stops what was started.
+/// Stops all control planes.
 pub(crate) fn stop_all() {
     for shared in [&CURRENT, &PREVIOUS] {
         shared.lock().idle.clear();

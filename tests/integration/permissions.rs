@@ -1,5 +1,5 @@
-//! The shipped roles hold what the daemon does, and nothing else: with any single permission less, something that it
-//! does in its life is refused.
+//! The shipped roles contain exactly the permissions that the daemon needs: without any one of them,
+//! something that the daemon does in its life is refused.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -38,7 +38,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A life takes some seconds.
+/// The time limit of a life, which takes some seconds.
 const LIFETIME: Duration = Duration::from_secs(240);
 
 /// Flags that make a life short.
@@ -51,16 +51,16 @@ const QUICK: [&str; 6] = [
     "--leader-elect-retry-period=500ms",
 ];
 
-/// The API server's own role and binding for the account of the node controllers.
+/// The API server's own role and binding of the node controllers' account.
 const ACCOUNT_ROLE: &str = "system:controller:node-controller";
 
-/// A daemon that needs other permissions than others do.
+/// A kind of daemon with permissions of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Its controllers have accounts of their own.
+    /// Its controllers have service accounts of their own.
     Accounts,
-    /// Some of its controllers have a lock of their own.
+    /// Some of its controllers have a Lease of their own.
     Migrating,
 }
 
@@ -85,24 +85,24 @@ impl Kind {
         Ok(permissions::needed(&parse(self.flags())?))
     }
 
-    /// What its controllers' accounts have from the API server.
+    /// The permissions that its controllers' accounts have from the API server.
     fn given(self) -> anyhow::Result<Vec<Permission>> {
         Ok(permissions::given_to_accounts(&parse(self.flags())?))
     }
 }
 
-/// Which permission is taken away.
+/// The permission that is removed.
 #[derive(Clone, Copy)]
 enum Missing {
     Nothing,
-    /// Of those that are needed, by its number.
+    /// One of the daemon's own, by its number.
     Needed(usize),
-    /// Of those that the API server gives to controllers' accounts. They have the others from us then.
+    /// One of those that the API server gives to the controllers' accounts. The test grants the others.
     Given(usize),
 }
 
 pub(crate) fn trials() -> Vec<Trial> {
-    // A command line that does not parse shows in every other test.
+    // A command line that does not parse fails in every other test.
     let plain = Kind::Plain.needed().unwrap_or_default();
     let mut trials = Vec::new();
     for kind in [Kind::Plain, Kind::Accounts, Kind::Migrating] {
@@ -111,7 +111,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             life_without(kind, Missing::Nothing)
         }));
         for (number, permission) in kind.needed().unwrap_or_default().iter().enumerate() {
-            // What all kinds need is looked at once.
+            // The permissions that all kinds need are tested once.
             if kind == Kind::Plain || !plain.contains(permission) {
                 let name = format!("{folder}::nothing_replaces_{}", name(permission));
                 trials.push(trial(&name, move || life_without(kind, Missing::Needed(number))));
@@ -125,7 +125,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// As in `create_leases_in_kube-system`.
+/// Such as `create_leases_in_kube-system`.
 fn name(permission: &Permission) -> String {
     let mut name = format!("{}_{}", permission.verb, permission.resource);
     for part in [&permission.subresource].into_iter().chain(&permission.resource_names) {
@@ -141,8 +141,8 @@ fn name(permission: &Permission) -> String {
     name
 }
 
-/// Runs a life with all permissions, which must succeed and see no refusal; or with all but one, and expects that it is
-/// refused, and nothing else.
+/// Runs a life: with all permissions, which must succeed without a refusal, or with one less, which must be
+/// the only one that is refused.
 fn life_without(kind: Kind, missing: Missing) -> Outcome {
     let mut permissions = kind.needed()?;
     let mut options = ManifestOptions::new("libvirt");
@@ -154,7 +154,7 @@ fn life_without(kind: Kind, missing: Missing) -> Outcome {
         Missing::Needed(number) => {
             options.name = format!("{}-less-{number}", kind.as_str());
             let missing = permissions.remove(number);
-            // The account's own role may have it too, as it has leases from Kubernetes 1.37 on.
+            // The account's own role may contain it too, as it contains leases from Kubernetes 1.37 on.
             if missing.account.is_some() {
                 permissions.extend(kind.given()?);
             }
@@ -236,7 +236,7 @@ fn is_of(refusal: &Refusal, holder: &str, permission: &Permission) -> bool {
         && permission.resource_names.iter().all(|name| refusal.uri.contains(&**name))
 }
 
-/// A daemon as its binary puts it together; its secure port is this one.
+/// A daemon as its binary assembles it, with this secure port.
 async fn parts(kubeconfig: &Path, kind: Kind, cloud: &FakeCloud, flags: &[&str]) -> anyhow::Result<Parts> {
     let options = ClientOptions { service_accounts: kind == Kind::Accounts, ..ClientOptions::default() };
     let parts = from_file(kubeconfig, options, cloud.provider()).await?;
@@ -256,7 +256,7 @@ async fn start(kubeconfig: &Path, kind: Kind, cloud: &FakeCloud, port: u16) -> a
     InProcess::run_parts(parts(kubeconfig, kind, cloud, &flags).await?, &flags, true)
 }
 
-/// A Lease that another manager holds and lets run out, so that somebody has to wait for it.
+/// A Lease that another manager holds and lets expire, so that a candidate has to wait for it.
 async fn held_by_another(admin: &Client, name: &str) -> anyhow::Result<()> {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
     let lease: Lease = serde_json::from_value(json!({
@@ -267,7 +267,7 @@ async fn held_by_another(admin: &Client, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two who may read the metrics: by a token, and by a client certificate.
+/// Reads the metrics as two permitted users: with a token, and with a client certificate.
 async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
     let url = format!("https://127.0.0.1:{port}/metrics");
     let token = service_account(control_plane, "scraper-of-all")?;
@@ -290,15 +290,15 @@ async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result
     .await
 }
 
-/// Everything that the daemon does at the API server: two of them elect a leader, metrics are read, one Node is
-/// initialised, repaired, tainted and deleted, and an event repeats.
+/// Everything that the daemon does at the API server: two daemons elect a leader, metrics are read, one Node
+/// is initialised, repaired, tainted and deleted, and an event is repeated.
 async fn life(
     admin: &Client,
     control_plane: &ControlPlane,
     kubeconfig: &Path,
     kind: Kind,
 ) -> anyhow::Result<()> {
-    // Its account has to be made.
+    // The account does not exist, so that the daemon has to create it.
     let accounts = kube::Api::<ServiceAccount>::namespaced(admin.clone(), "kube-system");
     let _ = accounts.delete("node-controller", &DeleteParams::default()).await;
     if kind == Kind::Migrating {
@@ -309,7 +309,7 @@ async fn life(
     let leader = start(kubeconfig, kind, &cloud, port).await?;
     let leads = eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await;
     if let Err(error) = leads {
-        // Why it did not, if it says so.
+        // The reason, if the daemon ended with one.
         tokio::time::timeout(Duration::from_secs(1), leader.ended()).await.unwrap_or(Ok(()))?;
         return Err(error);
     }
@@ -326,7 +326,7 @@ async fn life(
     cloud.change(&uuid(1), |machine| machine.power_state = PowerState::Off);
     node_becomes(admin, "n1", SOON, "is tainted", |node| has_taint(node, SHUTDOWN)).await?;
 
-    // A Ready Node is kept; whether its kubelet lives is asked of a lease, which there is none of.
+    // A Ready Node is kept. Its kubelet would be judged by its lease, which does not exist.
     cloud.change(&uuid(1), |machine| machine.power_state = PowerState::Running);
     kubelet::heartbeat(admin, "n1", true).await?;
     node_becomes(admin, "n1", SOON, "is not tainted", |node| !has_taint(node, SHUTDOWN)).await?;
@@ -337,7 +337,7 @@ async fn life(
     node_becomes(admin, "n1", SOON, "is held back", exists("False")).await?;
     cloud.put(&uuid(1), running(1));
     node_becomes(admin, "n1", SOON, "is well again", exists("True")).await?;
-    // The same words twice are one event that counts.
+    // A repeated event with the same message is counted in one object.
     cloud.remove(&uuid(1));
     let events: kube::Api<Event> = kube::Api::namespaced(admin.clone(), "default");
     eventually(SOON, "an event that counts", || async {

@@ -1,4 +1,4 @@
-//! Nodes in protobuf are the same Nodes as in JSON, at the real API server.
+//! Nodes in protobuf are the same as in JSON, at the real API server.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -39,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     scenarios.map(|(name, scenario)| on(Target::ApiServer, name, scenario)).into()
 }
 
-/// The content types of the answers that came through a client.
+/// The content types of a client's responses.
 type ContentTypes = Arc<Mutex<Vec<String>>>;
 
 fn noting(client: &Client) -> (Client, ContentTypes) {
@@ -75,7 +75,7 @@ async fn lists(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One of real size, one of the least, one with whatever a Node can have, one that is on its way out.
+/// Creates a Node of real size, a minimal one, one with all kinds of fields, and one that is being deleted.
 async fn post_odd_nodes(client: &Client) -> anyhow::Result<()> {
     kubelet::register(client, &kubelet::node_of_real_size("real", &uuid(1))).await?;
     let least = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "least"}});
@@ -109,7 +109,7 @@ async fn post_odd_nodes(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The last finalizer goes, and with it the Node.
+/// Removes the last finalizer, and with it the Node.
 async fn let_go(client: &Client) -> anyhow::Result<()> {
     let nodes = kube::Api::<v1::Node>::all(client.clone());
     let patch = json!({"metadata": {"finalizers": null}});
@@ -174,7 +174,7 @@ fn read(store: &NodeStore) -> Vec<Node> {
     store.all().iter().map(|node| Node::clone(node)).collect()
 }
 
-/// A wrong page, a selector that means nothing, a version that is none.
+/// An invalid page token, an unsupported selector, and an invalid version.
 async fn refusals(api: &Api) -> anyhow::Result<()> {
     let in_protobuf = protobuf::client(api.daemon_client.clone());
     for query in
@@ -188,7 +188,7 @@ async fn refusals(api: &Api) -> anyhow::Result<()> {
             }
         };
         let (mut binary, mut json) = (told(&in_protobuf).await?, told(&api.daemon_client).await?);
-        // Empty or not there is the same.
+        // An empty field is the same as a missing one.
         for status in [&mut binary, &mut json] {
             status
                 .as_object_mut()

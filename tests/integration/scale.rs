@@ -1,4 +1,4 @@
-//! A thousand Nodes: all initialised, and what that costs, counted.
+//! A thousand Nodes: all are initialised, and the calls and writes are counted.
 
 use std::{fmt::Write, time::Duration};
 
@@ -38,7 +38,7 @@ async fn thousand(api: &Api) -> anyhow::Result<()> {
         )?;
     }
     let provider = provider(&config)?;
-    // Nodes come while the daemon runs: half of them before it starts, half after.
+    // Nodes are registered while the daemon runs: half of them before it starts, half after.
     let post = |numbers: std::ops::Range<usize>| {
         stream::iter(numbers).for_each_concurrent(8, |number| async move {
             let node = kubelet::node_of_real_size(&name(number), &uuid(number));
@@ -61,18 +61,18 @@ async fn thousand(api: &Api) -> anyhow::Result<()> {
         ensure!(provider_id(node).is_some_and(|id| id.starts_with("libvirt:///")));
         ensure!(addresses(node).len() == 2 && label(node, "topology.kubernetes.io/zone").is_some());
     }
-    // Two patches a Node and no other write but events, which trickle after.
+    // Two patches for each Node, and no other writes except events, which follow slowly.
     let writes = api.requests.writes();
     ensure!(
         writes == [("PATCH nodes".to_owned(), NODES), ("PATCH nodes/status".to_owned(), NODES)].into(),
         "{writes:?}"
     );
-    // One listing a hypervisor, whatever the number of Nodes and look-ups.
+    // One listing of each hypervisor, whatever the number of Nodes and look-ups.
     let calls = provider.call_counts();
     println!("libvirt calls for {NODES} nodes: {calls:?}");
     ensure!(calls.get("list_domains") == Some(&2), "{calls:?}");
 
-    // Settled: nothing is written, and libvirt is left alone.
+    // Settled: there are no writes, and no calls to libvirt.
     sleep(Duration::from_secs(10)).await;
     ensure!(api.requests.writes() == writes, "{:?}", api.requests.writes());
     ensure!(provider.call_counts() == calls, "{:?}", provider.call_counts());

@@ -1,4 +1,4 @@
-//! Secrets that a provider's configuration names.
+//! Secrets in a provider's configuration.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,7 +27,7 @@ const NAMESPACE: &str = "default";
 
 async fn followed(api: &Api) -> anyhow::Result<()> {
     let secrets: Objects<Secret> = Objects::namespaced(api.client.clone(), NAMESPACE);
-    // a neighbour with a name that begins alike is none of ours
+    // a Secret whose name only begins with the same text must not be followed
     secrets.create(&PostParams::default(), &secret("vc-2", "neighbour")).await?;
     let name = SecretName { namespace: NAMESPACE.into(), name: "vc".into() };
     let mut versions = ClusterSecrets::new(api.client.clone()).follow(&name);
@@ -42,7 +42,7 @@ async fn followed(api: &Api) -> anyhow::Result<()> {
     ensure!(next(&mut versions).await?.is_none(), "it is there after it was deleted");
     secrets.create(&PostParams::default(), &secret("vc", "third")).await?;
     ensure!(next(&mut versions).await?.as_deref() == Some("third"), "not as it was made again");
-    // who comes later begins with what is there
+    // a later follower starts with the current version
     let mut later = ClusterSecrets::new(api.client.clone()).follow(&name);
     ensure!(next(&mut later).await?.as_deref() == Some("third"), "not as it is");
     Ok(())
@@ -56,7 +56,7 @@ fn secret(name: &str, password: &str) -> Secret {
     }
 }
 
-/// The password of the next version, `None` where there is no Secret.
+/// The password of the next version; `None` if the Secret does not exist.
 async fn next(versions: &mut SecretStream) -> anyhow::Result<Option<String>> {
     let version =
         timeout(Duration::from_secs(30), versions.next()).await.context("no version within 30 s")?;

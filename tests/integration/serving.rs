@@ -1,4 +1,4 @@
-//! The secure port, as curl sees it.
+//! The secure port, tested with curl.
 
 mod access;
 mod attackers;
@@ -49,15 +49,15 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// Those that run after all others, one at a time.
+/// Trials that run after all others, one at a time.
 pub(crate) fn alone() -> Vec<Trial> {
     siege::trials()
 }
 
-/// A free port of loopback. Below those that the kernel gives to connections: one of them could take it in between.
+/// A free port on loopback, below the ports of outgoing connections, one of which could take it in between.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Tests of several checkouts may run on one machine.
+    // Tests of several checkouts may run on the same machine.
     let offset = u16::try_from(std::process::id() % 8000)?;
     for _ in 0..1000 {
         let port = 20_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
@@ -68,7 +68,7 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     anyhow::bail!("no port is free")
 }
 
-/// Options on a free port of loopback; nobody is asked about anything.
+/// Options for a free port on loopback, without an API server for authentication and authorization.
 fn options() -> anyhow::Result<ServingOptions> {
     Ok(ServingOptions {
         bind_address: Ipv4Addr::LOCALHOST.into(),
@@ -76,7 +76,7 @@ fn options() -> anyhow::Result<ServingOptions> {
     })
 }
 
-/// The same, and the API server of this kubeconfig is asked.
+/// The same, with the API server of this kubeconfig.
 fn options_with(kubeconfig: &Path) -> anyhow::Result<ServingOptions> {
     Ok(ServingOptions {
         authentication: AuthenticationOptions {
@@ -91,7 +91,7 @@ fn options_with(kubeconfig: &Path) -> anyhow::Result<ServingOptions> {
     })
 }
 
-/// A server with nothing but its own metrics.
+/// A server that only has its own metrics.
 struct Server {
     serving: Serving,
     metrics: Metrics,

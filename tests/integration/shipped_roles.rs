@@ -1,4 +1,4 @@
-//! The service account of the shipped manifests, with the roles that they give it and nothing else.
+//! The service account of the shipped manifests, with exactly their roles.
 
 use std::{
     collections::HashMap,
@@ -20,13 +20,13 @@ use test_env::ControlPlane;
 
 use crate::{api, daemon::parse, support::eventually};
 
-/// It, as a user.
+/// The service account's user name.
 pub(crate) const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-/// Its kubeconfig on this control plane. The roles are applied when it is first asked for.
+/// The service account's kubeconfig on this control plane. The first call applies the roles.
 pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<PathBuf> {
     type Slot = Arc<tokio::sync::Mutex<Option<PathBuf>>>;
-    // The admin's kubeconfig, which no other control plane has -> the service account's.
+    // The administrator's kubeconfig, which identifies the control plane -> the service account's.
     static KNOWN: Mutex<Option<HashMap<PathBuf, Slot>>> = Mutex::new(None);
     let slot = {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ pub(crate) async fn kubeconfig(control_plane: &ControlPlane) -> anyhow::Result<P
     Ok(slot.insert(made).clone())
 }
 
-/// The user that this service account is.
+/// The user name of a service account.
 fn user(namespace: &str, account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{account}")
 }
@@ -51,7 +51,7 @@ fn groups(namespace: &str) -> [String; 2] {
     ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Who needs this permission in such a deployment.
+/// The user that needs this permission in such a deployment.
 pub(crate) fn holder(options: &ManifestOptions, permission: &Permission) -> String {
     match &permission.account {
         None => user(&options.namespace, &options.name),
@@ -73,8 +73,8 @@ fn kubectl(
     Ok(())
 }
 
-/// Applies the roles for these permissions and returns the kubeconfig of the service account that has them, once the
-/// API server knows them.
+/// Applies the roles for these permissions. Returns the kubeconfig of the service account that has them, once
+/// they are effective.
 pub(crate) async fn bind(
     control_plane: &ControlPlane,
     options: &ManifestOptions,
@@ -89,7 +89,7 @@ pub(crate) async fn bind(
     control_plane.kubeconfig_for(&user, &groups.each_ref().map(String::as_str))
 }
 
-/// Takes back what [`bind`] gave: controllers' accounts are the same for all deployments.
+/// Undoes [`bind`]: controllers' accounts are the same in all deployments.
 pub(crate) fn unbind(
     control_plane: &ControlPlane,
     options: &ManifestOptions,
@@ -98,7 +98,7 @@ pub(crate) fn unbind(
     kubectl(control_plane, &["delete", "--ignore-not-found", "--wait=false"], options, permissions)
 }
 
-/// Waits until the API server allows this, or does not.
+/// Waits until the API server allows this request, or refuses it.
 pub(crate) async fn becomes_known(
     control_plane: &ControlPlane,
     options: &ManifestOptions,

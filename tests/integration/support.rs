@@ -1,4 +1,4 @@
-//! Waiting for things, and looking at Nodes.
+//! Helpers for waiting, and for reading Nodes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uniniti
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until `look` finds something.
+/// Waits until `look` returns a value.
 pub(crate) async fn eventually<T, F>(
     limit: Duration,
     what: &str,
@@ -44,7 +44,7 @@ pub(crate) fn nodes(client: &Client) -> Api<Node> {
     Api::all(client.clone())
 }
 
-/// Waits until the Node is as `check` wants it.
+/// Waits until `check` accepts the Node.
 pub(crate) async fn node_becomes(
     client: &Client,
     name: &str,
@@ -109,7 +109,7 @@ pub(crate) fn addresses(node: &Node) -> Vec<String> {
     addresses.map(|a| format!("{} {}", a.type_, a.address)).collect()
 }
 
-/// Status, reason and message of a condition.
+/// The status, reason and message of a condition.
 pub(crate) fn condition(node: &Node, kind: &str) -> Option<(String, String, String)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let found = conditions.iter().find(|c| c.type_ == kind)?;
@@ -120,12 +120,12 @@ pub(crate) fn condition(node: &Node, kind: &str) -> Option<(String, String, Stri
     ))
 }
 
-/// Status of a condition.
+/// The status of a condition.
 pub(crate) fn condition_status(node: &Node, kind: &str) -> Option<String> {
     condition(node, kind).map(|(status, _, _)| status)
 }
 
-/// Waits for an event with this reason about the object, and gives its message.
+/// Waits for an event with this reason about the object, and returns it.
 pub(crate) async fn event(
     client: &Client,
     namespace: &str,
@@ -142,12 +142,12 @@ pub(crate) async fn event(
     .await
 }
 
-/// Sets or removes labels, annotations, anything of the Node.
+/// Applies a merge patch to the Node, for example to its labels or annotations.
 pub(crate) async fn merge(client: &Client, name: &str, patch: Value) -> anyhow::Result<Node> {
     Ok(nodes(client).patch(name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch)).await?)
 }
 
-/// Plays kube-controller-manager when a kubelet has been silent for long.
+/// Does what kube-controller-manager does if a kubelet has long been silent.
 pub(crate) async fn set_ready_unknown(client: &Client, name: &str) -> anyhow::Result<()> {
     let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
     nodes(client)
@@ -156,7 +156,7 @@ pub(crate) async fn set_ready_unknown(client: &Client, name: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Every version of one Node from `first` on, as the watch shows them.
+/// All versions of a Node from `first` on, from a watch.
 pub(crate) struct History {
     versions: mpsc::UnboundedReceiver<Node>,
 }
@@ -197,7 +197,7 @@ impl History {
     }
 }
 
-/// Proves the order of writes: no version lacks the taint while something is missing.
+/// Checks the order of writes: no version without the taint lacks any field.
 pub(crate) fn check_order(versions: &[Node]) -> anyhow::Result<()> {
     let (mut with_taint, mut without) = (0, 0);
     for node in versions {

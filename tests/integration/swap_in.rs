@@ -1,5 +1,6 @@
-//! The binary in a Go cloud-controller-manager's place: with the command lines of the manifests that such programs ship,
-//! configured as a pod is, as the shipped service account. Two replicas, and the leader ends.
+//! The binary as a replacement for Go cloud-controller-managers: with the command lines of their shipped
+//! manifests, with a pod's environment, and as the shipped service account. There are two replicas, and the
+//! leader ends.
 
 use std::{fs, ops::Range, process::Command, time::Duration};
 
@@ -24,12 +25,12 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-/// More than a lease, a standby's pause and a busy machine take.
+/// More than the sum of a lease's duration, a standby's pause and the delays of a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const MACHINES: Range<usize> = 0..400;
 
-/// From deploy/ccm-networks.yaml of hcloud-cloud-controller-manager, without `--leader-elect=false`: that manifest has one
-/// replica, and its chart leaves the flag out where there are several.
+/// From deploy/ccm-networks.yaml of hcloud-cloud-controller-manager, without `--leader-elect=false`: that
+/// manifest has one replica, and its chart omits the flag if there are several.
 const HCLOUD: &[&str] = &[
     "--allow-untagged-cloud",
     "--cloud-provider=hcloud",
@@ -39,8 +40,8 @@ const HCLOUD: &[&str] = &[
 ];
 /// From releases/v1.36/vsphere-cloud-controller-manager.yaml of cloud-provider-vsphere.
 const VSPHERE: &[&str] = &["--cloud-provider=vsphere", "--v=2", "--cloud-config=/etc/cloud/vsphere.conf"];
-/// From manifests/controller-manager/openstack-cloud-controller-manager-ds.yaml of cloud-provider-openstack. The account
-/// that its controllers get has a role from the API server's bootstrap.
+/// From manifests/controller-manager/openstack-cloud-controller-manager-ds.yaml of cloud-provider-openstack.
+/// Its controllers use an account with a role from the API server's bootstrap.
 const OPENSTACK: &[&str] = &[
     "--v=1",
     "--cloud-config=/etc/config/cloud.conf",
@@ -73,7 +74,8 @@ fn swap_in(
         let cluster = Cluster::new(&api, arguments, environment).await?;
         let scenario: LocalBoxFuture<'_, _> = cluster.lives_on().boxed_local();
         scenario.await?;
-        // For the next test on this control plane. Controllers' accounts are the same for all deployments.
+        // Clean up for the next test on this control plane. Controllers' accounts are the same in all
+        // deployments.
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
         let given = permissions::needed(&parse(arguments)?);
         shipped_roles::unbind(control_plane, &ManifestOptions::new("libvirt"), &given)?;
@@ -82,7 +84,7 @@ fn swap_in(
     })
 }
 
-/// A pod's files have a place that only a mount of their own can give them here.
+/// The files of a pod are at fixed paths, which need mounts of their own here.
 fn need_mounts() -> Result<(), StartError> {
     let allowed =
         Command::new("unshare").args(["--mount", "true"]).output().is_ok_and(|o| o.status.success());
@@ -94,7 +96,7 @@ fn need_mounts() -> Result<(), StartError> {
     ))
 }
 
-/// A cluster whose kubelets register all the time.
+/// A cluster in which kubelets register all the time.
 struct Cluster<'a> {
     api: &'a Api,
     folder: TempDir,
@@ -111,7 +113,7 @@ impl<'a> Cluster<'a> {
         environment: &'static [(&'static str, &'static str)],
     ) -> anyhow::Result<Self> {
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
-        // Its token, as a pod has it.
+        // The service account's token and files, as in a pod.
         let (folder, account) = (TempDir::new()?, "cloud-controller-manager");
         let has_account =
             control_plane.kubectl_output(&["-n", "kube-system", "get", "serviceaccount", account]);
@@ -142,7 +144,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// Gives the service account the roles that are shipped for this command line.
+    /// Gives the service account the shipped roles for this command line.
     async fn bind_roles(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let control_plane = self.api.control_plane.as_ref().context("the control plane")?;
         let permissions = permissions::needed(&parse(arguments)?);
@@ -150,7 +152,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Starts a replica whose Nodes get `zone`.
+    /// Starts a replica that gives Nodes the zone `zone`.
     fn replica(&self, zone: &'static str) -> anyhow::Result<Replica> {
         let port = free_port()?;
         let folder = self.folder.path();
@@ -162,7 +164,7 @@ impl<'a> Cluster<'a> {
                 folder.display()
             ),
         )?;
-        // The cloud is another one; everything else stays as it is.
+        // Only the cloud is replaced; all other arguments stay.
         let is_the_clouds = |argument: &str| {
             argument.starts_with("--cloud-provider=") || argument.starts_with("--cloud-config=")
         };
@@ -180,7 +182,8 @@ impl<'a> Cluster<'a> {
             .args(self.arguments.iter().filter(|argument| !is_the_clouds(argument)))
             .arg("--cloud-provider=libvirt")
             .arg(format!("--cloud-config={}", config.display()))
-            // Pods of a host network have a machine each; here several share one, which nobody else has to reach.
+            // Pods with a host network run on different machines. Here they share one, so each needs its own
+            // port, on loopback only.
             .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
             .envs(self.environment.iter().copied())
             .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -192,7 +195,7 @@ impl<'a> Cluster<'a> {
         Ok(Replica { zone, port, process: Process::spawn(zone, &command, folder.join(zone))? })
     }
 
-    /// Waits until this one has filled in three Nodes more.
+    /// Waits until this replica has initialised three more Nodes.
     async fn fills_in(&self, replica: &Replica) -> anyhow::Result<()> {
         let filled_in = || self.timeline.filled_in_by(replica.zone);
         let before = filled_in();
@@ -241,7 +244,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// A pod of the workload.
+/// One replica of the workload.
 struct Replica {
     zone: &'static str,
     port: u16,
@@ -249,7 +252,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// Waits until the kubelet's probe, which has no credentials, finds it healthy.
+    /// Waits until the kubelet's probe, which has no credentials, succeeds.
     async fn is_healthy(&self) -> anyhow::Result<()> {
         let url = format!("https://127.0.0.1:{}/healthz", self.port);
         let outcome = eventually(LIMIT, &format!("{} is healthy", self.zone), || async {
@@ -260,7 +263,7 @@ impl Replica {
         outcome.with_context(|| self.process.log_tail())
     }
 
-    /// Waits for its end after SIGTERM.
+    /// Waits for its successful end after SIGTERM.
     fn ended_well(&mut self) -> anyhow::Result<()> {
         let status = self.process.wait(Duration::from_secs(15))?;
         ensure!(status.success(), "{status}: {}", self.process.log_tail());

@@ -44,7 +44,7 @@ fn cloud_config(folder: &Path) -> anyhow::Result<String> {
 }
 
 const PROVIDER: &str = "--cloud-provider=libvirt";
-/// The same, for `manifests`.
+/// The same flag for `manifests`.
 const PROVIDER_OPTION: &str = "--provider=libvirt";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
@@ -85,15 +85,15 @@ fn check_as_admin_and_as_shipped(control_plane: &Borrowed) -> anyhow::Result<()>
     ensure!(code == 0 && out.contains("Everything"), "{code}: {out}{err}");
     ensure!(out.contains("v1.") && out.contains("has all"), "the version and the permissions: {out}");
 
-    // As shipped, but for one verb.
+    // The shipped roles without one verb.
     let without_delete = |manifests: String| manifests.replace("delete, ", "").replace(", delete", "");
     as_shipped(control_plane, &[PROVIDER_OPTION], without_delete, |kubeconfig| {
         check_with_one_lacking(kubeconfig, &config)
     })
 }
 
-/// Runs `act` with a kubeconfig of the shipped service account, whose roles are those of the manifests with these options
-/// after `change`.
+/// Runs `act` with a kubeconfig of the shipped service account. Its roles are those of the manifests with
+/// these options, modified by `change`.
 fn as_shipped(
     control_plane: &Borrowed,
     options: &[&str],
@@ -126,7 +126,7 @@ fn check_with_one_lacking(kubeconfig: &str, config: &str) -> anyhow::Result<()> 
     let expected =
         format!("{ACCOUNT} may not delete nodes; needed for: deleting Nodes whose instance is gone");
     ensure!(code == 1 && failed == [expected.as_str()], "{code}: {out}");
-    // A daemon that deletes nothing does not need it.
+    // A daemon without the deleting controller does not need the permission.
     let (code, out, _) = run(&["check", PROVIDER, config, kubeconfig, "--controllers=cloud-node"])?;
     ensure!(code == 0, "{out}");
     Ok(())
@@ -149,7 +149,7 @@ fn explain() -> Outcome {
     )?;
     let file = nodes.display().to_string();
     control_plane.kubectl_output(&["apply", "-f", &file])?;
-    // In the daemon's pod there is nothing but its own account.
+    // A pod has only the daemon's own account.
     let outcome = as_shipped(
         &control_plane,
         &[PROVIDER_OPTION],

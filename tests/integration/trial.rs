@@ -1,4 +1,4 @@
-//! How a test becomes a trial: its runtime, its deadline, and what happens when its peer is not to be had.
+//! Turns a test into a trial: its runtime, its time limit, and the handling of missing peers.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -17,15 +17,15 @@ pub(crate) type Outcome = Result<(), StartError>;
 
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A scenario: runs over any API.
+/// A scenario, which can run on any API server.
 pub(crate) type Scenario = fn(&Api) -> LocalBoxFuture<'_, anyhow::Result<()>>;
 
-/// The scenario against the sandbox and against the real API server.
+/// The scenario on the sandbox and on the real API server.
 pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
     [Target::Sandbox, Target::ApiServer].map(|target| on(target, name, scenario)).into()
 }
 
-/// The scenario against one of the two.
+/// The scenario on one of the two.
 pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
     trial(&format!("{}::{name}", target.as_str()), move || {
         let runtime = runtime(target == Target::Sandbox)?;
@@ -38,7 +38,7 @@ pub(crate) fn on(target: Target, name: &str, scenario: Scenario) -> Trial {
     })
 }
 
-/// A test with a body of its own.
+/// A test that is not a scenario.
 pub(crate) fn trial(name: &str, body: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
     let title = name.to_owned();
     Trial::ignorable_test(name, move || match body() {
@@ -60,9 +60,9 @@ pub(crate) fn runtime(paused: bool) -> anyhow::Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().start_paused(paused).build()?)
 }
 
-/// Bounds a scenario in real time, whatever tokio's clock does.
+/// Limits a scenario in real time, even if tokio's clock is paused.
 async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
-    /// Longer than any scenario, shorter than a person's patience.
+    /// Longer than any scenario takes.
     const LIMIT: Duration = Duration::from_secs(300);
     let (late, is_late) = tokio::sync::oneshot::channel::<()>();
     let (done, is_done) = std::sync::mpsc::channel::<()>();
@@ -79,7 +79,7 @@ async fn within(scenario: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Res
     outcome
 }
 
-/// Says once more, at the end and loudly, what was not tested.
+/// Lists the skipped tests once more at the end of the run.
 pub(crate) fn report_skipped() {
     let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
     if !skipped.is_empty() {

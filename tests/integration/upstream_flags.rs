@@ -1,4 +1,4 @@
-//! The Go framework's own `--help` against ours: whatever an operator has in a manifest is taken here.
+//! The Go framework's `--help`, compared with ours: all of its flags are accepted.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -12,10 +12,10 @@ use crate::{
     trial::{Outcome, trial},
 };
 
-/// Flags of the test's own provider or of the programs around it, which are not the framework's.
+/// Flags of the test's own provider or of its program that are not the framework's.
 const NOT_THE_FRAMEWORKS: [&str; 1] = ["help"];
 
-/// Flags whose default differs on purpose.
+/// Flags with a different default on purpose.
 const OTHER_DEFAULTS: [&str; 4] =
     ["concurrent-node-lifecycle-syncs", "concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
 
@@ -26,11 +26,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A flag as Go's help shows it.
+/// A flag in Go's help.
 #[derive(Debug)]
 struct Flag {
     name: String,
-    /// Go's word for the type; none for a boolean.
+    /// Go's name of the type; `None` for a boolean.
     kind: Option<String>,
     default: Option<String>,
 }
@@ -47,7 +47,7 @@ fn every_flag() -> Outcome {
     Ok(())
 }
 
-/// Gates that can still be set, with stage and default; the help leaves the others out.
+/// Feature gates that can still be set, with stage and default. The help omits the others.
 fn every_gate() -> Outcome {
     let help = help(Command::new(FrameworkCcm::program()?))?;
     let theirs: BTreeSet<String> = help
@@ -89,7 +89,7 @@ fn flags_of(help: &str) -> Vec<Flag> {
             let name = words.next().unwrap_or_default().to_owned();
             flags.push(Flag { name, kind: words.next().map(str::to_owned), default: default(text) });
         } else if let Some(flag) = flags.last_mut() {
-            // The help of a flag may go on in the next lines.
+            // The help of a flag may continue on the next lines.
             flag.default = default(line).or(flag.default.take());
         }
     }
@@ -102,7 +102,7 @@ fn default(text: &str) -> Option<String> {
     Some(value.trim_matches(['"', '[', ']']).to_owned()).filter(|value| !value.is_empty())
 }
 
-/// A value that Go takes for a flag of this type.
+/// A value that Go accepts for a flag of this type.
 fn value(flag: &Flag) -> &str {
     match flag.kind.as_deref() {
         None => "true",
@@ -117,7 +117,7 @@ fn value(flag: &Flag) -> &str {
     }
 }
 
-/// With its value, and with the default that Go shows.
+/// The flag is accepted with a value, and with the default that Go shows.
 fn accepted(flag: &Flag) -> anyhow::Result<()> {
     let given = [Some(value(flag).to_owned()), flag.default.clone()];
     for value in given.into_iter().flatten() {
@@ -131,7 +131,7 @@ fn accepted(flag: &Flag) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Our help has it, with the same default.
+/// Our help has the flag, with the same default.
 fn shown(flag: &Flag, ours: &str) -> anyhow::Result<()> {
     let begins = |line: &&str| {
         let line = line.trim_start();

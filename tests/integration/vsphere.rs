@@ -1,4 +1,4 @@
-//! The vSphere provider over the vCenter simulator.
+//! The vSphere provider on the vCenter simulator.
 
 mod beside_cpi;
 mod credentials;
@@ -27,13 +27,13 @@ use crate::{
     trial::{Outcome, Scenario, runtime, trial},
 };
 
-/// Longer than anything here takes on a busy machine.
+/// A time limit that is longer than any test takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 
-/// Flags with which a deletion need not be waited for long.
+/// Flags for quick deletions.
 pub(crate) const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
@@ -53,7 +53,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// The scenario against both APIs, with tokio's clock running: the simulator lives in real time.
+/// The scenario on both API servers, with tokio's clock running: the simulator uses real time.
 pub(crate) fn on_both(name: &str, scenario: Scenario) -> Vec<Trial> {
     [Target::Sandbox, Target::ApiServer]
         .map(|target| {
@@ -83,7 +83,7 @@ pub(crate) fn config(simulators: &[&Vcsim]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// With the tag categories that name zones and regions.
+/// Adds the tag categories for zones and regions.
 pub(crate) fn with_zones(config: &str) -> String {
     format!("{config}labels:\n  zone: k8s-zone\n  region: k8s-region\n")
 }
@@ -92,7 +92,7 @@ pub(crate) fn provider(config: &str) -> anyhow::Result<Arc<VSphereProvider>> {
     Ok(Arc::new(VSphereProvider::new(Config::parse(config, &Environment::default())?)))
 }
 
-/// The provider as the daemon takes it.
+/// The provider in the type that the daemon needs.
 pub(crate) fn shared(provider: &Arc<VSphereProvider>) -> Arc<dyn CloudProvider> {
     Arc::<VSphereProvider>::clone(provider)
 }
@@ -114,12 +114,12 @@ pub(crate) fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// The simulator's name for the machine with this number.
+/// The name of the machine with this number in the simulator.
 pub(crate) fn machine(number: usize) -> String {
     format!("DC0_C0_RP0_VM{number}")
 }
 
-/// Changes something, waits until the Node shows it, and says how long that took.
+/// Makes a change, waits until the Node shows it, and prints how long that took.
 pub(crate) async fn followed(
     api: &Api,
     node: &str,

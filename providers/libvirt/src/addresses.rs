@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use crate::{domain::Nic, mac::Mac};
 
-/// With more addresses of one NIC and family than this, the rest is left out: a guest may report any number.
+/// The most addresses of one NIC and family that are reported: a guest may have any number.
 const MOST_ADDRESSES: usize = 32;
 
 /// An address family.
@@ -40,11 +40,11 @@ impl Family {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AddressRules {
-    /// Networks whose addresses become `InternalIP`. Where it is empty, all do that are not external.
+    /// Networks whose addresses become `InternalIP`. If empty, all addresses that are not external do.
     pub internal: Vec<IpNet>,
-    /// Networks whose addresses become `ExternalIP`; wins over `internal`.
+    /// Networks whose addresses become `ExternalIP`. Takes precedence over `internal`.
     pub external: Vec<IpNet>,
-    /// Networks whose addresses are left out; wins over both.
+    /// Networks whose addresses are not reported. Takes precedence over both.
     pub exclude: Vec<IpNet>,
     /// The families that are used, in order of preference. Default IPv4, then IPv6.
     pub families: Vec<Family>,
@@ -80,15 +80,14 @@ impl AddressRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) ip: IpAddr,
-    /// When it ends, in seconds since 1970. `None` where it does not end or nobody knows.
+    /// When it ends, in seconds since 1970. `None` if it does not end or its end is not known.
     pub(crate) expires: Option<i64>,
 }
 
-/// Leases by the network that gave them and the MAC address that holds them: networks apart from each other may well
-/// have the same MAC twice.
+/// Leases by network and MAC address. Separate networks may have the same MAC address.
 pub(crate) type Leases = HashMap<String, HashMap<Mac, Vec<Lease>>>;
 
-/// The leases of a NIC: those of its own network, and none where it is on no network of libvirt's.
+/// The leases of a NIC: those of its own network, or none if it is not on a network of libvirt.
 pub(crate) fn leases_of<'a>(nic: &Nic, leases: &'a Leases) -> &'a [Lease] {
     let Some(network) = nic.network() else { return &[] };
     leases.get(network).and_then(|of_network| of_network.get(&nic.mac)).map_or(&[], Vec::as_slice)
@@ -101,12 +100,13 @@ pub(crate) struct AgentInterface {
     pub(crate) ips: Vec<IpAddr>,
 }
 
-/// The addresses of a domain with these NICs: by NIC in the order of the XML, by family in the order of the rules,
-/// then by number, each once.
+/// The addresses of a domain with these NICs, each once: by NIC in the order of the XML, by family in the
+/// order of the rules, then in numerical order.
 ///
-/// For each NIC and family a lease counts first and the guest agent second, both by MAC: the agent also tells of
-/// interfaces of pods and bridges, which have MACs of their own. An interface that merely carries the NIC's MAC, such
-/// as a bridge above it, is the NIC's, since its addresses live there.
+/// For each NIC and family, a lease is preferred to the guest agent's report. Both are found by MAC address:
+/// the agent also reports interfaces of pods and bridges, which have MAC addresses of their own. Another
+/// interface with the NIC's MAC address, such as a bridge above it, counts as the NIC, since it has the NIC's
+/// addresses.
 pub(crate) fn select(
     nics: &[Nic],
     leases: &Leases,
@@ -136,7 +136,7 @@ fn nic_addresses(
     agent: &[AgentInterface],
     now: i64,
 ) -> BTreeSet<IpAddr> {
-    // a MAC can hold several leases after its client ID changed: the one that lives longest is in use
+    // A MAC address can have several leases after its client ID changed. The one that ends last is in use.
     let lease = leases_of(nic, leases)
         .iter()
         .filter(|lease| Family::of(lease.ip) == family && is_usable(lease.ip))
@@ -156,7 +156,7 @@ fn nic_addresses(
         .collect()
 }
 
-/// Whether others can reach the address: neither loopback nor link-local nor no unicast address at all.
+/// Whether other machines can reach the address: it is a unicast address, and not loopback or link-local.
 fn is_usable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {

@@ -1,4 +1,4 @@
-//! Calls to libvirt: how many there were, how long one has been under way, and what went wrong with it.
+//! Calls to libvirt: their counts, the duration of the current call, and their errors.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     AgentAddresses,
 }
 
-/// Names as in the counts and in messages, in the order of [`Operation`].
+/// The operations' names in counts and messages, in the order of [`Operation`].
 const NAMES: [&str; 12] = [
     "connect",
     "set_keepalive",
@@ -57,7 +57,7 @@ impl Operation {
 pub(crate) struct Counts([AtomicU64; NAMES.len()]);
 
 impl Counts {
-    /// Adds these counts to `sum`; operations that never ran are left out.
+    /// Adds these counts to `sum`. Operations without calls are left out.
     pub(crate) fn add_to(&self, sum: &mut BTreeMap<&'static str, u64>) {
         for (name, count) in NAMES.iter().zip(&self.0) {
             let count = count.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Counts {
 /// Since when a thread has been waiting for libvirt.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Milliseconds after [`START`], plus one; zero while no call is under way.
+    /// Milliseconds after [`START`], plus one; zero if no call is in progress.
     since: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl Progress {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// How long the call that is under way has taken so far.
+    /// How long the current call has taken so far.
     pub(crate) fn waiting(&self) -> Duration {
         match self.since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -96,7 +96,7 @@ impl Progress {
     }
 }
 
-/// Through which every call to libvirt goes.
+/// Makes calls to libvirt, counts them, and tracks their progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) counts: Arc<Counts>,
@@ -104,7 +104,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Counts at the same hypervisor, for a thread that nobody waits for.
+    /// For a thread whose progress is not watched. Shares the counts.
     pub(crate) fn detached(&self) -> Self {
         Self { counts: Arc::clone(&self.counts), progress: Arc::default() }
     }
@@ -122,19 +122,19 @@ impl Calls {
     }
 }
 
-/// A call that failed, in libvirt's words.
+/// A failed call, with libvirt's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
-    /// The connection is of no use any more.
+    /// Whether the connection is lost.
     pub(crate) lost: bool,
-    /// libvirt's number, where it was libvirt that failed.
+    /// libvirt's error number, if libvirt reported the error.
     pub(crate) code: Option<ErrorNumber>,
 }
 
 impl Failure {
-    /// A failure of the connection itself, found out by us.
+    /// A failure of the connection that this provider detected itself.
     pub(crate) fn lost(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), lost: true, code: None }
     }
@@ -151,12 +151,12 @@ impl Failure {
             Some(NoSupport) => ErrorKind::Unsupported,
             _ => ErrorKind::Unavailable,
         };
-        // neither the number nor the origin tells a lost connection: libvirt's RPC layer also complains about answers
-        // that it does not like. Whoever has the connection asks it.
+        // Neither the error number nor its origin shows whether the connection is lost: libvirt's RPC layer
+        // also reports errors about single responses. The owner of the connection checks it.
         Self { kind, message: format!("{}: {}", operation.as_str(), error.message()), lost: false, code }
     }
 
-    /// A domain that libvirt has although its list does not say so.
+    /// A domain that libvirt has, although it is not in libvirt's list.
     pub(crate) fn unlisted(name: &str) -> Self {
         let message = format!("libvirt has a domain {name:?}, but does not list it");
         Self { kind: ErrorKind::Unavailable, message, lost: false, code: None }
@@ -167,7 +167,7 @@ impl Failure {
         self.code == Some(ErrorNumber::NoDomain)
     }
 
-    /// Whether the driver cannot do this at all.
+    /// Whether the driver does not support the operation.
     pub(crate) fn is_unsupported(&self) -> bool {
         matches!(self.code, Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported))
     }
@@ -175,7 +175,7 @@ impl Failure {
     pub(crate) fn to_error(&self) -> Error {
         let error = Error::new(self.kind, self.message.clone());
         match self.kind {
-            // a rotated Secret or a changed policy mends it without anybody touching us
+            // a rotated Secret or a changed policy resolves it without a change here
             ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
                 error.with_retry_after(Duration::from_secs(30))
             }

@@ -1,4 +1,4 @@
-//! Kubernetes clusters, as the metadata of domains names them.
+//! Kubernetes clusters, as named in the metadata of domains.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use crate::{domain::Domain, inventory::Inventory, provider::LibvirtProvider};
 
-/// The attribute `role` of a control-plane domain.
+/// The value of the attribute `role` of a control-plane domain.
 const CONTROL_PLANE: &str = "control-plane";
 
-/// Where an API server listens unless the metadata says otherwise.
+/// The API server's port if the metadata has none.
 const API_SERVER_PORT: u16 = 6443;
 
 #[async_trait]
@@ -71,7 +71,7 @@ fn is_control_plane(domain: &Domain) -> bool {
     domain.metadata.as_ref().is_some_and(|metadata| metadata.role.as_deref() == Some(CONTROL_PLANE))
 }
 
-/// `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
+/// Parses `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
 fn parse_endpoint(text: &str) -> Option<ControlPlaneEndpoint> {
     let endpoint =
         |host: &str, port| (!host.is_empty()).then(|| ControlPlaneEndpoint { host: host.to_owned(), port });

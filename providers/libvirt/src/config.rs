@@ -39,9 +39,9 @@ pub struct Config {
     pub addresses: AddressRules,
     /// How long one call to libvirt may take before its connection counts as dead. Default 10 s.
     pub call_timeout: Duration,
-    /// How a silent connection is found out.
+    /// How a silent connection is detected.
     pub keepalive: Keepalive,
-    /// How often everything is listed again although events flow. Default 5 min.
+    /// How often everything is listed again in spite of events. Default 5 min.
     pub refresh_interval: Duration,
 }
 
@@ -49,15 +49,15 @@ pub struct Config {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HypervisorConfig {
-    /// The operator's name for it: in messages, and never in a provider ID.
+    /// The operator's name for it, used in messages, and never in a provider ID.
     pub name: String,
-    /// libvirt's connection URI, without secrets.
+    /// libvirt's connection URI. Must not contain secrets.
     pub uri: String,
     /// The region of its Nodes.
     pub region: Option<String>,
     /// The zone of its Nodes.
     pub zone: Option<String>,
-    /// SASL credentials, read again for each connection.
+    /// SASL credentials. They are read again for each connection.
     pub auth: Option<Auth>,
     /// A directory with `cacert.pem`, `clientcert.pem` and `clientkey.pem`.
     pub pkipath: Option<PathBuf>,
@@ -67,9 +67,9 @@ pub struct HypervisorConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Auth {
-    /// Who we are.
+    /// The user name.
     pub username: Credential,
-    /// How we prove it.
+    /// The password.
     pub password: Credential,
 }
 
@@ -78,7 +78,7 @@ pub struct Auth {
 pub enum Credential {
     /// The configuration itself.
     Inline(SecretString),
-    /// A file, such as a key of a mounted Secret; one trailing line break is not part of the value.
+    /// A file, such as a key of a mounted Secret. One trailing line break is dropped.
     File(PathBuf),
 }
 
@@ -91,12 +91,12 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// When a connection without answers counts as dead: after about `interval` x (`count` + 1).
+/// When a connection without responses counts as dead: after about `interval` x (`count` + 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Time without traffic before libvirt asks whether the other side is there, in whole seconds. Default 5 s.
+    /// Time without traffic before libvirt sends a keepalive message, in whole seconds. Default 5 s.
     pub interval: Duration,
-    /// How many such questions may stay unanswered. Default 3.
+    /// How many keepalive messages may stay unanswered. Default 3.
     pub count: u32,
 }
 
@@ -118,7 +118,7 @@ impl Config {
         }
     }
 
-    /// What can be made of a configuration, and every fault in it.
+    /// The configuration as far as it can be read, and all faults in it.
     fn parse_leniently(text: &str, path: Option<&Path>) -> (Option<Self>, Problems) {
         let mut problems = Problems::default();
         let config = read_yaml(text, &mut problems)
@@ -126,11 +126,11 @@ impl Config {
         (config, problems)
     }
 
-    /// Reads and checks a configuration with the files that it names. What stands in files of credentials is in it
-    /// from then on; the files of a `pkipath` are checked, and read by libvirt for each connection.
+    /// Reads and checks a configuration with the files that it names. The contents of credential files become
+    /// part of it. The files of a `pkipath` are checked here, and read by libvirt for each connection.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
+    /// As for [`parse`](Self::parse), and each file that cannot be used, with its key and its path.
     pub fn read(input: &FactoryInput) -> Result<Self> {
         let text = input.config.as_deref().unwrap_or_default();
         let (config, Problems { faults: mut problems, warnings }) =
@@ -163,7 +163,7 @@ impl Config {
                 }
             }
             let key = format!("hypervisors[{i}].pkipath");
-            // What is in a folder that cannot be one is nobody's business.
+            // If the folder itself is at fault, its files are not checked.
             let folder = hypervisor.pkipath.iter().filter(|_| !problems.iter().any(|known| known.key == key));
             let files: Vec<_> = folder.flat_map(|folder| PKI_FILES.map(|file| folder.join(file))).collect();
             for path in files {
@@ -176,7 +176,7 @@ impl Config {
     }
 }
 
-/// What has to be in the directory of a `pkipath`.
+/// The files that must be in the directory of a `pkipath`.
 pub(crate) const PKI_FILES: [&str; 3] = ["cacert.pem", "clientcert.pem", "clientkey.pem"];
 
 fn read_credential_file(input: &FactoryInput, path: &Path) -> std::result::Result<SecretString, String> {
@@ -186,7 +186,7 @@ fn read_credential_file(input: &FactoryInput, path: &Path) -> std::result::Resul
     credential_of(&text.into()).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// The credential in the text of a file.
+/// The credential in a file's text.
 pub(crate) fn credential_of(text: &SecretString) -> std::result::Result<SecretString, &'static str> {
     let value = text.expose_secret();
     let value = value.strip_suffix('\n').unwrap_or(value);
@@ -200,7 +200,7 @@ pub(crate) fn credential_of(text: &SecretString) -> std::result::Result<SecretSt
     Ok(value.into())
 }
 
-/// libvirt says little about a broken file, and only when it connects.
+/// Checks a file early: libvirt reports a broken file only when it connects, and with little detail.
 fn check_pem(input: &FactoryInput, path: &Path) -> std::result::Result<(), String> {
     let content =
         input.read_file(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -211,7 +211,8 @@ fn check_pem(input: &FactoryInput, path: &Path) -> std::result::Result<(), Strin
 const PEM: &[u8] = b"-----BEGIN ";
 
 fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
-    // the library's own message may quote the text, which may hold a password: only the place is told
+    // the library's own message may quote the text, which may contain a password, so only the position is
+    // shown
     let options = serde_saphyr::options! { with_snippet: false };
     match serde_saphyr::from_str_with_options::<Value>(text, options) {
         Ok(value) => Some(value),
@@ -229,7 +230,7 @@ fn read_yaml(text: &str, problems: &mut Problems) -> Option<Value> {
     }
 }
 
-/// What is wrong with the text, in fixed words.
+/// A fixed message about what is wrong with the text.
 fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
     if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
         return "the same key stands twice";
@@ -261,10 +262,10 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
     }
 }
 
-/// What stands at the top.
+/// The keys at the top level.
 const SECTIONS: [&str; 5] = ["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval"];
 
-/// The kind of a Kubernetes manifest, where that is what there is: nothing in it is a section, or meant to be one.
+/// The kind of a Kubernetes manifest, if the text is one: none of its keys is meant as a section.
 fn kind_of_manifest(value: &Value) -> Option<&str> {
     let keys = value.as_object()?;
     keys.get("apiVersion")?;
@@ -309,7 +310,8 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     })
 }
 
-/// Names tell hypervisors apart in messages, so each is given once. `names` maps those seen to where they stand.
+/// Checks that a name is given once, since names identify hypervisors in messages. `names` maps known names
+/// to their places.
 fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, problems: &mut Problems) {
     if name.is_empty() {
         return;
@@ -323,7 +325,7 @@ fn check_name(path: &str, name: &str, names: &mut HashMap<String, String>, probl
     }
 }
 
-/// One libvirtd under two names would have every domain twice.
+/// Checks that a URI is given once. One libvirtd under two names would have every domain twice.
 fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems: &mut Problems) {
     if uri.is_empty() {
         return;
@@ -334,8 +336,8 @@ fn check_uri(path: &str, uri: &str, uris: &mut HashMap<String, String>, problems
     }
 }
 
-/// A hypervisor with empty fields where something is wrong, so that the checks across hypervisors still work, and each
-/// stays where it stands.
+/// Reads a hypervisor. Faulty fields are left empty, so that checks across hypervisors still work and
+/// positions are right.
 fn read_hypervisor(
     path: &str,
     value: Value,
@@ -387,7 +389,7 @@ fn read_hypervisor(
     }
 }
 
-/// A text that becomes the value of a label, so Kubernetes' rule holds for it.
+/// A text that becomes the value of a label, so Kubernetes' rule applies to it.
 fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) -> Option<String> {
     let text = fields.text(key, problems)?;
     if is_label_value(&text) {
@@ -401,7 +403,7 @@ fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) 
     None
 }
 
-/// Whether Kubernetes takes `text` as the value of a label.
+/// Whether `text` is a valid label value in Kubernetes.
 pub(crate) fn is_label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     text.len() <= 63
@@ -425,7 +427,7 @@ fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Probl
     };
     let (username, _) = credential("username", "usernameFile");
     let (password, password_path) = credential("password", "passwordFile");
-    // a key of the wrong type has been reported already; only what nobody wrote is missing
+    // a key of the wrong type has been reported already; only absent keys are missing
     let reported = |key: &str, problems: &Problems| {
         problems.faults.iter().any(|problem| problem.key.starts_with(&format!("{path}.{key}")))
     };

@@ -32,7 +32,7 @@ fn tries_become_rare_and_never_end() {
     assert!(rare.may_try(0, at(now + 1)), "a thread has come back");
 }
 
-/// An actor for a socket in `dir`, and who asks it.
+/// An actor for a socket in `dir`, and the handle for look-ups.
 fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
     let text = format!("hypervisors: [{{name: h, uri: 'qemu+unix:///system?socket={}'}}]", socket.display());
     let config = Arc::new(Config::parse(&text, None).expect("valid"));
@@ -61,7 +61,7 @@ async fn the_thread_of_a_refused_connection_does_not_end_the_pause() {
         }
     });
     let (mut actor, _hypervisor) = actor(&socket);
-    // pauses of at least 0.8 and 1.6 s lie between the first three tries
+    // the pauses between the first three tries are at least 0.8 s and 1.6 s
     assert!(tokio::time::timeout(Duration::from_millis(2300), actor.keep_connected()).await.is_err());
     let tries = count.load(Ordering::Relaxed);
     assert!((1..=2).contains(&tries), "{tries} tries");

@@ -1,4 +1,4 @@
-//! A domain as this provider sees it, and how it is read from libvirt's XML.
+//! A domain as this provider sees it, and the parser of libvirt's XML.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,14 @@ use uuid::Uuid;
 
 use crate::{mac::Mac, provider_id::parse_uuid};
 
-/// Namespace of the element `instance` in a domain's `<metadata>`, which carries what libvirt has no place for.
+/// Namespace of the element `instance` in a domain's `<metadata>`, for properties that libvirt's own XML
+/// cannot hold.
 pub const METADATA_NAMESPACE: &str = "urn:cloud-controller-manager:libvirt:1";
 
-/// Name of the virtio channel on which the guest agent listens.
+/// Name of the virtio channel of the guest agent.
 const AGENT_CHANNEL: &str = "org.qemu.guest_agent.0";
 
-/// A domain: what its XML says and whether it runs. About 500 bytes each.
+/// A domain: its XML and its state. About 500 bytes each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
     pub(crate) uuid: Uuid,
@@ -30,7 +31,7 @@ pub(crate) struct Domain {
     pub(crate) nics: Vec<Nic>,
     pub(crate) agent: AgentChannel,
     pub(crate) metadata: Option<Box<DomainMetadata>>,
-    /// The state, or why it cannot be told, in libvirt's words.
+    /// The state, or libvirt's message why it is not known.
     pub(crate) state: Result<DomainState, String>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    /// The network of libvirt's that it is on.
+    /// The libvirt network that it is on.
     pub(crate) fn network(&self) -> Option<&str> {
         match &self.source {
             NicSource::Network(name) => Some(name),
@@ -51,10 +52,10 @@ impl Nic {
     }
 }
 
-/// What a NIC is plugged into.
+/// What a NIC is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NicSource {
-    /// A network of libvirt's, whose DHCP server may know its address.
+    /// A libvirt network, whose DHCP server may know the NIC's address.
     Network(String),
     /// Anything else; only the guest agent can know its address.
     Other,
@@ -63,15 +64,15 @@ pub(crate) enum NicSource {
 /// The guest agent's channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentChannel {
-    /// The domain has none.
+    /// The domain has no channel.
     None,
-    /// It has one, with no agent at the other end.
+    /// It has a channel, and no agent is connected.
     Disconnected,
-    /// An agent listens.
+    /// An agent is connected.
     Connected,
 }
 
-/// What we read from the domain's `<metadata>`.
+/// The fields that are read from the domain's `<metadata>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DomainMetadata {
     pub(crate) instance_type: Option<String>,
@@ -81,14 +82,14 @@ pub(crate) struct DomainMetadata {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// libvirt's state of a domain, in our words.
+/// The state of a domain, in the terms of this provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DomainState {
     pub(crate) power: PowerState,
 }
 
 impl DomainState {
-    /// From `virDomainState` and its reason. `None` for what libvirt does not define.
+    /// From `virDomainState` and its reason. `None` for values that libvirt does not define.
     pub(crate) fn from_raw(state: i32, reason: i32) -> Option<Self> {
         let state = u32::try_from(state).ok()?;
         let shutoff_crashed = i32::try_from(virt_sys::VIR_DOMAIN_SHUTOFF_CRASHED).ok()?;
@@ -108,7 +109,7 @@ impl DomainState {
 }
 
 impl Domain {
-    /// A domain that is there and cannot be read, and why.
+    /// A domain that exists and cannot be read, and why.
     pub(crate) fn unreadable(uuid: Uuid, name: String, why: String) -> Self {
         Self {
             uuid,
@@ -122,7 +123,7 @@ impl Domain {
         }
     }
 
-    /// Whether it runs, as far as its state could be read.
+    /// Whether it runs. False if its state is not known.
     pub(crate) fn is_running(&self) -> bool {
         self.power() == Some(PowerState::Running)
     }
@@ -131,7 +132,7 @@ impl Domain {
         self.state.as_ref().ok().map(|state| state.power)
     }
 
-    /// The instance type: a class from the metadata, else one made of vCPUs and memory, such as `2c-4096m`.
+    /// The instance type: the class from the metadata, or one made from vCPUs and memory, such as `2c-4096m`.
     pub(crate) fn instance_type(&self) -> String {
         self.metadata
             .as_ref()
@@ -139,7 +140,7 @@ impl Domain {
             .unwrap_or_else(|| format!("{}c-{}m", self.vcpus, self.memory_mib))
     }
 
-    /// The networks of libvirt's that its NICs are on.
+    /// The libvirt networks that its NICs are on.
     pub(crate) fn networks(&self) -> impl Iterator<Item = &str> {
         self.nics.iter().filter_map(|nic| match &nic.source {
             NicSource::Network(name) => Some(name.as_str()),
@@ -147,12 +148,12 @@ impl Domain {
         })
     }
 
-    /// Whether there is anybody who could know an address of it.
+    /// Whether any source can know its addresses.
     pub(crate) fn has_address_source(&self) -> bool {
         !self.nics.is_empty() && (self.networks().next().is_some() || self.agent != AgentChannel::None)
     }
 
-    /// Reads the XML of a domain. The state is not in it and is given.
+    /// Parses the XML of a domain. The state is not in the XML, so it is passed in.
     pub(crate) fn parse(xml: &str, state: Result<DomainState, String>) -> Result<Self, String> {
         let mut parser = Parser::default();
         let mut reader = NsReader::from_str(xml);
@@ -180,8 +181,8 @@ impl Domain {
     }
 }
 
-/// What has been read so far. Elements are told by their path; only those of the domain itself count, not those that
-/// a stranger's metadata may hold under the same names.
+/// The parts read so far. Elements are identified by their path. Elements in foreign metadata do not count,
+/// even if they have the same names.
 #[derive(Default)]
 struct Parser {
     path: Vec<String>,
@@ -203,7 +204,7 @@ struct Parser {
 impl Parser {
     fn open(&mut self, start: &BytesStart<'_>, ours: bool) {
         let local = start.local_name();
-        // a stranger's element inside <metadata> gets a name that no path below names
+        // a foreign element inside <metadata> gets a name that matches no path below
         let name = match (self.path.get(1).map(String::as_str), ours) {
             (Some("metadata"), true) => format!("ccm:{}", local.as_ref()),
             (Some("metadata"), false) => "-".to_owned(),
@@ -304,7 +305,7 @@ fn attribute(start: &BytesStart<'_>, wanted: &str) -> Option<String> {
         .filter(|value| !value.is_empty())
 }
 
-/// libvirt writes KiB; other units are only in XML that a person wrote.
+/// libvirt writes KiB. Other units occur only in XML that a person wrote.
 fn mebibytes(number: u64, unit: Option<&str>) -> u64 {
     match unit {
         Some("b" | "bytes") => number >> 20,
@@ -410,7 +411,7 @@ mod tests {
         ] {
             assert_eq!(DomainState::from_raw(state, reason), Some(DomainState { power }), "{state}/{reason}");
         }
-        // what the safe layer's state() gives for a dead connection is no state
+        // the safe layer's state() returns an undefined value for a dead connection
         for unknown in [-1, 8, 99] {
             assert_eq!(DomainState::from_raw(unknown, -1), None);
         }

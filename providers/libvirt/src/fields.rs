@@ -1,16 +1,16 @@
-//! A lenient reader over untyped configuration, which collects every fault instead of stopping at the first.
+//! A lenient reader for untyped configuration. It collects all faults instead of stopping at the first one.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider::{ConfigProblem, TextOddity, parse_duration};
 use serde_json::{Map, Value};
 
-/// What was found so far.
+/// The faults and warnings found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    /// What makes the configuration unusable.
+    /// Faults that make the configuration unusable.
     pub(crate) faults: Vec<ConfigProblem>,
-    /// What is probably not meant and works all the same.
+    /// Values that are probably a mistake but are accepted.
     pub(crate) warnings: Vec<ConfigProblem>,
 }
 
@@ -19,7 +19,7 @@ impl Problems {
         self.faults.push(ConfigProblem::new(key, message));
     }
 
-    /// Warns of a text that seems to be copied with more than was meant, or never filled in.
+    /// Warns about a text that was probably copied with extra characters, or is still a placeholder.
     fn note_oddity(&mut self, path: &str, text: &str) {
         let words = if path.ends_with("password") {
             TextOddity::in_secret(text).map(|oddity| oddity.of_secret().to_owned())
@@ -32,7 +32,7 @@ impl Problems {
     }
 }
 
-/// One mapping of the configuration, from which each known key is taken once; what is left at the end is unknown.
+/// One mapping of the configuration. Each known key is taken once; keys that are left at the end are unknown.
 pub(crate) struct Fields {
     path: String,
     values: BTreeMap<String, Value>,
@@ -40,8 +40,8 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// The mapping at `path`, or `None` with a problem where there is something else. An empty value (`key:`) counts
-    /// as an empty mapping.
+    /// The mapping at `path`, or `None` with a problem if the value is not a mapping. An empty value (`key:`)
+    /// counts as an empty mapping.
     pub(crate) fn new(path: &str, value: Value, problems: &mut Problems) -> Option<Self> {
         let values = match value {
             Value::Object(map) => map,
@@ -65,7 +65,7 @@ impl Fields {
         self.values.remove(key).filter(|value| !value.is_null())
     }
 
-    /// A text that is not empty and free of control characters.
+    /// A text that is not empty and has no control characters.
     pub(crate) fn text(&mut self, key: &'static str, problems: &mut Problems) -> Option<String> {
         let path = self.path(key);
         match self.take(key)? {
@@ -88,7 +88,7 @@ impl Fields {
         }
     }
 
-    /// A text that must be there.
+    /// A text that is required.
     pub(crate) fn required_text(
         &mut self,
         key: &'static str,
@@ -122,7 +122,7 @@ impl Fields {
         }
     }
 
-    /// A list of texts, each turned into a `T`; `what` says what would be right.
+    /// A list of texts, each parsed into a `T`. `what` describes a valid text.
     pub(crate) fn parsed_list<T>(
         &mut self,
         key: &'static str,
@@ -156,7 +156,7 @@ impl Fields {
         }
     }
 
-    /// A duration as Go writes it, within `range`.
+    /// A duration in Go's notation, within `range`.
     pub(crate) fn duration(
         &mut self,
         key: &'static str,
@@ -187,7 +187,8 @@ impl Fields {
         }
     }
 
-    /// Reports every key that nobody took, with the nearest known one or the place where it belongs.
+    /// Reports all keys that were not taken, with the most similar known key or the place where the key
+    /// belongs.
     pub(crate) fn finish(self, problems: &mut Problems) {
         for key in self.values.keys() {
             let nearest = nearest(key, &self.known);
@@ -213,7 +214,7 @@ impl Fields {
     }
 }
 
-/// The known key that differs least from `key`, if it does not differ much.
+/// The known key most similar to `key`, if any is similar enough.
 pub(crate) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known
         .iter()
@@ -223,7 +224,7 @@ pub(crate) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str>
         .map(|(_, known)| known)
 }
 
-/// A duration of whole seconds as an operator writes it.
+/// A duration of whole seconds in an operator's notation.
 fn shown(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds > 0 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
@@ -241,18 +242,18 @@ const HOMES: [(&str, &[&str]); 5] = [
     ("under keepalive", &["interval", "count"]),
 ];
 
-/// Whether `key` has no more than the characters and the length of a key.
+/// Whether `key` has only characters of keys and is no longer than a key.
 fn is_plain(key: &str) -> bool {
     key.len() <= 40 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Whether `key` may be a key with its value stuck to it, as in `password-x` or `passwordx`.
+/// Whether `key` may be a key with its value attached, as in `password-x` or `passwordx`.
 fn holds_a_value(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["pass", "pwd", "user", "auth", "secret", "token", "key"].iter().any(|word| key.contains(word))
 }
 
-/// What a value is, in words that never hold the value itself.
+/// The kind of a value, for messages. Never contains the value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "empty",

@@ -1,4 +1,4 @@
-//! What look-ups see of a hypervisor: its inventory and whether that is live.
+//! The state of a hypervisor for look-ups: its inventory, and whether that is live.
 
 use std::{
     collections::HashSet,
@@ -26,24 +26,24 @@ use cloudprovider::InstanceChange;
 /// How long a look-up waits for a hypervisor to confirm that a domain is gone.
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A confirmation that is younger than this is good enough.
+/// A confirmation that is younger than this is still used.
 pub(crate) const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
-/// How much longer it may take for each domain that libvirt is asked for by name or UUID.
+/// The additional timeout for each domain that libvirt is asked for by name or UUID.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// How a hypervisor is doing.
+/// The state of the connection to a hypervisor.
 #[derive(Clone, Debug)]
 pub(crate) enum Status {
-    /// Nobody has tried to reach it yet, or the first try is under way.
+    /// No connection was tried yet, or the first try is in progress.
     Starting,
-    /// Connected, listed after the connection was made, and following events.
+    /// Connected, listed since the connection was made, and following events.
     Live,
     /// Not connected.
     Down { since: Timestamp, failure: Failure },
 }
 
-/// What is known of a hypervisor, under one lock.
+/// What is known about a hypervisor, protected by one lock.
 pub(crate) struct State {
     pub(crate) status: Status,
     pub(crate) inventory: Inventory,
@@ -59,25 +59,25 @@ impl State {
     }
 }
 
-/// What its actor is asked for.
+/// A request to the hypervisor's actor.
 pub(crate) enum Command {
-    /// Compare the inventory with libvirt's list, unless that was done after this moment.
+    /// Compare the inventory with libvirt's list, unless that was done after this time.
     Confirm(Instant, oneshot::Sender<Result<(), Failure>>),
-    /// Ask libvirt for the domains of these nodes, whatever its list says.
+    /// Ask libvirt for the domains of these nodes, even if its list lacks them.
     Probe(Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>),
-    /// Hand the connection, or another one to the same daemon, to somebody else, on a thread of its own.
+    /// Run a function on its own thread, with the connection or another one to the same daemon.
     Borrow(Box<dyn FnOnce(&Connect) + Send>),
 }
 
-/// What all hypervisors of a provider have in common.
+/// State that all hypervisors of a provider share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: Arc<Config>,
-    /// Moves whenever the status of any hypervisor changes.
+    /// Changes whenever the status of any hypervisor changes.
     pub(crate) status_changes: watch::Sender<u64>,
     pub(crate) instance_changes: broadcast::Sender<InstanceChange>,
     last_removal: Arc<Mutex<Option<Instant>>>,
-    /// Of the provider.
+    /// The provider's thread count.
     pub(crate) lanes: LaneCount,
 }
 
@@ -91,9 +91,9 @@ impl Shared {
         Self { settings, status_changes, instance_changes, last_removal, lanes }
     }
 
-    /// When anything was last dropped from any inventory, or a hypervisor became live. A domain that migrates is first
-    /// on the target and then not on the source any more; so what the target had before the source dropped it
-    /// does not count.
+    /// When a domain was last dropped from any inventory, or a hypervisor became live. During a migration, a
+    /// domain appears on the target before it vanishes from the source. So a list of the target from before
+    /// the removal at the source proves nothing.
     fn last_removal(&self) -> Option<Instant> {
         *self.last_removal.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ pub(crate) struct Hypervisor {
     pub(crate) settings: Arc<Config>,
     shared: Shared,
     state: RwLock<State>,
-    /// When a question was last not answered in time, if nothing was since: nobody else needs to wait meanwhile.
+    /// When a request last timed out, unless libvirt answered since. Meanwhile other requests fail at once.
     silent: Mutex<Option<Instant>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
@@ -143,35 +143,35 @@ impl Hypervisor {
         &self.config.name
     }
 
-    /// The threads of the provider.
+    /// The provider's thread count.
     pub(crate) fn lanes(&self) -> &LaneCount {
         &self.shared.lanes
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        // a panic while writing leaves data that is merely old; the next listing replaces it
+        // A panic while writing leaves data that is only outdated. The next listing replaces it.
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and tells the controllers what came of it.
+    /// Changes the state and reports the changes to the controllers.
     pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Vec<cloudprovider::InstanceRef>) {
         let changed = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let removals = state.inventory.removals();
             let changed = change(&mut state);
             if state.inventory.removals() != removals {
-                // under the lock: whoever sees that it is gone sees the time as well
+                // Still under the lock, so that a reader that sees the removal also sees its time.
                 self.shared.note_removal();
             }
             changed
         };
         if !changed.is_empty() {
-            // an error means that nobody listens
+            // an error means that there are no listeners
             let _ = self.shared.instance_changes.send(InstanceChange::Changed(changed));
         }
     }
 
-    /// Changes the status, with the inventory where it changes too. The controllers look at everything again.
+    /// Changes the status, and the inventory if necessary. The controllers then look at all Nodes again.
     pub(crate) fn set_status(&self, status: Status, change: impl FnOnce(&mut State)) {
         {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -183,13 +183,13 @@ impl Hypervisor {
         let _ = self.shared.instance_changes.send(InstanceChange::Resync);
     }
 
-    /// The domains that run as far as is known.
+    /// The domains that are known to be running.
     pub(crate) fn running(&self) -> HashSet<Uuid> {
         let state = self.state();
         state.inventory.domains().filter(|domain| domain.is_running()).map(|domain| domain.uuid).collect()
     }
 
-    /// Notes why the hypervisor is still down.
+    /// Stores the latest reason why the hypervisor is still down.
     pub(crate) fn still_down(&self, newer: &Failure) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if let Status::Down { failure, .. } = &mut state.status {
@@ -197,9 +197,9 @@ impl Hypervisor {
         }
     }
 
-    /// Makes sure that the inventory is what libvirt has now: one call at most, shared by all who ask meanwhile.
+    /// Makes sure that the inventory is what libvirt has now. Concurrent callers share one call.
     ///
-    /// An earlier confirmation is good enough if it is young and began after the last removal anywhere.
+    /// An earlier confirmation is enough if it is young, and newer than the last removal at any hypervisor.
     pub(crate) async fn confirm(&self) -> Result<(), Failure> {
         let now = Instant::now();
         let last_removal = self.shared.last_removal();
@@ -212,7 +212,7 @@ impl Hypervisor {
         self.ask(CONFIRM_TIMEOUT, |answer| Command::Confirm(now, answer)).await
     }
 
-    /// Asks libvirt for the domains of these nodes, whatever its list says. One job for all of them.
+    /// Asks libvirt for the domains of these nodes, even if its list lacks them. One job for all nodes.
     pub(crate) async fn probe(&self, nodes: Vec<Vec<Key>>) -> Result<Probed, Failure> {
         let calls = u32::try_from(nodes.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
         let timeout = CONFIRM_TIMEOUT.saturating_add(PROBE_TIMEOUT.saturating_mul(calls));
@@ -248,12 +248,12 @@ impl Hypervisor {
         }
     }
 
-    /// Notes that libvirt has answered something.
+    /// Notes that libvirt has answered a request.
     pub(crate) fn heard(&self) {
         *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Why nothing can be said about domains of this hypervisor, `None` while it is live.
+    /// Why the hypervisor's domains are not known; `None` while it is live.
     pub(crate) fn trouble(&self, status: &Status) -> Option<Error> {
         match status {
             Status::Live => None,
@@ -289,10 +289,10 @@ impl fmt::Debug for Hypervisor {
     }
 }
 
-/// A way to a hypervisor's own connection.
+/// Access to a hypervisor's own connection.
 ///
-/// libvirt's `test:///file` driver gives each connection domains of its own, so whoever wants to act on the domains
-/// that the provider sees, such as a demo or a test, needs the provider's connection.
+/// libvirt's `test:///file` driver gives each connection domains of its own. So a demo or a test that acts on
+/// the provider's domains needs the provider's connection.
 #[derive(Clone, Debug)]
 pub struct HypervisorHandle(pub(crate) Arc<Hypervisor>);
 
@@ -307,7 +307,7 @@ impl HypervisorHandle {
         self.0.state().is_live()
     }
 
-    /// Names of the domains that are known, sorted.
+    /// Names of the known domains, sorted.
     pub fn domain_names(&self) -> Vec<String> {
         let mut names: Vec<_> =
             self.0.state().inventory.domains().map(|domain| domain.name.clone()).collect();
@@ -315,9 +315,9 @@ impl HypervisorHandle {
         names
     }
 
-    /// Runs `work` with the connection, on a thread of its own, and waits for it. The connection stays the
-    /// provider's: it is not to be closed or kept. Where there is a daemon behind it, it is another connection to the same
-    /// daemon, since libvirt's client is not safe for two threads.
+    /// Runs `work` with the connection on a separate thread, and waits for it. `work` must neither close nor
+    /// keep the connection. With a daemon it is another connection to the same daemon, since libvirt's client
+    /// is not safe for two threads.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] while there is no connection.
@@ -327,10 +327,10 @@ impl HypervisorHandle {
     ) -> Result<T> {
         let (answer, receiver) = oneshot::channel();
         let work = Box::new(move |connect: &Connect| {
-            // whoever asked may have gone
+            // the caller may have stopped waiting
             let _ = answer.send(work(connect));
         });
-        // where it cannot be sent the work is dropped, and with it the answer's sender
+        // if it cannot be sent, the work is dropped, and the answer's sender with it
         let _ = self.0.commands.send(Command::Borrow(work));
         receiver.await.map_err(|_| {
             self.0.trouble(&self.0.state().status).unwrap_or_else(|| {

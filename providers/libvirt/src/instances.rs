@@ -1,4 +1,4 @@
-//! Which domain is behind a Node, and what the Node is told about it.
+//! Finds the domain of a Node, and makes the answer about it.
 
 use std::{
     collections::BTreeMap,
@@ -22,30 +22,30 @@ use crate::{
     provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id, parse_uuid, swapped},
 };
 
-/// When to ask again for a domain that has no address yet.
+/// When to look up a domain without an address again.
 const ADDRESS_RETRY: Duration = Duration::from_secs(1);
 
-/// All hypervisors at one moment.
+/// A snapshot of all hypervisors.
 pub(crate) struct View<'a> {
     hosts: Vec<Host<'a>>,
     rules: &'a AddressRules,
     now: i64,
 }
 
-/// One hypervisor at that moment.
+/// One hypervisor in the snapshot.
 pub(crate) struct Host<'a> {
     pub(crate) hypervisor: &'a Hypervisor,
     pub(crate) state: RwLockReadGuard<'a, State>,
 }
 
-/// A domain and where it is.
+/// A domain and its host.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     host: &'a Host<'a>,
     domain: &'a Domain,
 }
 
-/// Everything by which the domain of a node could be found; nothing where the node says nothing of use.
+/// All keys by which the domain of a node could be found; empty if the node has no usable one.
 pub(crate) fn keys(node: &NodeIdentity) -> Vec<Key> {
     if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
         return match parse_provider_id(id) {
@@ -64,13 +64,13 @@ pub(crate) fn keys(node: &NodeIdentity) -> Vec<Key> {
     uuids.into_iter().map(Key::Uuid).chain(name.cloned().map(Key::Name)).collect()
 }
 
-/// What a look-up comes to.
+/// The result of a look-up in memory.
 pub(crate) enum Answer {
-    /// It is settled.
+    /// The final answer.
     Settled(InstanceLookup),
-    /// No hypervisor has such a domain, and all of them are live: absent, if they confirm it.
+    /// No hypervisor has such a domain, and all of them are live: the node is absent if they confirm it.
     Nowhere,
-    /// A hypervisor that is still starting may have it; until then this is the answer.
+    /// A hypervisor that is still starting may have the domain. Until then this error is the answer.
     Starting(Error),
 }
 
@@ -88,9 +88,9 @@ impl<'a> View<'a> {
     /// Looks one node up.
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
-            // One that does not run may be what a migration left behind, so a hypervisor that is still starting is
-            // heard first. One that is away is not waited for: the machines of the others must not depend on it, and
-            // the shutdown taint, which is all that "off" leads to, goes as it came.
+            // A domain that does not run may be left from a migration, so wait for hypervisors that are still
+            // starting. Do not wait for unreachable ones: Nodes on other hypervisors must not depend on them.
+            // The only effect of "off" is the shutdown taint, which is removed again.
             Ok(Some(found)) => match self.starting().filter(|_| !found.domain.is_running()) {
                 Some(error) => Answer::Starting(error),
                 None => Answer::Settled(self.instance(found, node)),
@@ -110,7 +110,7 @@ impl<'a> View<'a> {
     }
 
     fn starting_or_settled(&self, error: Error) -> Answer {
-        // two matches or a malformed ID do not become better by waiting
+        // waiting resolves neither two matches nor a malformed ID
         let can_change = !matches!(error.kind(), ErrorKind::Ambiguous | ErrorKind::InvalidInput);
         if can_change && self.starting().is_some() {
             Answer::Starting(error)
@@ -119,18 +119,18 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The trouble of a hypervisor whose first listing is still to come.
+    /// The trouble of a hypervisor that has not finished its first listing.
     fn starting(&self) -> Option<Error> {
         self.hosts.iter().find(|host| matches!(host.state.status, Status::Starting))?.trouble()
     }
 
-    /// The trouble of a hypervisor that was never listed, whether it is still starting or could not be reached: nobody
-    /// knows what it has.
+    /// The trouble of a hypervisor that was never listed, because it is still starting or could not be
+    /// reached. Its domains are not known.
     fn unlisted(&self) -> Option<Error> {
         self.hosts.iter().find(|host| !host.state.is_listed)?.trouble()
     }
 
-    /// What is wrong with the hypervisors that are not live, all of them in one message.
+    /// The trouble of all hypervisors that are not live, as one error.
     pub(crate) fn all_trouble(&self) -> Option<Error> {
         let mut troubles = self.hosts.iter().filter_map(Host::trouble);
         let first = troubles.next()?;
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
         Some(retrying_like(all, &first))
     }
 
-    /// The domain of a node and its host; `None` where no hypervisor has it as far as is known.
+    /// The domain of a node and its host; `None` if it is on no hypervisor, as far as is known.
     fn find(&self, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
         if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
             return match parse_provider_id(id)? {
@@ -154,7 +154,7 @@ impl<'a> View<'a> {
         let Some(system_uuid) = firmware_uuid(node, machine_id) else {
             return self.find_without_firmware(node, machine_id);
         };
-        // SMBIOS keeps the first three fields in little-endian order, and not everybody turns them round
+        // SMBIOS stores the first three fields in little-endian order, and not all programs convert them.
         let mut candidates = self.with_uuid(system_uuid);
         if swapped(system_uuid) != system_uuid {
             candidates.extend(self.with_uuid(swapped(system_uuid)));
@@ -164,21 +164,21 @@ impl<'a> View<'a> {
         }
         let Some(found) = Self::choose(self.with_name(&node.name))? else { return Ok(None) };
         if let Some(error) = self.unlisted() {
-            // it may have a domain of that name, or of that UUID
+            // that hypervisor may have a domain with this name or UUID
             return Err(error);
         }
-        // The node may be a domain of a hypervisor that we cannot see now. Then a domain that merely has its name must
-        // not become its provider ID, which can never be changed again.
+        // The node's own domain may be on a hypervisor that cannot be read now. Another domain that merely
+        // has the node's name must not become its provider ID, which cannot be changed later.
         match self.all_trouble() {
             Some(trouble) => Err(Self::may_be_elsewhere(found, "name but not its system UUID", &trouble)),
             None => Ok(Some(found)),
         }
     }
 
-    /// The domain of a node whose firmware has no UUID: what is left are its machine ID and its name.
+    /// The domain of a node whose firmware has no UUID: found by machine ID and name.
     ///
-    /// systemd makes the machine ID of a fresh disk from the domain's UUID, and a clone of that disk carries it into
-    /// other domains. So it is believed only while everything can be seen and nothing speaks against it.
+    /// On a fresh disk, systemd makes the machine ID from the domain's UUID, and clones of that disk carry it
+    /// into other domains. So it is used only while all hypervisors can be read and nothing contradicts it.
     fn find_without_firmware(
         &self,
         node: &NodeIdentity,
@@ -207,7 +207,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The domain of a node whose provider ID holds a name, as others write it.
+    /// The domain of a node whose provider ID contains a name, as other components write it.
     fn find_by_name_in_id(&self, name: &str, node: &NodeIdentity) -> Result<Option<Candidate<'_>>, Error> {
         let Some(found) = Self::choose(self.with_name(name))? else { return Ok(None) };
         if let Some(error) = self.unlisted() {
@@ -242,10 +242,10 @@ impl<'a> View<'a> {
         self.hosts.iter().filter_map(|host| Some(Candidate { host, domain: get(host)? })).collect()
     }
 
-    /// The one domain among these.
+    /// The domain that is meant by these candidates.
     ///
-    /// One UUID on two hypervisors is a domain that is being migrated, or was and left its definition behind: the
-    /// one that runs is meant. Anything else is for a person to decide.
+    /// The same UUID on two hypervisors is a domain that is being migrated, or that left its definition
+    /// behind: the running one is meant. Any other duplicate is an error, which a person has to resolve.
     fn choose(candidates: Vec<Candidate<'_>>) -> Result<Option<Candidate<'_>>, Error> {
         let Some(first) = candidates.first().copied() else { return Ok(None) };
         let ambiguous = || {
@@ -318,8 +318,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Why a domain without an address is not complete; `None` where nobody could ever know its address, or where the
-    /// node has one of its own.
+    /// Why a domain without an address is incomplete; `None` if no source can ever know its address, or if
+    /// the node has an internal address already.
     fn missing_address(found: Candidate<'_>, node: &NodeIdentity, power: PowerState) -> Option<Error> {
         let has_its_own =
             node.addresses.iter().any(|address| address.address_type == NodeAddressType::InternalIp);
@@ -331,7 +331,7 @@ impl<'a> View<'a> {
             return Some(Error::in_progress(ADDRESS_RETRY, words));
         }
         if found.host.state.inventory.awaits_agent(found.domain.uuid) {
-            // leases may be there, and are not told before it has been heard
+            // There may be leases, but they are not reported before the agent has answered.
             let words = format!("domain {} has no address yet: guest agent being asked", found.describe());
             return Some(Error::in_progress(ADDRESS_RETRY, words));
         }
@@ -360,7 +360,7 @@ impl<'a> View<'a> {
 }
 
 impl Host<'_> {
-    /// Why nothing can be said about this hypervisor's domains.
+    /// Why this hypervisor's domains are not known.
     pub(crate) fn trouble(&self) -> Option<Error> {
         self.hypervisor.trouble(&self.state.status)
     }
@@ -372,12 +372,12 @@ impl Candidate<'_> {
     }
 }
 
-/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
+/// Parses a UUID that identifies a machine. Firmware without a UUID of its own shows all zeros or all ones.
 fn identifying_uuid(text: &str) -> Option<Uuid> {
     parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
 
-/// What a Node and the domain that was found for it have in common.
+/// The property by which a Node's domain was found.
 fn matched_by(domain: Uuid, node: &NodeIdentity) -> &'static str {
     if node.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
         return "provider ID";
@@ -391,15 +391,15 @@ fn matched_by(domain: Uuid, node: &NodeIdentity) -> &'static str {
     }
 }
 
-/// The UUID of the node's firmware. Without firmware the kubelet gives the machine ID in its place, which is written
-/// without dashes and tells nothing about the domain.
+/// The UUID of the node's firmware. Without firmware the kubelet reports the machine ID instead, written
+/// without dashes. It does not identify the domain.
 fn firmware_uuid(node: &NodeIdentity, machine_id: Option<Uuid>) -> Option<Uuid> {
     let text = node.system_uuid.as_deref()?;
     let uuid = identifying_uuid(text)?;
     (text.contains('-') || Some(uuid) != machine_id).then_some(uuid)
 }
 
-/// Labels of the domain's metadata that Kubernetes would take.
+/// The labels in the domain's metadata that are valid in Kubernetes.
 fn labels(domain: &Domain) -> BTreeMap<String, String> {
     let Some(metadata) = &domain.metadata else { return BTreeMap::new() };
     metadata
@@ -410,7 +410,7 @@ fn labels(domain: &Domain) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether Kubernetes takes `text` as the key of a label: a name with an optional DNS prefix.
+/// Whether `text` is a valid label key in Kubernetes: a name with an optional DNS prefix.
 fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         None => is_label_value(text),
@@ -428,7 +428,7 @@ fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// `error`, to be tried again when `cause` can be.
+/// `error`, with the retry time of `cause`.
 fn retrying_like(error: Error, cause: &Error) -> Error {
     match cause.retry_after() {
         Some(after) => error.with_retry_after(after),

@@ -1,4 +1,4 @@
-//! Tests of matching while hypervisors are in any state, without libvirt.
+//! Tests of matching with hypervisors in various states, without libvirt.
 
 use proptest::prelude::*;
 use tokio::sync::{broadcast, watch};
@@ -13,7 +13,7 @@ use crate::{
     mac::Mac,
 };
 
-/// Number of a domain, its name, whether it runs.
+/// A domain's number, its name, and its power state.
 type Spec<'a> = (u8, &'a str, PowerState);
 
 use PowerState::{Off, Paused, Running};
@@ -48,7 +48,7 @@ fn down() -> Status {
     Status::Down { since: Timestamp::UNIX_EPOCH, failure }
 }
 
-/// Hypervisors `h0`, `h1`, ... in these states, with these domains seen last.
+/// Hypervisors `h0`, `h1`, ... in these states, with these domains in their inventories.
 fn cloud(hosts: &[(Status, &[Spec<'_>])]) -> Vec<Arc<Hypervisor>> {
     let list: Vec<_> =
         (0..hosts.len()).map(|i| format!("{{name: h{i}, uri: 'qemu+tls://h{i}/system'}}")).collect();
@@ -105,7 +105,7 @@ fn by_name(name: &str, system_uuid: Option<Uuid>) -> NodeIdentity {
     }
 }
 
-/// A node as the kubelet describes it where there is no DMI.
+/// A node as the kubelet describes it on a machine without DMI.
 fn without_firmware(name: &str, machine_id: Uuid) -> NodeIdentity {
     let machine_id = machine_id.simple().to_string();
     NodeIdentity {
@@ -149,7 +149,7 @@ fn one_uuid_on_two_hypervisors() {
     assert_eq!(pair(Off, Paused, Status::Live), present(1, Paused));
     assert!(pair(Off, Off, Status::Live).starts_with("ambiguous"));
     assert!(pair(Running, Running, Status::Live).starts_with("ambiguous"));
-    // of a lost hypervisor only what was is known
+    // of a lost hypervisor only the last known state is available
     assert_eq!(pair(Running, Off, down()), present(1, Running));
     assert!(pair(Off, Running, down()).starts_with("unavailable"));
     assert!(pair(Running, Running, down()).starts_with("unavailable"));
@@ -161,9 +161,9 @@ fn a_name_alone_does_not_count_while_the_uuid_may_be_elsewhere() {
     assert_eq!(ask(&hosts, &by_name("a", None)), present(1, Running));
     let text = ask(&hosts, &by_name("a", Some(uuid(9))));
     assert!(text.contains("has the node's name but not its system UUID"), "{text}");
-    // without firmware the system UUID is the machine ID and tells nothing
+    // without firmware the system UUID is the machine ID, which does not identify the domain
     assert_eq!(ask(&hosts, &without_firmware("a", uuid(9))), present(1, Running));
-    // while one is starting there is something to wait for
+    // a hypervisor that is starting is worth waiting for
     let hosts: [(Status, &[Spec<'_>]); 2] = [(Status::Live, &[(1, "a", Running)]), (Status::Starting, &[])];
     assert!(ask(&hosts, &by_name("a", None)).starts_with("starting"));
     assert_eq!(ask(&hosts, &by_name("x", Some(uuid(1)))), present(1, Running));
@@ -310,7 +310,7 @@ async fn a_list_from_before_the_last_removal_anywhere_confirms_nothing() {
     confirm();
     assert_eq!(hypervisors[1].confirm().await, Ok(()));
     hypervisors[0].update(|state| state.inventory.update(uuid(1), None).into_iter().collect());
-    // nobody is there who could ask again
+    // no actor is running that could confirm it again
     assert!(hypervisors[1].confirm().await.is_err());
     confirm();
     assert_eq!(hypervisors[1].confirm().await, Ok(()));
@@ -329,7 +329,7 @@ fn keys_of_labels() {
 }
 
 proptest! {
-    /// Whatever a Node says, a hypervisor that is not live keeps it from being absent.
+    /// Whatever a Node's identity is, a hypervisor that is not live keeps it from being absent.
     #[test]
     fn never_nowhere_with_one_down(
         name in ".{0,10}",

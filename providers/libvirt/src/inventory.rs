@@ -1,4 +1,4 @@
-//! What is known of one hypervisor's domains, in memory. Pure state, no libvirt.
+//! The in-memory inventory of one hypervisor's domains. Pure state, no libvirt.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -15,20 +15,20 @@ use crate::{
     provider_id::format_provider_id,
 };
 
-/// How long a lease that has ended still counts, in seconds: time enough to ask whether it was renewed.
+/// How long an expired lease still counts, in seconds: enough time to check whether it was renewed.
 const LEASE_GRACE: i64 = 30;
 
-/// Everything that one listing finds.
+/// The result of a listing.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) domains: Vec<Domain>,
-    /// Known domains that the list lacks and that libvirt does not say to be gone, and why.
+    /// Known domains that are missing in the list, although libvirt does not confirm that they do not exist,
+    /// and why.
     pub(crate) unreadable: Vec<(Uuid, String)>,
     pub(crate) leases: NetworkLeases,
 }
 
-/// Leases by the network that gave them, or by the UUID of their domain with a slash before it, which no name of a
-/// network holds.
+/// Leases by network, or by the UUID of their domain after a slash, which is not valid in a network's name.
 pub(crate) type NetworkLeases = HashMap<String, Vec<(Mac, Lease)>>;
 
 /// The domains of a hypervisor and their addresses.
@@ -40,11 +40,11 @@ pub(crate) struct Inventory {
     network_leases: NetworkLeases,
     /// `network_leases` by network and MAC.
     leases: Leases,
-    /// What the guest agents said last.
+    /// The last reports of the guest agents.
     agents: HashMap<Uuid, Vec<AgentInterface>>,
-    /// Domains whose agent is there and has not been heard yet.
+    /// Domains with a connected agent that has not answered yet.
     unheard: HashSet<Uuid>,
-    /// How often something that was known may have been dropped.
+    /// How many times known domains may have been dropped.
     removals: u64,
 }
 
@@ -65,7 +65,7 @@ impl Inventory {
         self.domains.len()
     }
 
-    /// Takes a listing over and says what is different from before.
+    /// Applies a listing, and returns the changes.
     pub(crate) fn replace(&mut self, snapshot: Snapshot) -> Vec<InstanceRef> {
         let mut changed = Vec::new();
         self.removals += 1;
@@ -82,24 +82,24 @@ impl Inventory {
         for (uuid, why) in snapshot.unreadable {
             changed.extend(self.set_unreadable(uuid, why));
         }
-        // networks that were not listed again are gone, and their leases with them
+        // networks that are no longer listed are gone, and so are their leases
         self.network_leases.clear();
         merge(&mut changed, self.set_leases(snapshot.leases));
         changed
     }
 
-    /// How often something that was known may have been dropped so far.
+    /// How many times known domains may have been dropped so far.
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// Notes that a domain that is known cannot be read: it is not gone, but nothing can be said about it.
+    /// Marks a known domain as unreadable: it still exists, but its state is not known.
     pub(crate) fn set_unreadable(&mut self, uuid: Uuid, why: String) -> Option<InstanceRef> {
         let known = self.domains.get(&uuid)?;
         self.update(uuid, Some(Domain { state: Err(why), ..known.clone() }))
     }
 
-    /// Takes over what was found when one domain was read again, `None` where it does not exist any more.
+    /// Applies the result of reading a domain again; `None` if it does not exist any more.
     pub(crate) fn update(&mut self, uuid: Uuid, domain: Option<Domain>) -> Option<InstanceRef> {
         let old = self.domains.get(&uuid);
         if old == domain.as_ref() {
@@ -121,7 +121,7 @@ impl Inventory {
                     self.unheard.remove(&uuid);
                 }
                 if matches!(domain.power(), Some(PowerState::Off | PowerState::Crashed)) {
-                    // the next start may bring other addresses
+                    // the addresses may be different after the next start
                     self.agents.remove(&uuid);
                 }
                 self.names.insert(domain.name.clone(), uuid);
@@ -136,7 +136,8 @@ impl Inventory {
         changed
     }
 
-    /// Takes over the leases of these networks and says whose addresses are different. A renewal is no difference.
+    /// Applies the leases of these networks, and returns the domains whose addresses changed. A renewal is
+    /// not a change.
     pub(crate) fn set_leases(&mut self, leases: NetworkLeases) -> Vec<InstanceRef> {
         self.network_leases.extend(leases);
         let mut by_mac = Leases::new();
@@ -161,8 +162,7 @@ impl Inventory {
         self.domains.values().filter(|domain| domain.nics.iter().any(differs)).map(reference).collect()
     }
 
-    /// Takes over what the guest agent of a domain said; `None` where it said nothing useful, in which case the last
-    /// answer stays.
+    /// Applies a guest agent's report. `None` if there was none; then the last one is kept.
     pub(crate) fn set_agent(
         &mut self,
         uuid: Uuid,
@@ -172,7 +172,7 @@ impl Inventory {
         let was_unheard = self.unheard.remove(&uuid);
         let Some(interfaces) = heard else { return was_unheard.then(|| reference(domain)) };
         let ours: HashSet<Mac> = domain.nics.iter().map(|nic| nic.mac).collect();
-        // the guest may have thousands of pod interfaces; only those of its NICs are ever looked at
+        // The guest may have thousands of pod interfaces. Only those of the domain's NICs are used.
         let interfaces: Vec<_> = interfaces
             .into_iter()
             .filter(|interface| interface.mac.is_some_and(|mac| ours.contains(&mac)))
@@ -183,7 +183,7 @@ impl Inventory {
         reference
     }
 
-    /// Running domains whose guest agent can be asked.
+    /// Running domains with a connected guest agent.
     pub(crate) fn with_agent(&self) -> impl Iterator<Item = Uuid> {
         self.domains
             .values()
@@ -191,13 +191,13 @@ impl Inventory {
             .map(|domain| domain.uuid)
     }
 
-    /// Whether the guest agent of the domain is there and its first answer is still to come.
+    /// Whether the domain's guest agent is connected and has not answered yet.
     pub(crate) fn awaits_agent(&self, uuid: Uuid) -> bool {
         self.unheard.contains(&uuid)
     }
 
-    /// The addresses of a domain, without its host name. None while it does not run, and none before its guest agent
-    /// has been heard for the first time: half of the addresses would be written to the Node, only to be corrected.
+    /// The addresses of a domain, without its host name. Empty while it does not run, and until its guest
+    /// agent has answered once: otherwise the Node would first get only some of its addresses.
     pub(crate) fn addresses(&self, domain: &Domain, rules: &AddressRules, now: i64) -> Vec<NodeAddress> {
         let is_up =
             domain.power().is_some_and(|power| !matches!(power, PowerState::Off | PowerState::Crashed));
@@ -208,7 +208,7 @@ impl Inventory {
         addresses::select(&domain.nics, &self.leases, agent, rules, now - LEASE_GRACE)
     }
 
-    /// Running domains that could have an address and have none.
+    /// Running domains without an address that could have one.
     pub(crate) fn without_address(&self, rules: &AddressRules, now: i64) -> Vec<&Domain> {
         self.domains
             .values()
@@ -217,7 +217,7 @@ impl Inventory {
             .collect()
     }
 
-    /// Whether one of the families that are wanted is missing among the addresses of a domain.
+    /// Whether a domain has no address of one of the wanted families.
     pub(crate) fn lacks_family(&self, domain: &Domain, rules: &AddressRules, now: i64) -> bool {
         let addresses = self.addresses(domain, rules, now);
         let has = |family: &Family| {
@@ -226,13 +226,14 @@ impl Inventory {
         !rules.families.iter().all(has)
     }
 
-    /// Whether the driver tells leases of single domains instead of whole networks: one call for each domain. Only
-    /// libvirt's test driver does, and what it tells does not change.
+    /// Whether the driver lists leases by domain instead of by network, which takes one call for each domain.
+    /// Only libvirt's test driver does, and its leases do not change.
     pub(crate) fn has_leases_by_domain(&self, domain: &Domain) -> bool {
         self.network_leases.contains_key(&format!("/{}", domain.uuid))
     }
 
-    /// When the first lease of a running domain ends, in seconds since 1970, counting none before `after`.
+    /// When the first NIC of a running domain loses its last lease, in seconds since 1970. Ends up to `after`
+    /// are skipped.
     pub(crate) fn next_lease_end(&self, after: i64) -> Option<i64> {
         self.domains
             .values()
@@ -244,7 +245,7 @@ impl Inventory {
             .min()
     }
 
-    /// The networks of libvirt's that running domains are on.
+    /// The libvirt networks that running domains are on.
     pub(crate) fn networks_in_use(&self) -> HashSet<String> {
         self.domains
             .values()
@@ -254,7 +255,7 @@ impl Inventory {
             .collect()
     }
 
-    /// Whether these are exactly the domains we know; gives those that are not.
+    /// The UUIDs that are not the same in this list as in the inventory.
     pub(crate) fn differences(&self, listed: &[(Uuid, String)]) -> Vec<Uuid> {
         let mut differences: Vec<Uuid> = listed
             .iter()
@@ -267,7 +268,7 @@ impl Inventory {
     }
 }
 
-/// How the controllers know a domain.
+/// The controllers' reference to a domain.
 pub(crate) fn reference(domain: &Domain) -> InstanceRef {
     InstanceRef {
         provider_id: Some(format_provider_id(domain.uuid).as_str().to_owned()),
@@ -276,7 +277,7 @@ pub(crate) fn reference(domain: &Domain) -> InstanceRef {
     }
 }
 
-/// Adds the references that are not in the list yet.
+/// Adds references that are not in the list yet.
 fn merge(list: &mut Vec<InstanceRef>, more: Vec<InstanceRef>) {
     let known: HashSet<Option<String>> = list.iter().map(|one| one.provider_id.clone()).collect();
     list.extend(more.into_iter().filter(|one| !known.contains(&one.provider_id)));

@@ -63,7 +63,7 @@ fn a_listing_says_what_is_different() {
 #[test]
 fn renaming_moves_the_name() {
     let mut inventory = listed(vec![domain(1, "a", Off), domain(2, "b", Off)], leases(&[]));
-    // a becomes c, then b becomes a: whatever order the news come in
+    // a is renamed to c, then b to a: the events may arrive in either order
     inventory.update(Uuid::from_u128(2), Some(domain(2, "a", Off)));
     inventory.update(Uuid::from_u128(1), Some(domain(1, "c", Off)));
     assert_eq!(inventory.by_name("a").map(|d| d.uuid.as_u128()), Some(2));
@@ -102,10 +102,10 @@ fn nothing_is_told_before_the_agent_was_heard() {
     assert_eq!(texts(&inventory), ["10.0.0.1", "fd00::1"]);
     let other_pod = AgentInterface { ips: vec![], ..pod };
     assert_eq!(inventory.set_agent(Uuid::from_u128(1), Some(vec![heard, other_pod])), None);
-    // silent for a while: the last answer stays
+    // the agent does not answer: its last report is kept
     assert_eq!(inventory.set_agent(Uuid::from_u128(1), None), None);
     assert_eq!(texts(&inventory).len(), 2);
-    // listed again after a reconnect: it stays too
+    // domains are listed again after a reconnect: the report is kept as well
     inventory.replace(Snapshot {
         domains: vec![with_agent],
         leases: leases(&[(1, "10.0.0.1", None)]),

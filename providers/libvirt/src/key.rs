@@ -1,8 +1,8 @@
-//! What libvirt is asked for.
+//! Keys for look-ups at libvirt.
 
 use uuid::Uuid;
 
-/// Something by which libvirt can be asked for a domain.
+/// A key by which libvirt can be asked for a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Uuid(Uuid),

@@ -1,4 +1,4 @@
-//! Threads that wait for libvirt, so that nobody else has to.
+//! Threads that wait for libvirt, so that tasks need not block.
 
 use std::{
     io,
@@ -14,13 +14,13 @@ use std::{
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The providers that were started and may still have a thread.
+/// Started providers that may still have a thread.
 static STARTED: Mutex<Vec<StartedLanes>> = Mutex::new(Vec::new());
 
-/// Pause between two looks at their numbers.
+/// The interval of checking their thread counts.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How many threads of one provider were not given up and have not ended. Cloning shares it.
+/// The number of threads of one provider that have neither ended nor been abandoned. Clones share the number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneCount(Arc<AtomicUsize>);
 
@@ -29,20 +29,22 @@ impl LaneCount {
         self.0.load(Ordering::Acquire) == 0
     }
 
-    /// Notes that the provider was started: `actors` start its threads, until `stop`. Call it when they run.
+    /// Registers a started provider. `actors` may start threads until `stop` is cancelled. Call this when the
+    /// actors run.
     pub(crate) fn started(&self, stop: &CancellationToken, actors: &TaskTracker) {
         let lanes = StartedLanes { count: self.clone(), stop: stop.clone(), actors: actors.clone() };
         all_started().push(lanes);
     }
 
-    /// Waits until no thread of this provider, nor of one that was told to stop before, is in a call any more but those that
-    /// were given up. libvirt takes itself down when the process ends, and a thread that is in it then crashes.
+    /// Waits until no thread of this provider, or of an already stopped one, is in a call. Abandoned threads
+    /// are not waited for. libvirt shuts itself down when the process exits, and a thread that is in a call
+    /// then crashes.
     pub(crate) async fn all_ended(&self) {
         loop {
             let others_ended = {
                 let mut started = all_started();
                 started.retain(|lanes| !lanes.have_ended());
-                // Others are at work, and may be for as long as they like.
+                // Providers that were not stopped are not waited for.
                 !started.iter().any(|lanes| lanes.stop.is_cancelled())
             };
             if others_ended && self.is_zero() {
@@ -53,7 +55,7 @@ impl LaneCount {
     }
 }
 
-/// The threads of a provider that was started.
+/// The threads of a started provider.
 #[derive(Debug)]
 struct StartedLanes {
     count: LaneCount,
@@ -62,9 +64,9 @@ struct StartedLanes {
 }
 
 impl StartedLanes {
-    /// Whether there is no thread, nor anybody who may start one.
+    /// Whether there is no thread and no actor that could start one.
     fn have_ended(&self) -> bool {
-        // In this order: an actor may start a thread right before it ends.
+        // In this order, since an actor may start a thread right before it ends.
         self.actors.is_empty() && self.count.is_zero()
     }
 }
@@ -73,7 +75,7 @@ fn all_started() -> MutexGuard<'static, Vec<StartedLanes>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thread among those that a [`LaneCount`] counts.
+/// One thread in the count of a [`LaneCount`].
 #[derive(Debug)]
 struct Running {
     count: LaneCount,
@@ -86,7 +88,7 @@ impl Running {
         Self { count: count.clone(), is_counted: AtomicBool::new(true) }
     }
 
-    /// Counts no more.
+    /// Removes the thread from the count.
     fn end(&self) {
         if self.is_counted.swap(false, Ordering::AcqRel) {
             self.count.0.fetch_sub(1, Ordering::AcqRel);
@@ -102,15 +104,15 @@ impl Drop for Running {
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// A thread of its own that works jobs off one by one on a state `S`.
+/// A thread that runs jobs one by one on a state `S`.
 ///
-/// Dropping a lane ends its thread after the job at hand, which may be never where libvirt does not answer; the
-/// state is dropped on that thread as well, since closing a connection blocks too.
+/// Dropping a lane ends its thread after the current job, which may never be if libvirt does not answer. The
+/// state is dropped on that thread too, since closing a connection blocks.
 pub(crate) struct Lane<S> {
     sender: mpsc::Sender<Job<S>>,
-    /// Held by the thread as well; filled when the lane is abandoned, and gone when the thread has ended.
+    /// Shared with the thread. Set when the lane is abandoned, and dropped when the thread ends.
     abandoned: Arc<OnceLock<Entered>>,
-    /// Held by the thread as well.
+    /// Shared with the thread.
     running: Arc<Running>,
 }
 
@@ -139,7 +141,7 @@ impl Drop for Entered {
 }
 
 impl<S: 'static> Lane<S> {
-    /// Starts a thread of this name, which makes its own state.
+    /// Starts a thread with this name, which creates its own state.
     pub(crate) fn spawn(
         name: String,
         count: &LaneCount,
@@ -154,31 +156,32 @@ impl<S: 'static> Lane<S> {
             while let Ok(job) = jobs.recv() {
                 job(&mut state);
             }
-            // Closing a connection is a call too.
+            // Count the thread while it closes the connection, which is a call too.
             drop(state);
             drop(of_thread);
         })?;
         Ok(Self { sender, abandoned, running })
     }
 
-    /// Gives the lane up because a call on it does not come back; its thread is counted until it does.
+    /// Abandons the lane because a call on it does not return. Its thread is counted in `count` until it
+    /// ends.
     pub(crate) fn abandon(self, count: &ThreadCount) {
         self.running.end();
-        // nobody else fills it
+        // this is the only place that sets it
         let _ = self.abandoned.set(count.enter());
     }
 
-    /// Runs `job` on the thread. The answer never comes where the thread has died of a panic.
+    /// Runs `job` on the thread. The answer never comes if the thread has panicked.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut S) -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (answer, receiver) = oneshot::channel();
         let job = Box::new(move |state: &mut S| {
-            // nobody may wait any more: then the answer is of no use
+            // the caller may have stopped waiting for the answer
             let _ = answer.send(job(state));
         });
-        // a thread that has died drops the job, and with it the answer's sender
+        // if the thread has ended, the job is dropped, and the answer's sender with it
         let _ = self.sender.send(job);
         receiver
     }

@@ -1,18 +1,19 @@
 //! libvirt as a cloud for a Kubernetes cloud-controller-manager.
 //!
-//! Each *hypervisor* of the configuration is one libvirtd. An actor keeps a connection to it, lists its domains once,
-//! and follows libvirt's events from then on, so that a look-up is answered from memory:
+//! Each *hypervisor* of the configuration is one libvirtd. An actor keeps a connection to it, lists its
+//! domains once, and follows libvirt's events from then on. So look-ups are answered from memory:
 //!
 //! ```text
 //!   look-ups ──> inventory (memory) <── actor (task) ──> lane (thread) ──> libvirtd
 //!                                          ^────────── events ──────────────┘
 //! ```
 //!
-//! - A call that blocks, blocks a thread of its own. After a deadline the thread is left behind and the hypervisor
-//!   counts as unreachable; the others go on.
-//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is said only while every hypervisor is connected, follows
-//!   events, has confirmed its list, and denies having the very domain when asked for it. One unreachable hypervisor makes it `Unknown`.
-//! - A Node is matched by its provider ID; without one by its system UUID, then its name.
+//! - A blocking call only blocks a thread of its own. After a deadline the thread is abandoned and the
+//!   hypervisor counts as unreachable; the others are not affected.
+//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is returned only while every hypervisor is connected,
+//!   follows events, has confirmed its list, and, when asked for the Node's domain, denies having it. One
+//!   unreachable hypervisor makes the answer `Unknown`.
+//! - A Node is matched by its provider ID. Without one it is matched by its system UUID, then by its name.
 //!
 //! The provider ID is `libvirt:///<domain uuid>`, see [`format_provider_id`].
 //!
@@ -56,7 +57,7 @@ pub use domain::METADATA_NAMESPACE;
 pub use hypervisor::HypervisorHandle;
 pub use provider::{LibvirtProvider, factory};
 pub use provider_id::{DomainId, format_provider_id, parse_provider_id};
-/// The libvirt bindings that [`HypervisorHandle::with_connection`] hands out, in the version used here.
+/// The libvirt bindings of [`HypervisorHandle::with_connection`], in the version that this crate uses.
 pub use virt;
 
 /// The provider's name, in `--cloud-provider` and in provider IDs.

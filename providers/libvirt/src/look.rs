@@ -1,4 +1,4 @@
-//! Looking for addresses that bring no event.
+//! Polls for addresses whose changes bring no event.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,13 +18,14 @@ use crate::{
     inventory::{Inventory, NetworkLeases},
 };
 
-/// How long a domain without an address is asked about every second.
+/// How long a domain without an address is polled every second.
 const EAGER: Duration = Duration::from_secs(60);
-/// How long after its start a domain may get addresses of a second family.
+/// How long after its start a domain may still get addresses of a second family.
 const SETTLED_AFTER: Duration = Duration::from_secs(120);
 
 impl Actor {
-    /// Asks for leases where a running domain has no address yet, or where a lease ends: neither brings an event.
+    /// Reads leases where a running domain has no address yet, or where a lease ends: neither brings an
+    /// event.
     pub(super) async fn look_for_addresses(&mut self, connected: &mut Connected) -> Result<(), Failure> {
         let now = Instant::now();
         let mut networks = HashSet::new();
@@ -81,8 +82,7 @@ impl Actor {
 }
 
 impl Connected {
-    /// Notes which domains were found running that were not known to run, and lack a family that is wanted: they may
-    /// have started a moment ago.
+    /// Notes domains that are newly found running and lack a wanted family: they may have just started.
     pub(crate) fn note_listed(&mut self, inventory: &Inventory, rules: &AddressRules, ran: &HashSet<Uuid>) {
         let now = Instant::now();
         let seconds = Timestamp::now().as_second();
@@ -97,8 +97,9 @@ impl Connected {
         }
     }
 
-    /// How long to wait before the next look for addresses: a second while a domain without one is young, then a
-    /// tenth of the time it has been without; a quarter of the time since the start while a second family may come.
+    /// How long to wait before the next poll: a second while a domain without an address is young, then a
+    /// tenth of the time that it has been without one. While a second family may come, a quarter of the time
+    /// since the start.
     pub(super) fn look_pause(&self, now: Instant) -> Duration {
         let youngest =
             |times: &HashMap<Uuid, Instant>| times.values().map(|at| now.duration_since(*at)).min();

@@ -1,4 +1,4 @@
-//! MAC addresses, by which NICs, leases and the guest agent's interfaces are brought together.
+//! MAC addresses. They connect NICs, leases and the guest agent's interfaces.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The provider.
+//! The libvirt provider.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
 /// How long after the start look-ups wait for the first listing.
 const START_GRACE: Duration = Duration::from_secs(5);
 
-/// Changes that a slow listener may be behind before it is told to look at everything again.
+/// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 256;
 
 /// libvirt as a cloud: one or more hypervisors, each of them a libvirtd.
@@ -40,11 +40,11 @@ const CHANGES_KEPT: usize = 256;
 pub struct LibvirtProvider {
     config: Arc<Config>,
     hypervisors: Vec<Arc<Hypervisor>>,
-    /// What the actors are made from, until the start.
+    /// The receivers for the actors' commands, until the start.
     receivers: Mutex<Option<Vec<mpsc::UnboundedReceiver<Command>>>>,
-    /// One for each hypervisor, and one that waits for the stop.
+    /// One task for each hypervisor, and one that waits for the stop.
     actors: TaskTracker,
-    /// The threads of all of them.
+    /// The threads of all hypervisors.
     lanes: LaneCount,
     status_changes: watch::Sender<u64>,
     instance_changes: broadcast::Sender<InstanceChange>,
@@ -52,7 +52,8 @@ pub struct LibvirtProvider {
     stopped: CancellationToken,
 }
 
-/// Makes a provider from a configuration text and the files that it names. Checks everything and calls nobody.
+/// Makes a provider from a configuration text and the files that it names. Checks everything and opens no
+/// connection.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfiguration`] with every fault found.
@@ -61,7 +62,7 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
 }
 
 impl LibvirtProvider {
-    /// A provider for these hypervisors. It does nothing before [`start`](CloudProvider::start).
+    /// A provider for these hypervisors. It does nothing until [`start`](CloudProvider::start).
     pub fn new(config: Config) -> Self {
         let config = Arc::new(config);
         let (status_changes, _) = watch::channel(0);
@@ -86,7 +87,7 @@ impl LibvirtProvider {
         }
     }
 
-    /// The hypervisor with this name in the configuration, for whoever wants to act on its domains.
+    /// The hypervisor with this name in the configuration, to act on its domains.
     pub fn hypervisor(&self, name: &str) -> Option<HypervisorHandle> {
         self.hypervisors.iter().find(|one| one.name() == name).map(|one| HypervisorHandle(Arc::clone(one)))
     }
@@ -96,8 +97,8 @@ impl LibvirtProvider {
         self.hypervisors.iter().map(|one| HypervisorHandle(Arc::clone(one)))
     }
 
-    /// How many calls to libvirt there were since the start, by operation, over all hypervisors. Those made through
-    /// [`HypervisorHandle::with_connection`] are not among them.
+    /// The number of calls to libvirt since the start, by operation, over all hypervisors. Calls through
+    /// [`HypervisorHandle::with_connection`] are not counted.
     pub fn call_counts(&self) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
         for hypervisor in &self.hypervisors {
@@ -114,7 +115,8 @@ impl LibvirtProvider {
         View::new(&self.hypervisors, &self.config.addresses)
     }
 
-    /// Waits for the first listings, as long as that is worth while.
+    /// Looks up these nodes. Waits for the first listings if that may change an answer, up to [`START_GRACE`]
+    /// after the start.
     async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
         let look = || {
             let view = self.view();
@@ -125,8 +127,9 @@ impl LibvirtProvider {
         look_once_listed(look, waits, self.status_changes.subscribe(), deadline).await
     }
 
-    /// Settles what no inventory has: absent only where every hypervisor confirms its list and then, asked for the
-    /// very domain, says that there is none. A list may lack what libvirt does not let us see.
+    /// Settles nodes that are in no inventory. They are absent only if every hypervisor confirms its list and
+    /// then, asked for the domain itself, denies having it. The list alone is not enough: it omits domains
+    /// that the user may not see.
     async fn settle_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) {
         let confirmed = join_all(self.hypervisors.iter().map(|one| one.confirm())).await;
         let nowhere = self.still_nowhere(nodes, answers);
@@ -142,7 +145,7 @@ impl LibvirtProvider {
         }
         let wanted: Vec<_> = nowhere.iter().map(|i| keys(nodes[*i])).collect();
         let probed = join_all(self.hypervisors.iter().map(|one| one.probe(wanted.clone()))).await;
-        // a hypervisor may have been lost meanwhile, or have told of the domain
+        // meanwhile a hypervisor may have been lost, or may have reported the domain
         let left = self.still_nowhere(nodes, answers);
         for (k, i) in nowhere.into_iter().enumerate().filter(|(_, i)| left.contains(i)) {
             let doubts = probed.iter().map(|result| match result {
@@ -156,7 +159,7 @@ impl LibvirtProvider {
         }
     }
 
-    /// Looks again for what was nowhere, and says what still is.
+    /// Looks up the nodes that were nowhere again, and returns those that still are.
     fn still_nowhere(&self, nodes: &[&NodeIdentity], answers: &mut [Answer]) -> BTreeSet<usize> {
         let view = self.view();
         let mut nowhere = BTreeSet::new();
@@ -171,7 +174,7 @@ impl LibvirtProvider {
         nowhere
     }
 
-    /// Why some hypervisors cannot say that a domain is not there, each in libvirt's words.
+    /// Why some hypervisors cannot confirm that a domain does not exist, each with libvirt's message.
     fn doubt(&self, doubts: impl Iterator<Item = Option<Failure>>) -> Option<Error> {
         let mut words = Vec::new();
         let mut kind = ErrorKind::Unavailable;
@@ -215,7 +218,7 @@ impl CloudProvider for LibvirtProvider {
     }
 
     async fn ended(&self) {
-        // first the actors: one that has just begun may be about to start a thread
+        // actors first: one that has just begun may be about to start a thread
         self.actors.close();
         self.actors.wait().await;
         self.lanes.all_ended().await;

@@ -1,15 +1,15 @@
-//! Provider IDs of libvirt: the one parser and the one formatter.
+//! Parses and formats provider IDs of libvirt.
 
 use cloudprovider::{Error, ErrorKind, ProviderId};
 use uuid::Uuid;
 
 use crate::NAME;
 
-/// What a provider ID of libvirt points at.
+/// The domain that a provider ID refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainId {
-    /// `libvirt:///<uuid>`, the form that is written, or `libvirt://<hypervisor>/<uuid>`: the host is a hint about
-    /// where the domain once was, and a domain that was migrated is found nevertheless.
+    /// `libvirt:///<uuid>`, the form that this provider writes, or `libvirt://<hypervisor>/<uuid>`. The host
+    /// is only a hint about where the domain once was: a migrated domain is still found.
     Uuid(Uuid),
     /// `libvirt:///<name>`, as other components write it.
     Name(String),
@@ -17,18 +17,19 @@ pub enum DomainId {
 
 /// The provider ID of the domain with this UUID: `libvirt:///<uuid>`, lower case with dashes.
 ///
-/// No hypervisor stands in it, so that it survives a migration; it does not change with the domain's name either.
+/// The ID does not contain the hypervisor, so a migration does not change it. A new name of the domain does
+/// not either.
 pub fn format_provider_id(uuid: Uuid) -> ProviderId {
     ProviderId::new(NAME, &format!("/{}", uuid.hyphenated()))
 }
 
-/// The form that is written, for messages.
+/// The form that this provider writes, for messages.
 pub(crate) const FORM: &str = "libvirt:///<domain uuid>";
 
 /// Reads any form of provider ID that this provider writes or reads.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] for every other text, the provider IDs of other clouds included.
+/// [`ErrorKind::InvalidInput`] for any other text, including provider IDs of other clouds.
 pub fn parse_provider_id(text: &str) -> Result<DomainId, Error> {
     parse(text).ok_or_else(|| {
         Error::new(ErrorKind::InvalidInput, format!("provider ID {text:?} is not of the form {FORM}"))
@@ -48,9 +49,9 @@ fn parse(text: &str) -> Option<DomainId> {
     }
 }
 
-/// A UUID as libvirt, kubelets and people write it: with or without dashes, in either case.
+/// Parses a UUID with or without dashes, in either letter case.
 pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
-    // the library reads braces and urn: too; nobody writes those here
+    // The library also accepts braces and `urn:`, which are not used here.
     matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn swapped(uuid: Uuid) -> Uuid {
     Uuid::from_bytes_le(*uuid.as_bytes())
 }
 
-/// libvirt's rule for names: not empty, no slash, no line break.
+/// libvirt's rule for domain names: not empty, no slash, no line break.
 pub(crate) fn is_domain_name(text: &str) -> bool {
     !text.is_empty() && !text.contains('/') && !text.contains(char::is_control)
 }

@@ -1,4 +1,4 @@
-//! Everything that is asked of libvirt over one connection. All of it blocks, so it runs on a [`Lane`](crate::lane).
+//! All requests to libvirt over one connection. They block, so they run on a [`Lane`](crate::lane).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,46 +21,47 @@ use crate::{
     uri,
 };
 
-/// What came of reading domains again.
+/// The result of reading domains again.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// As they are now, `None` where libvirt says that there is no such domain.
+    /// Their current state; `None` if libvirt reports that there is no such domain.
     pub(crate) domains: Vec<(Uuid, Option<Domain>)>,
-    /// Those about which libvirt says neither, and why.
+    /// Domains that could not be read, and why.
     pub(crate) failed: Vec<(Uuid, String)>,
 }
 
-/// What came of asking for domains that are in no list.
+/// The result of asking for domains that are in no list.
 #[derive(Debug, Default)]
 pub(crate) struct Probed {
-    /// For each node why it cannot be said that it has no domain here; `None` where there is none.
+    /// For each node, why it may have a domain here; `None` if it has none.
     pub(crate) doubts: Vec<Option<Failure>>,
-    /// Domains that are there after all.
+    /// Domains that exist after all.
     pub(crate) found: Vec<Uuid>,
 }
 
 /// An open connection, for one thread.
 ///
-/// No two threads may make calls over one connection to a daemon: libvirt's client before 10.4 keeps pointers into the
-/// stack of the thread that waits for the answers of both, and uses them after that thread has gone on (CVE-2024-4418).
-/// It takes no more than a keepalive that runs out meanwhile, and the process crashes when the daemon answers again.
+/// Two threads must not make calls over one connection to a daemon. libvirt's client before 10.4 keeps
+/// pointers into the stack of the thread that waits for the responses of both, and uses them after that
+/// thread has gone on (CVE-2024-4418). If a keepalive times out meanwhile, the process crashes when the
+/// daemon answers again.
 pub(crate) struct Session {
     connect: Connect,
-    /// Whether there is a daemon, or else a driver inside this process.
+    /// Whether the connection is to a daemon, and not to a driver inside this process.
     is_remote: bool,
     config: HypervisorConfig,
     keepalive: Keepalive,
     registration: Option<Registration>,
     networks: HashMap<String, Network>,
     calls: Calls,
-    /// Cleared when the driver says that it cannot tell all states at once.
+    /// Cleared when the driver cannot report all states at once.
     has_domain_states: bool,
-    /// Cleared when the driver says that it has no leases of whole networks.
+    /// Cleared when the driver cannot list the leases of a network.
     has_network_leases: bool,
 }
 
 impl Session {
-    /// Connects, then registers for events, so that nothing that happens after the first listing is missed.
+    /// Connects, then registers for events before the first listing, so that no later change is missed.
     pub(crate) fn open(
         config: &HypervisorConfig,
         keepalive: Keepalive,
@@ -84,7 +85,7 @@ impl Session {
         })
     }
 
-    /// How another thread gets a connection; it may take a while.
+    /// Returns a function that opens a connection for another thread. It may block for a while.
     pub(crate) fn connection_for_another(
         &self,
     ) -> impl FnOnce() -> Result<Connect, Failure> + Send + 'static {
@@ -93,8 +94,8 @@ impl Session {
         move || shared.map_or_else(|| Ok(open_connection(&config, keepalive, &calls)?.0), Ok)
     }
 
-    /// A second handle on the same connection, for another thread; `None` where that thread needs a connection of its
-    /// own. With a driver inside this process the domains belong to the connection, so it is shared.
+    /// A second handle on the same connection, for another thread; `None` if that thread needs a connection
+    /// of its own. With a driver inside this process the domains belong to the connection, so it is shared.
     pub(crate) fn share(&self) -> Option<Connect> {
         (!self.is_remote).then(|| self.connect.clone())
     }
@@ -110,10 +111,10 @@ impl Session {
         })
     }
 
-    /// Lists everything. Of N domains on M networks that are in use this takes 3 + N + M calls; where the driver
-    /// cannot tell all states at once 2 + 2 N + M; where it has no leases of whole networks one more for each
-    /// running domain. Each of the `known` domains that the list lacks costs one more, or three where it is there
-    /// nevertheless: libvirt leaves out what we may not see, and says nothing about it.
+    /// Lists everything. With N domains on M networks in use this takes 3 + N + M calls. If the driver cannot
+    /// report all states at once it takes 2 + 2 N + M. If the driver cannot list the leases of a network it
+    /// takes one more for each running domain. Each of the `known` domains that is missing in the list takes
+    /// one more, or three if it exists: libvirt silently omits domains that the user may not see.
     pub(crate) fn list(&mut self, known: &[Uuid]) -> Result<Snapshot, Failure> {
         let handles = self.call(Operation::ListDomains, || self.connect.list_all_domains(0))?;
         let mut states = self.all_states()?;
@@ -155,15 +156,15 @@ impl Session {
             }
             Err(failure) if failure.lost => Err(failure),
             Err(failure) => {
-                // anything else may go better next time
+                // any other error may be temporary
                 self.has_domain_states = !failure.is_unsupported();
                 Ok(HashMap::new())
             }
         }
     }
 
-    /// Reads a domain; `None` where it has gone meanwhile. A domain that cannot be read is kept with the reason:
-    /// whatever is wrong with it, it is not gone.
+    /// Reads a domain; `None` if it does not exist any more. A domain that cannot be read is kept with the
+    /// reason, since it still exists.
     fn read(&self, handle: &Handle, state: Option<(i32, i32)>) -> Result<Option<Domain>, Failure> {
         let state = match state {
             Some(state) => Ok(state),
@@ -189,7 +190,7 @@ impl Session {
         Ok(Some(Domain::unreadable(uuid, name, problem)))
     }
 
-    /// Reads these domains again, with three calls each.
+    /// Reads these domains again, with three calls for each.
     pub(crate) fn reread(&mut self, uuids: &[Uuid]) -> Result<Read, Failure> {
         let mut read = Read::default();
         for uuid in uuids {
@@ -209,8 +210,8 @@ impl Session {
         Ok(read)
     }
 
-    /// Asks for each node by everything that it could be known by, with one call each. Only libvirt's own "no such
-    /// domain" counts.
+    /// Asks for each node by all of its keys, with one call for each key. Only libvirt's "no such domain"
+    /// proves that there is none.
     pub(crate) fn probe(&mut self, nodes: &[Vec<Key>]) -> Result<Probed, Failure> {
         let mut probed = Probed::default();
         for keys in nodes {
@@ -241,8 +242,8 @@ impl Session {
         Ok(handles.iter().filter_map(|handle| Some((handle.uuid().ok()?, handle.name().ok()?))).collect())
     }
 
-    /// The leases of these networks; a driver without leases of whole networks is asked for each of `domains`
-    /// instead, with two calls.
+    /// The leases of these networks. If the driver cannot list the leases of a network, each of `domains` is
+    /// asked instead, with two calls.
     pub(crate) fn leases(
         &mut self,
         networks: &HashSet<String>,
@@ -263,7 +264,7 @@ impl Session {
         Ok(leases)
     }
 
-    /// One call for each network, and one more where one is not known yet.
+    /// Takes one call for each network, and one more for a network that is not known yet.
     fn network_leases(&mut self, networks: &HashSet<String>) -> Result<NetworkLeases, Failure> {
         let mut leases = NetworkLeases::new();
         if self.has_network_leases && !networks.is_empty() {
@@ -279,7 +280,8 @@ impl Session {
                         self.has_network_leases = false;
                         break;
                     }
-                    // such as a network that was stopped or undefined meanwhile: found again by name next time
+                    // for example a network that was stopped or undefined; the next try looks it up by name
+                    // again
                     Err(failure) => {
                         tracing::debug!(network = name, reason = failure.message, "no leases");
                         self.networks.remove(name);
@@ -299,7 +301,7 @@ impl Session {
                 Ok(())
             }
             Err(failure) if failure.lost => Err(failure),
-            // a host without libvirt's network driver: the guest agents are left
+            // a host without libvirt's network driver: only the guest agents are left
             Err(failure) => {
                 tracing::debug!(reason = failure.message, "no networks");
                 Ok(())
@@ -307,7 +309,7 @@ impl Session {
         }
     }
 
-    /// Leases under the UUIDs of their domains, with a slash before, which no name of a network holds.
+    /// Leases by the UUIDs of their domains after a slash, which is not valid in a network's name.
     fn leases_by_domain(&self, handles: &[Handle]) -> Result<NetworkLeases, Failure> {
         let mut leases = NetworkLeases::new();
         for handle in handles {
@@ -336,7 +338,7 @@ impl Drop for Session {
     }
 }
 
-/// Opens a connection with keepalive, and says whether it is one to a daemon.
+/// Opens a connection with keepalive, and tells whether it is to a daemon.
 pub(crate) fn open_connection(
     config: &HypervisorConfig,
     keepalive: Keepalive,
@@ -349,7 +351,7 @@ pub(crate) fn open_connection(
             if let Some(credentials) = &credentials {
                 failure.message = failure.message.replace(credentials.password.expose_secret(), "***");
             }
-            // libvirt likes to quote the URI
+            // libvirt's messages often quote the URI
             failure.message = failure.message.replace(&uri, &uri::redacted(&uri));
             failure.lost = true;
             failure
@@ -367,7 +369,7 @@ pub(crate) fn open_connection(
     Ok((connect, is_remote))
 }
 
-/// Asks the guest agent of a domain for its addresses, with two calls. The agent may take its time.
+/// Asks a domain's guest agent for its addresses, with two calls. The agent may be slow.
 pub(crate) fn ask_agent(
     connect: &Connect,
     calls: &Calls,
@@ -377,7 +379,7 @@ pub(crate) fn ask_agent(
     calls.call(Operation::AgentAddresses, || sys::interface_addresses(&handle, AddressSource::Agent))
 }
 
-/// The URI with what belongs to it from other keys.
+/// The URI with parameters for the configuration's other keys.
 fn connection_uri(config: &HypervisorConfig) -> Result<String, Failure> {
     let Some(pkipath) = &config.pkipath else { return Ok(config.uri.clone()) };
     let fault = |what: String| Failure::lost(ErrorKind::InvalidConfiguration, what);

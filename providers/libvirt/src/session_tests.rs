@@ -1,4 +1,4 @@
-//! Tests of what is asked over one connection.
+//! Tests of the requests over one connection.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn only_no_such_domain_is_an_absence() {
             vec![Key::Uuid(unknown), Key::Name("nowhere".to_owned())],
             vec![Key::Uuid(unknown), Key::Name(name.clone())],
             vec![Key::Uuid(uuid)],
-            // an error of another kind: the binding refuses the text
+            // an error of another kind: the binding rejects the text
             vec![Key::Name("\0".to_owned()), Key::Uuid(unknown)],
         ])
         .expect("connected");

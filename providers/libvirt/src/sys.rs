@@ -1,10 +1,10 @@
 //! The calls to libvirt that the `virt` crate lacks or gets wrong. All unsafe code of this crate is here.
 //!
 //! - events: not in the safe layer;
-//! - `state()`: the safe one swallows the error and gives a state that does not exist;
+//! - `state()`: the safe one ignores the error and returns a state that does not exist;
 //! - `interface_addresses()`: the safe one leaks every interface it returns;
 //! - credentials: the safe one takes no closure, so two connections could not have different passwords;
-//! - DHCP leases and the states of all domains at once: not in the safe layer.
+//! - DHCP leases, and the states of all domains at once: not in the safe layer.
 #![allow(unsafe_code)]
 
 use std::{
@@ -32,20 +32,20 @@ use crate::{
     mac::Mac,
 };
 
-/// One of libvirt's numbers where its functions take a signed one.
+/// Converts one of libvirt's constants for a function that takes a signed number.
 fn number(number: c_uint) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }
 
-/// Prepares libvirt for events, once for the process: without this before the first connection, neither events nor
-/// keepalive work.
+/// Prepares libvirt for events, once for the process. Without this before the first connection, neither
+/// events nor keepalive work.
 ///
 /// # Errors
-/// libvirt's words, each time again.
+/// libvirt's message, the same one each time.
 pub(crate) fn initialize() -> Result<(), String> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     DONE.get_or_init(|| {
-        // libvirt prints every error on stderr otherwise
+        // without this, libvirt prints every error on stderr
         virt::error::clear_error_callback();
         event_register_default_impl().map_err(|error| error.message().to_owned())?;
         thread::Builder::new()
@@ -69,10 +69,10 @@ pub(crate) struct Credentials {
     pub(crate) password: SecretString,
 }
 
-/// Opens a connection. Blocks until the other side answers, for ever where it does not.
+/// Opens a connection. Blocks until the other side answers, which may be never.
 pub(crate) fn open(uri: &str, credentials: Option<&Credentials>) -> Result<Connect, Error> {
     let Some(credentials) = credentials else {
-        // the safe layer panics where there is a NUL inside
+        // the safe layer panics on a NUL character
         CString::new(uri)?;
         return Connect::open(Some(uri));
     };
@@ -93,7 +93,7 @@ pub(crate) fn open(uri: &str, credentials: Option<&Credentials>) -> Result<Conne
     Ok(unsafe { Connect::from_ptr(connect) })
 }
 
-/// Fills in what libvirt asks for. Called by libvirt inside [`open`], on the same thread.
+/// Fills in the credentials that libvirt asks for. Called by libvirt inside [`open`], on the same thread.
 unsafe extern "C" fn give_credentials(
     asked: sys::virConnectCredentialPtr,
     count: c_uint,
@@ -117,21 +117,21 @@ unsafe extern "C" fn give_credentials(
     0
 }
 
-/// What libvirt tells by itself.
+/// An event from libvirt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Something about this domain changed.
     Domain(Uuid),
-    /// The guest agent of this domain came or went.
+    /// The guest agent of this domain connected or disconnected.
     Agent(Uuid),
-    /// The connection is closed, and why.
+    /// The connection was closed, and why.
     Closed(&'static str),
 }
 
-/// Where events go. Called on the event thread, so it only passes them on.
+/// Receives events. Called on the event thread, so it must only pass them on.
 pub(crate) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// Registered callbacks. A connection that has any is kept open by libvirt until they are taken back.
+/// Registered callbacks. libvirt keeps a connection open as long as it has any.
 #[derive(Debug, Default)]
 pub(crate) struct Registration {
     ids: Vec<c_int>,
@@ -139,11 +139,11 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers for every event that can change what a Node is told, and where the connection is to a daemon, for
-    /// its end: a driver inside this process would take that callback and forget it.
+    /// Registers for all events that can change a Node's data. On a connection to a daemon, also registers
+    /// for its end; a driver inside this process would accept that callback and never call it.
     ///
     /// # Errors
-    /// Where not even lifecycle events can be had.
+    /// If even lifecycle events are not available.
     pub(crate) fn register(connect: &Connect, sink: &EventSink, is_remote: bool) -> Result<Self, Error> {
         let mut registration = Self::default();
         // SAFETY: a function pointer may be given under another signature as long as it is called under its own,
@@ -211,7 +211,8 @@ impl Registration {
             if event == sys::VIR_DOMAIN_EVENT_ID_LIFECYCLE {
                 return Err(error);
             }
-            // drivers without the other events still tell of the lifecycle; the rest is found at the next listing
+            // Drivers without the other events still report the lifecycle. Other changes are found by the
+            // next listing.
             tracing::debug!(event, error = error.message(), "libvirt's driver does not have this event");
         }
         if is_remote {
@@ -238,8 +239,8 @@ impl Registration {
         }
     }
 
-    /// Takes all callbacks back, so that the connection can be closed. Errors are those of a dead connection, whose
-    /// callbacks libvirt forgets all the same.
+    /// Deregisters all callbacks, so that the connection can be closed. Errors are ignored: on a dead
+    /// connection libvirt drops the callbacks anyway.
     pub(crate) fn deregister(self, connect: &Connect) {
         for id in self.ids {
             // SAFETY: the connection is alive, and the ID is one that it gave.
@@ -252,13 +253,13 @@ impl Registration {
     }
 }
 
-/// Gives a sink back.
+/// Frees a sink.
 unsafe extern "C" fn free_sink(opaque: *mut c_void) {
     // SAFETY: `opaque` came from `Box::into_raw` in `Registration`, and libvirt calls this once.
     drop(unsafe { Box::from_raw(opaque.cast::<EventSink>()) });
 }
 
-/// Passes an event about a domain on.
+/// Passes an event about a domain to the sink.
 ///
 /// # Safety
 /// `domain` is a domain and `opaque` an [`EventSink`], both alive during the call.
@@ -327,7 +328,7 @@ unsafe extern "C" fn on_close(_: sys::virConnectPtr, reason: c_int, opaque: *mut
     }));
 }
 
-/// State and reason of a domain, as libvirt's numbers.
+/// State and reason of a domain, as libvirt's constants.
 pub(crate) fn state(domain: &Domain) -> Result<(i32, i32), Error> {
     let (mut state, mut reason) = (0, 0);
     // SAFETY: the domain is alive and both pointers are valid.
@@ -370,7 +371,7 @@ pub(crate) fn all_states(connect: &Connect) -> Result<Vec<(Uuid, i32, i32)>, Err
     Ok(states)
 }
 
-/// Who is asked for the addresses of a domain.
+/// The source of a domain's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressSource {
     /// The DHCP servers of libvirt's networks.
@@ -427,7 +428,7 @@ pub(crate) fn dhcp_leases(network: &Network) -> Result<Vec<(Mac, Lease)>, Error>
             let mac = text(lease.mac).as_deref().and_then(Mac::parse);
             let ip = text(lease.ipaddr).and_then(|ip| ip.parse().ok());
             if let (Some(mac), Some(ip)) = (mac, ip) {
-                // zero stands for a lease without end
+                // zero means a lease without end
                 let expires = (lease.expirytime > 0).then_some(lease.expirytime);
                 leases.push((mac, Lease { ip, expires }));
             }

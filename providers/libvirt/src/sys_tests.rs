@@ -1,4 +1,4 @@
-//! Tests of what goes around the safe layer.
+//! Tests of the calls that bypass the safe layer.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn connect() -> Connect {
     open("test:///default", None).expect("the test driver")
 }
 
-/// Bytes that C code holds at the moment.
+/// Bytes that C code has allocated.
 fn allocated() -> usize {
     // SAFETY: takes no arguments and only reads.
     unsafe { libc::mallinfo2() }.uordblks
@@ -28,7 +28,7 @@ fn addresses_do_not_leak() {
         (0..10_000).for_each(|_| read());
         allocated().saturating_sub(before)
     };
-    // the safe layer loses 80 bytes with each call, 800 kB here; other tests allocate at the same time
+    // The safe layer leaks 80 bytes with each call, 800 kB here. Other tests allocate at the same time.
     let least = (0..5).map(|_| grown()).min().unwrap_or_default();
     assert!(least < 300_000, "{least} bytes more");
 }
@@ -110,7 +110,7 @@ fn callbacks_are_taken_back() {
     let registration = Registration::register(&connect, &sink, false).expect("registered");
     assert!(Arc::strong_count(&sink) > 1);
     registration.deregister(&connect);
-    // libvirt gives the callbacks up on its event thread
+    // libvirt frees the callbacks on its event thread
     for _ in 0..200 {
         if Arc::strong_count(&sink) == 1 {
             return;

@@ -1,4 +1,4 @@
-//! Connection URIs of libvirt: what is wrong with one before anybody is called, and how it is shown.
+//! Connection URIs of libvirt: checked before connecting, and redacted for messages.
 
 use std::fmt::Write as _;
 
@@ -23,13 +23,13 @@ const DRIVERS: [&str; 17] = [
     "xen",
 ];
 
-/// Transports that libvirt knows.
+/// Transports of libvirt.
 const TRANSPORTS: [&str; 7] = ["ext", "libssh", "libssh2", "ssh", "tcp", "tls", "unix"];
 
-/// Those that lead to another machine, so that they need its name.
+/// Transports to another machine, which need a host name.
 const REMOTE_TRANSPORTS: [&str; 5] = ["libssh", "libssh2", "ssh", "tcp", "tls"];
 
-/// Parameters that libvirt knows. No other is let through: what it is for nobody can tell, and it may be a password.
+/// Parameters of libvirt. Others are refused: an unknown parameter may hold a password.
 const PARAMETERS: [&str; 17] = [
     "authfile",
     "command",
@@ -50,7 +50,7 @@ const PARAMETERS: [&str; 17] = [
     "transport",
 ];
 
-/// Why `uri` cannot be used; the words never repeat the URI.
+/// Why `uri` cannot be used. The messages never quote the URI.
 pub(crate) fn faults(uri: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
@@ -74,7 +74,8 @@ pub(crate) fn faults(uri: &str) -> Vec<String> {
     {
         faults.push(format!("has an unknown transport after \"+\"; known: {}", TRANSPORTS.join(", ")));
     }
-    // a password may hold a slash or a question mark that nobody escaped, so all up to the last @ is looked at
+    // An unescaped slash or question mark may be part of a password, so everything up to the last @ is
+    // checked.
     if rest.rsplit_once('@').is_some_and(|(user, _)| decoded(user).contains(':')) {
         faults.push("must not hold a password before \"@\"; use auth.passwordFile".to_owned());
         return faults;
@@ -112,12 +113,12 @@ fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether the URI leads over TLS to another machine.
+/// Whether the URI leads to another machine by TLS.
 pub(crate) fn is_tls(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once("://") else { return false };
     match scheme.split_once('+') {
         Some((_, transport)) => transport == "tls",
-        // without a transport a host means TLS
+        // without a transport, a host means TLS
         None => !rest.starts_with(['/', '?']) && !rest.is_empty(),
     }
 }
@@ -166,7 +167,7 @@ pub(crate) fn with_parameter(uri: &str, key: &str, value: &str) -> String {
                 encoded.push(char::from(byte));
             }
             _ => {
-                // writing to a String does not fail
+                // writing to a String cannot fail
                 let _ = write!(encoded, "%{byte:02X}");
             }
         }
@@ -174,7 +175,7 @@ pub(crate) fn with_parameter(uri: &str, key: &str, value: &str) -> String {
     format!("{uri}{separator}{key}={encoded}")
 }
 
-/// The URI as it may be shown: one that may hold a secret is not shown at all, but for its scheme.
+/// The URI for messages. If it may contain a secret, only its scheme is shown.
 pub(crate) fn redacted(uri: &str) -> String {
     if faults(uri).is_empty() {
         return uri.to_owned();

@@ -1,10 +1,12 @@
-//! What a vCenter said of logins lately, for each of its users.
+//! Recent login results of a vCenter, for each of its users.
 //!
-//! vCenter locks an account after a few refusals in a short time, by default five in three minutes. So a password that was
-//! refused is tried again rarely. But it is tried again: vCenter also refuses a good one, in the same words, while the
-//! account is locked, while its identity source is away, and while it starts.
+//! vCenter locks an account after a few refused logins in a short time, by default five in three minutes. So
+//! a refused password is tried again only rarely. It is tried again because vCenter also refuses a good
+//! password, with the same message, while the account is locked, while its identity source is unavailable,
+//! and while vCenter starts.
 //!
-//! Every entry of the configuration with the same server shares this, since an account does not care who locks it.
+//! All entries of the configuration with the same server share this state, since a lock applies to the
+//! account and not to an entry.
 
 use std::{
     collections::HashMap,
@@ -18,34 +20,36 @@ use tokio::{sync::MutexGuard, time::Instant};
 
 use crate::{login::Credentials, vim::CallError};
 
-/// The pause after the first refusal of a password, and then twice as long each time. vCenter unlocks an account after
-/// five minutes by default.
+/// The pause after the first refusal of a password. It doubles with each further refusal. vCenter unlocks an
+/// account after five minutes by default.
 const FIRST_PAUSE: Duration = Duration::from_secs(600);
 
-/// The same where REST refuses what SOAP accepts: the password is good, and what is broken may be so for a moment only.
+/// The first pause where REST refuses a password that SOAP accepts: the password is good, and the fault may
+/// be brief.
 const FIRST_PAUSE_OF_GOOD: Duration = Duration::from_secs(60);
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// As many refused passwords of a user are remembered: each entry of the configuration may have another one.
+/// How many refused passwords of a user are remembered. Each entry of the configuration may have another one.
 const REMEMBERED: usize = 32;
 
 /// The accounts of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(Mutex<HashMap<String, Arc<Account>>>);
 
-/// A user of a vCenter.
+/// The account of one vCenter user.
 #[derive(Debug, Default)]
 pub(crate) struct Account(tokio::sync::Mutex<Logins>);
 
-/// What vCenter said of a user's passwords. Who holds it, may log in: several at once would be several refusals.
+/// The results of a user's logins. A task logs in only while it holds this lock: concurrent logins could all
+/// be refused.
 #[derive(Default)]
 pub(crate) struct Logins {
-    /// The one that SOAP accepted last.
+    /// The password that SOAP accepted last.
     accepted: Option<SecretString>,
     refused: Vec<Refusal>,
-    /// Those that REST refused and SOAP accepts.
+    /// Passwords that REST refuses and SOAP accepts.
     refused_by_rest: Vec<Refusal>,
 }
 
@@ -57,7 +61,7 @@ struct Refusal {
 }
 
 impl Accounts {
-    /// The account of a user. vCenter does not tell upper from lower case in them.
+    /// The account of a user. vCenter ignores the letter case of user names.
     pub(crate) fn of(&self, user: &str) -> Arc<Account> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(accounts.entry(user.to_lowercase()).or_default())
@@ -65,48 +69,49 @@ impl Accounts {
 }
 
 impl Account {
-    /// What is known of it. Waits while somebody else logs in.
+    /// Locks the account's login results. Waits while another task logs in.
     pub(crate) async fn logins(&self) -> MutexGuard<'_, Logins> {
         self.0.lock().await
     }
 }
 
 impl Logins {
-    /// Whether SOAP may try these now.
+    /// Whether SOAP may try these credentials now.
     ///
     /// # Errors
-    /// [`CallError::Refused`] where they were refused lately.
+    /// [`CallError::Refused`] where they were refused recently.
     pub(crate) fn check(&self, credentials: &Credentials) -> Result<(), CallError> {
         check(&self.refused, credentials)
     }
 
-    /// Whether REST may try these now.
+    /// Whether REST may try these credentials now.
     ///
     /// # Errors
-    /// As for SOAP.
+    /// As for [`check`](Self::check).
     pub(crate) fn check_for_rest(&self, credentials: &Credentials) -> Result<(), CallError> {
         self.check(credentials)?;
         check(&self.refused_by_rest, credentials)
     }
 
-    /// SOAP accepted these.
+    /// Notes that SOAP accepted these credentials.
     pub(crate) fn accept(&mut self, credentials: &Credentials) {
         self.refused.retain(|refusal| !is_same(&refusal.password, &credentials.password));
         self.accepted = Some(credentials.password.clone());
     }
 
-    /// REST accepted these.
+    /// Notes that REST accepted these credentials.
     pub(crate) fn accept_for_rest(&mut self, credentials: &Credentials) {
         self.refused_by_rest.retain(|refusal| !is_same(&refusal.password, &credentials.password));
     }
 
-    /// SOAP refused these.
+    /// Notes that SOAP refused these credentials.
     pub(crate) fn refuse(&mut self, credentials: &Credentials) -> CallError {
         self.accepted.take_if(|accepted| is_same(accepted, &credentials.password));
         refuse(&mut self.refused, credentials, FIRST_PAUSE)
     }
 
-    /// REST refused these. What SOAP accepts is good, and only REST does without it for a while.
+    /// Notes that REST refused these credentials. Those that SOAP accepts are good: only REST stops using
+    /// them for a while.
     pub(crate) fn refuse_for_rest(&mut self, credentials: &Credentials) -> CallError {
         if self.accepted.as_ref().is_some_and(|accepted| is_same(accepted, &credentials.password)) {
             refuse(&mut self.refused_by_rest, credentials, FIRST_PAUSE_OF_GOOD)
@@ -146,7 +151,7 @@ fn refuse(refusals: &mut Vec<Refusal>, credentials: &Credentials, first: Duratio
 }
 
 impl fmt::Debug for Logins {
-    /// Leaves everything out.
+    /// Shows no field: all of them are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -160,7 +165,7 @@ mod tests {
         Credentials { user: "ccm".to_owned(), password: password.into() }
     }
 
-    /// How often these are refused in a time, when they are tried as soon as that is allowed.
+    /// How often these credentials are refused within a time, if each try is made as soon as it is allowed.
     async fn tries(within: Duration, rest_of_good: bool) -> usize {
         let mut logins = Logins::default();
         let credentials = credentials("hunter2");

@@ -1,7 +1,7 @@
 //! Which addresses of a machine become addresses of its Node. Pure rules, no vCenter.
 //!
-//! The order of the rules is CPI's, and with the same configuration the same addresses come out; `docs/providers/
-//! vsphere.md` tells the differences.
+//! The order of the rules is CPI's, and the same configuration gives the same addresses.
+//! `docs/providers/vsphere.md` lists the differences.
 
 use std::{cmp::Reverse, net::IpAddr};
 
@@ -10,10 +10,10 @@ use ipnet::IpNet;
 
 use crate::vm::{AddressState, Tools, VirtualMachine, VmPower};
 
-/// The kubelet's `--node-ip`, as it stands in a Node's annotations.
+/// The annotation with the kubelet's `--node-ip`.
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// With more addresses of one family and type than this, the rest is left out: a guest may report any number.
+/// The most addresses of one family and type that are reported: a guest may have any number.
 const MOST_ADDRESSES: usize = 32;
 
 /// An address family.
@@ -51,7 +51,7 @@ pub(crate) struct AddressRules {
     pub(crate) internal: Side,
     /// What becomes `ExternalIP`.
     pub(crate) external: Side,
-    /// Whether all addresses that match are reported, not the first one of each family and type.
+    /// Whether all addresses that match are reported, or only the first one of each family and type.
     pub(crate) all: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Side {
     pub(crate) exclude: Vec<IpNet>,
 }
 
-/// Why a machine has no addresses for its Node yet. In words for a person who reads the Node's condition.
+/// Why a machine has no addresses for its Node yet, worded for the Node's condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoAddress {
     #[error("it is powered off")]
@@ -99,13 +99,14 @@ struct Candidate<'a> {
     state: AddressState,
 }
 
-/// The addresses for the Node of `vm`, beginning with the guest's host name, then by family in the order of `families`.
+/// The addresses for the Node of `vm`: the guest's host name first, then by family in the order of
+/// `families`.
 ///
-/// `provided` are the addresses that the kubelet was started with ([`provided_node_ips`]): of several that match a rule,
-/// such a one is taken.
+/// `provided` are the addresses that the kubelet was started with ([`provided_node_ips`]). If several
+/// addresses match a rule, one of these is preferred.
 ///
 /// # Errors
-/// Why there are none: also where a family of several has none.
+/// Why there are no addresses. It is an error if any one of the families has none.
 pub(crate) fn select(
     vm: &VirtualMachine,
     rules: &AddressRules,
@@ -129,15 +130,15 @@ pub(crate) fn select(
     Ok(addresses)
 }
 
-/// The addresses in a Node's annotation, in its order; nothing for what is none.
+/// The IP addresses in a Node's annotation, in its order. Entries that are not IP addresses are ignored.
 pub(crate) fn provided_node_ips(annotations: &std::collections::BTreeMap<String, String>) -> Vec<IpAddr> {
     let value = annotations.get(PROVIDED_NODE_IP).map_or("", String::as_str);
     value.split(',').filter_map(|part| part.parse().ok()).filter(|ip: &IpAddr| !ip.is_unspecified()).collect()
 }
 
-/// The addresses that others can reach, the better ones first: those of the kubelet's own choice, then those that
-/// `guestinfo.metadata` configures, since a virtual IP that moves between machines is not among them, then the rest in
-/// the order of vCenter; last those that the guest itself calls unusable.
+/// The addresses that other machines can reach, best first: the kubelet's own choice, then those that
+/// `guestinfo.metadata` configures (which excludes virtual IPs that move between machines), then the rest in
+/// vCenter's order. Addresses that the guest itself marks as unusable come last.
 fn candidates<'a>(
     vm: &'a VirtualMachine,
     rules: &AddressRules,
@@ -206,7 +207,7 @@ fn discover(
     let (internal, external) = (allowed(&rules.internal), allowed(&rules.external));
     let mut matches = (matching(&internal, &rules.internal), matching(&external, &rules.external));
     if matches.0.is_empty() && matches.1.is_empty() {
-        // no rule says anything about these addresses: they are both
+        // no rule applies: each address is internal and external
         let all = |candidates: &[Candidate<'_>]| candidates.iter().map(|candidate| candidate.ip).collect();
         matches = (all(&internal), all(&external));
     }
@@ -221,8 +222,8 @@ fn discover(
     (keep(matches.0), keep(matches.1))
 }
 
-/// The addresses that match a side's networks, in the order of the networks; where there is none, those that are on its
-/// port group.
+/// The addresses in a side's networks, in the order of the networks. If there are none, those on its port
+/// group.
 fn matching(candidates: &[Candidate<'_>], side: &Side) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for network in &side.networks {
@@ -245,12 +246,12 @@ fn matching(candidates: &[Candidate<'_>], side: &Side) -> Vec<IpAddr> {
     found
 }
 
-/// Whether two names of networks are the same: their letter case does not matter.
+/// Whether two network names are equal, ignoring letter case.
 fn is_same(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }
 
-/// Whether others can reach the address: neither loopback nor link-local nor no unicast address at all.
+/// Whether other machines can reach the address: it is a unicast address, and not loopback or link-local.
 fn is_reachable(ip: IpAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -259,7 +260,7 @@ fn is_reachable(ip: IpAddr) -> bool {
     !(is_link_local || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast())
 }
 
-/// Texts for a message: not all of very many.
+/// Joins texts for a message. A long list is cut.
 fn list(texts: impl Iterator<Item = String>) -> String {
     const MOST: usize = 8;
     let mut texts: Vec<_> = texts.collect();

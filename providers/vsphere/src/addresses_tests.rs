@@ -42,7 +42,7 @@ const V4: &[Family] = &[Family::Ipv4];
 const V6: &[Family] = &[Family::Ipv6];
 const BOTH: &[Family] = &[Family::Ipv4, Family::Ipv6];
 
-/// As `I 10.0.0.1`, `E ...`, without the host name.
+/// The selected addresses as `I 10.0.0.1` or `E ...`, without the host name.
 fn selected(vm: &VirtualMachine, rules: &AddressRules, families: &[Family]) -> Vec<String> {
     selected_for(vm, rules, families, &[])
 }
@@ -87,11 +87,11 @@ fn networks_match_in_their_own_order_and_before_names() {
     for (internal, external, expected) in [
         (side(&["192.168.0.0/16", "10.0.0.0/8"], "", &[]), side(&[], "", &[]), vec!["I 192.168.0.1"]),
         (side(&["10.0.0.0/8"], "b", &[]), side(&[], "B", &[]), vec!["I 10.0.0.1", "E 172.16.0.1"]),
-        // a network that nothing matches leaves it to the name
+        // no address is in the network, so the port group's name decides
         (side(&["11.0.0.0/8"], "b", &[]), side(&[], "", &[]), vec!["I 172.16.0.1"]),
-        // one side that matches is enough
+        // a match on one side is enough
         (side(&["11.0.0.0/8"], "", &[]), side(&["172.16.0.0/12"], "", &[]), vec!["E 172.16.0.1"]),
-        // if nothing matches anywhere, it is as without rules
+        // without any match, the result is that of no rules
         (side(&["11.0.0.0/8"], "z", &[]), side(&[], "", &[]), vec!["I 10.0.0.1", "E 10.0.0.1"]),
     ] {
         assert_eq!(selected(&vm, &rules(internal, external), V4), expected);
@@ -195,7 +195,7 @@ fn the_kubelets_own_choice_wins_among_what_matches() {
     );
     let both = rules(side(&["10.0.0.0/8", "192.168.0.0/16"], "", &[]), side(&[], "", &[]));
     assert_eq!(selected_for(&vm, &both, V4, &["192.168.0.2"]), ["I 192.168.0.2"]);
-    // it is no rule of its own: what the operator's rules forbid stays forbidden
+    // the kubelet's choice does not override the operator's rules
     let ten = rules(side(&["10.0.0.0/8"], "", &[]), side(&[], "", &[]));
     assert_eq!(selected_for(&vm, &ten, V4, &["192.168.0.2"]), ["I 10.0.0.1"]);
 }

@@ -6,7 +6,8 @@
 //!                                     └──> build ──> Config
 //! ```
 //!
-//! What CPI accepts is accepted, with the same meaning; where that meaning is nothing, there is a warning.
+//! Everything that CPI accepts is accepted, with the same meaning. A key that has no effect here gets a
+//! warning.
 
 mod build;
 mod environment;
@@ -37,7 +38,7 @@ impl Config {
         Self::read(text, environment).0
     }
 
-    /// The same, with the warnings, which there are also where the configuration is refused.
+    /// Like [`parse`](Self::parse), but the warnings are returned even if the configuration is refused.
     pub(crate) fn read(text: &str, environment: &Environment) -> (Result<Self>, Vec<ConfigProblem>) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut findings = Findings::default();
@@ -46,7 +47,7 @@ impl Config {
         } else {
             read_yaml::read(text, environment.has_vcenter(), &mut findings)
         };
-        // a text that cannot be read has none of the keys that would be missed
+        // If nothing could be read, missing keys are not reported as well.
         let is_readable = findings.problems.is_empty() || !settings.is_empty();
         environment.apply(&mut settings, &mut findings);
         let config = is_readable.then(|| build::build(&settings, environment, &mut findings));
@@ -60,14 +61,14 @@ impl Config {
         (outcome, warnings)
     }
 
-    /// What is probably not meant, and what has no effect: to be shown to the operator.
+    /// Warnings for the operator: values that are probably a mistake, and keys that have no effect.
     pub fn warnings(&self) -> &[ConfigProblem] {
         &self.warnings
     }
 }
 
-/// Whether a text is in the INI format: the first thing in it is a section, which YAML would take for a list. CPI tries
-/// YAML first and then INI, which comes to the same.
+/// Whether a text is in the INI format: it begins with a section header, which YAML would read as a list. CPI
+/// tries YAML first and then INI, with the same result.
 fn is_ini(text: &str) -> bool {
     text.trim_start_matches('\u{feff}')
         .lines()

@@ -1,8 +1,8 @@
-//! What a Secret, or a folder of files, says about the credentials of vCenters.
+//! Reads the credentials of vCenters from a Secret or a folder of files.
 //!
 //! Keys are `<server>.username`, `<server>.password`, `<server>.vc-session-manager-url` and
-//! `<server>.vc-session-manager-token`, or, for servers whose address has colons, `server_<id>`, `username_<id>` and
-//! `password_<id>`. One line break at the end of a value is no part of it.
+//! `<server>.vc-session-manager-token`. For servers whose address has colons they are `server_<id>`,
+//! `username_<id>` and `password_<id>`. One line break at the end of a value is dropped.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, path::Path};
 
@@ -13,18 +13,18 @@ use secrecy::{ExposeSecret as _, SecretString};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretContents {
     by_server: BTreeMap<String, Entry>,
-    /// Keys that mean nothing, and what would. Without values.
+    /// Messages about keys without a meaning here, and which keys have one. They contain no values.
     pub(crate) oddities: Vec<String>,
 }
 
-/// What stands there for one server.
+/// The credentials for one server.
 #[derive(Clone, Default)]
 struct Entry {
     user: Option<SecretString>,
     password: Option<SecretString>,
     session_manager_url: Option<SecretString>,
     session_manager_token: Option<SecretString>,
-    /// A token is there that cannot be sent.
+    /// Whether there is a token that cannot be sent.
     has_odd_token: bool,
 }
 
@@ -33,14 +33,14 @@ struct Entry {
 pub(crate) enum LoginMethod {
     /// A user and a password.
     Password { user: String, password: SecretString },
-    /// A certificate and its key in PEM, for which vCenter's token service gives a token. Not supported.
+    /// A certificate and its key in PEM, which vCenter's token service exchanges for a token. Not supported.
     Certificate,
-    /// A session that another program shares, by a ticket from its URL. Without a token the pod's own is shown to it. The
-    /// user and the password are for what does not take such a session.
+    /// A session that another program shares: its URL gives a ticket to clone it. Without a token, the pod's
+    /// own token is sent. The user and the password are for calls that do not accept the cloned session.
     SharedSession { url: SecretString, token: Option<SecretString>, user: Option<(String, SecretString)> },
 }
 
-/// Why there are no credentials. In words for an event; holds no secret.
+/// Why there are no credentials, worded for an event. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoCredentials {
     #[error("has no credentials for {server:?}; {hint}")]
@@ -107,7 +107,7 @@ impl SecretContents {
     fn note_text(&mut self, key: &str, value: Option<&str>) {
         match value.map(TextOddity::in_secret) {
             None => self.oddities.push(format!("the value of {key:?} is not UTF-8")),
-            // a certificate has line breaks
+            // a certificate has line breaks, which would be an oddity in a password
             Some(Some(oddity)) if value.is_some_and(|value| !value.contains("-----BEGIN ")) => {
                 self.oddities.push(format!("the value of {key:?} {}", oddity.of_secret()));
             }
@@ -115,8 +115,8 @@ impl SecretContents {
         }
     }
 
-    /// The credentials for a server as the configuration names it: written the same way, or else the same address or
-    /// name in another spelling.
+    /// The credentials for a server as the configuration names it. An entry with the same spelling is
+    /// preferred to one with the same address or name in another spelling.
     pub(crate) fn find(&self, server: &str) -> Result<LoginMethod, NoCredentials> {
         let entry = self.by_server.get(server).or_else(|| {
             self.by_server.iter().find(|(known, _)| is_same_server(known, server)).map(|(_, entry)| entry)
@@ -135,7 +135,8 @@ impl SecretContents {
             (entry.user.as_ref().filter(is_given), entry.password.as_ref().filter(is_given));
         if let Some(url) = entry.session_manager_url.as_ref().filter(is_given) {
             if entry.has_odd_token {
-                // The pod's own token in its place would go to somebody who was not meant to have it.
+                // Sending the pod's own token instead would disclose it to a server that it was not meant
+                // for.
                 return Err(NoCredentials::OddToken { server: server.to_owned() });
             }
             let user = match user.zip(password).map(|(user, password)| LoginMethod::of(user, password)) {
@@ -165,14 +166,14 @@ impl SecretContents {
 }
 
 impl LoginMethod {
-    /// Whether it seems that nobody filled it in.
+    /// Whether the values look like placeholders that were never filled in.
     pub(crate) fn is_placeholder(&self) -> bool {
         let Self::Password { user, password } = self else { return false };
         let is = |oddity| oddity == Some(TextOddity::Placeholder);
         is(TextOddity::of(user)) || is(TextOddity::in_secret(password.expose_secret()))
     }
 
-    /// By what stands in place of a user: a certificate in PEM is one.
+    /// Chooses by the user's value: a PEM certificate is a [`Certificate`](Self::Certificate).
     pub(crate) fn of(user: &SecretString, password: &SecretString) -> Self {
         if user.expose_secret().contains("-----BEGIN ") {
             Self::Certificate
@@ -190,11 +191,11 @@ fn is_same_server(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) || ip(one).is_some_and(|one| ip(other) == Some(one))
 }
 
-/// Reads a folder with a file for each key, such as a mounted Secret; folders in it, and the files with which Kubernetes
-/// keeps track (`..data`), are none. Blocks.
+/// Reads a folder with one file for each key, such as a mounted Secret. Skips subfolders and the files that
+/// Kubernetes uses for its bookkeeping (`..data`). Blocks.
 ///
 /// # Errors
-/// The reason, where the folder or one of its files cannot be read.
+/// The reason, if the folder or one of its files cannot be read.
 pub(crate) fn read_directory(folder: &Path) -> Result<SecretData, String> {
     let reason = |path: &Path, error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let entries = std::fs::read_dir(folder).map_err(|error| reason(folder, error))?;
@@ -212,14 +213,14 @@ pub(crate) fn read_directory(folder: &Path) -> Result<SecretData, String> {
 }
 
 impl fmt::Debug for Entry {
-    /// Leaves everything out.
+    /// Shows no field: all of them may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
 impl fmt::Debug for LoginMethod {
-    /// The user is shown, nothing else.
+    /// Shows the user only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Password { user, .. } => {

@@ -10,7 +10,7 @@ fn read(values: &[(&str, &str)]) -> SecretContents {
     SecretContents::read(&values.iter().copied().collect())
 }
 
-/// As `user/password`.
+/// The login as `user/password`.
 fn login(contents: &SecretContents, server: &str) -> String {
     match contents.find(server) {
         Ok(LoginMethod::Password { user, password }) => format!("{user}/{}", password.expose_secret()),

@@ -1,21 +1,21 @@
-//! Where a vCenter is.
+//! The address of a vCenter and how it is authenticated.
 
 use std::{net::IpAddr, path::PathBuf};
 
 use crate::thumbprint::Thumbprint;
 
-/// Where a vCenter is and how it proves that it is the one.
+/// The address of a vCenter and how it is authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// A DNS name or an IP address, without brackets.
     pub(crate) host: String,
-    /// The port of HTTPS.
+    /// The HTTPS port.
     pub(crate) port: u16,
-    /// Files with the certificates of authorities to trust, instead of the system's.
+    /// PEM files with the certificate authorities to trust instead of the system's.
     pub(crate) ca_files: Vec<PathBuf>,
-    /// A certificate that is trusted whoever signed it.
+    /// The hash of a certificate that is trusted whatever its issuer.
     pub(crate) thumbprint: Option<Thumbprint>,
-    /// Whether any certificate is taken.
+    /// Whether any certificate is accepted.
     pub(crate) insecure: bool,
 }
 
@@ -29,7 +29,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is this machine: proxies are for others, as in Go.
+    /// Whether the host is this machine. As in Go, no proxy is used for it then.
     pub(crate) fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }

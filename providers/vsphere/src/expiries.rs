@@ -1,4 +1,5 @@
-//! Sessions that the vCenter simulator ends a thousand times: as many are opened as were ended, and one is alive.
+//! The simulator ends a session a thousand times: each is replaced by one new session, and one is left at the
+//! end.
 
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
@@ -19,7 +20,7 @@ use crate::{
 
 const EXPIRIES: u64 = 1000;
 
-/// `None` where this machine cannot run a simulator.
+/// Starts a simulator; `None` if this machine cannot run one.
 fn simulator() -> Option<Vcsim> {
     match Vcsim::start(&VcsimOptions::default()) {
         Ok(vcsim) => Some(vcsim),
@@ -45,7 +46,7 @@ fn client(vcsim: &Vcsim) -> (HttpClient, AccessSource) {
     (HttpClient::new(&endpoint).expect("a client"), Arc::new(credentials))
 }
 
-/// Every second call finds its session ended; made again, it finds the new one.
+/// Makes every second call find its session ended. The repeated call finds the new session.
 fn expire_at_every_second(vcsim: &Vcsim, method: &str) {
     let rules = json!([{"methods": [method], "expire": true, "every": 2}]);
     vcsim.set_rules(&rules).expect("rules");

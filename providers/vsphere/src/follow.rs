@@ -1,11 +1,13 @@
-//! The task that follows one vCenter: logs in, lists everything, and waits for changes from then on.
+//! The task that follows one vCenter: it logs in, lists everything, and then waits for changes.
 //!
-//! A property collector tells both: its first changes are all that there is. It is made for that alone; the one that every
-//! session has is used where vCenter refuses to make another. What is made in a session ends with it, and each session is
-//! ended by a logout, one that was cloned from another's as well, so that nothing is left behind.
+//! A property collector serves both: its first changes are the listing. The task creates one of its own, and
+//! uses the session's default one where vCenter refuses to create another. Everything that is created in a
+//! session ends with it. Each session, also a cloned one, is ended by a logout, so that nothing is left on
+//! the server.
 //!
-//! One view shows everything. Where the configuration lists datacenters, one shows what they are called and where they are,
-//! and each of them has a view of its own: what lies elsewhere is not read.
+//! Without configured datacenters, one view covers everything. With them, one view covers the names and
+//! places of all datacenters, and each configured datacenter has a view of its own, so that other machines
+//! are not read.
 
 mod connection;
 mod pauses;
@@ -45,32 +47,32 @@ use crate::{
 
 use pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
 
-/// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
+/// Objects in a page of the listing. A whole page is held in memory, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 500;
 
-/// Pages that turn out too large are halved, down to this.
+/// The smallest page size. Pages that turn out too large are halved, down to this.
 const LEAST_PAGE: u32 = 10;
 
-/// How long vCenter may keep a wait for changes. Each also keeps the session alive, which ends after half an hour without a
-/// call. Proxies like to cut an answer that takes a minute.
+/// The longest time that vCenter may hold a wait for changes. Each wait also keeps the session alive, which
+/// ends after half an hour without a call. Many proxies cut a response that takes a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(45);
 
-/// How much longer than that is waited for its answer.
+/// How much longer than [`LONGEST_WAIT`] the client waits for the response.
 const WAIT_MARGIN: Duration = Duration::from_secs(20);
 
-/// How often a call that failed for a moment is made before everything is set up anew.
+/// How often a call with a momentary failure is tried before everything is set up again.
 const TRIES: u32 = 4;
 
-/// The pause before the second try of a call, and then twice as long each time.
+/// The pause before the second try of a call. It doubles with each further try.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The same for a vCenter that is not there: that costs it nothing, and its Nodes wait.
+/// The longest pause while the vCenter is unreachable: trying then costs it nothing, and its Nodes wait.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(10);
 
-/// A connection that lasted so long was a good one: the next one is tried at once.
+/// After a connection of at least this duration, the next one is tried at once.
 const GOOD: Duration = Duration::from_secs(30);
 
-/// Follows a vCenter until it is stopped, and logs out.
+/// Follows a vCenter until it is stopped, then logs out.
 pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
     let mut follower =
         Follower { vcenter: &vcenter, with_optional: true, page: PAGE, failures: 0, own_collector: true };
@@ -105,7 +107,8 @@ pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
             }
         };
         pause = follower.note(error.clone());
-        // what is trusted may have changed meanwhile; a session that may still be alive is kept, to be ended
+        // The trusted certificates may have changed, so make a new client. But keep a session that may still
+        // be alive, to end it.
         let is_fresh = matches!(error, CallError::Unreachable { .. }) && !current.transport.has_session();
         if is_fresh {
             current.close().await;
@@ -118,31 +121,31 @@ pub(crate) async fn run(vcenter: Arc<VCenter>, stop: CancellationToken) {
     }
 }
 
-/// What is watched.
+/// What is watched on the server.
 struct Watched {
     views: Vec<MoRef>,
-    /// What tells the changes.
+    /// The property collector that reports changes.
     collector: MoRef,
-    /// The datacenters that the configuration lists, as far as there are such; `None` where it lists none.
+    /// The configured datacenters that exist; `None` if none are configured.
     datacenters: Option<BTreeSet<MoRef>>,
-    /// Of the property collector: up to here its changes were read.
+    /// The version of the property collector up to which its changes were read.
     version: String,
 }
 
 struct Follower<'a> {
     vcenter: &'a Arc<VCenter>,
-    /// Cleared when vCenter does not know the paths that are not everybody's.
+    /// Cleared when vCenter does not know the optional paths.
     with_optional: bool,
-    /// Objects in a page, at most.
+    /// The largest number of objects in a page.
     page: u32,
-    /// Connections in a row that failed.
+    /// Consecutive failed connections.
     failures: u32,
-    /// Cleared when vCenter refuses for good to make a property collector.
+    /// Cleared when vCenter permanently refuses to create a property collector.
     own_collector: bool,
 }
 
 impl Follower<'_> {
-    /// Follows until that is not possible any more, and says why.
+    /// Follows the vCenter until that fails, and returns the error.
     async fn follow(&mut self, connection: &Connection) -> CallError {
         let seen = connection.session.generation();
         let content = match connection.session.open(seen).await {
@@ -178,8 +181,8 @@ impl Follower<'_> {
         error
     }
 
-    /// Lists everything: the first changes that the property collector tells are all that there is. Takes four calls, and
-    /// one more for each further page; where datacenters are listed, two more and one for each of them.
+    /// Lists everything: the first changes of the property collector are all objects. Takes four calls, and
+    /// one for each further page. With configured datacenters it takes two more, and one for each datacenter.
     async fn list(
         &mut self,
         connection: &Connection,
@@ -221,7 +224,7 @@ impl Follower<'_> {
             changes
         });
         if has_untold {
-            // The inventory had these changes already, so that this listing found none.
+            // The inventory had these changes already, so this listing did not report them.
             self.vcenter.push_all();
         }
         Ok(watched)
@@ -266,7 +269,7 @@ impl Follower<'_> {
         }
     }
 
-    /// A property collector for us alone, or the session's own where vCenter refuses to make one.
+    /// Creates a property collector, or uses the session's own if vCenter refuses that.
     async fn collector(
         &mut self,
         connection: &Connection,
@@ -292,7 +295,7 @@ impl Follower<'_> {
         Ok(content.property_collector.clone())
     }
 
-    /// Has the property collector follow what views show.
+    /// Makes the property collector report changes of the views' objects.
     async fn create_filter(&mut self, connection: &Connection, watched: &Watched) -> Result<(), CallError> {
         loop {
             let properties = std::iter::once(machines(self.with_optional)).chain(entities()).collect();
@@ -310,7 +313,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes a page into the inventory, without telling anybody yet.
+    /// Takes a page into the inventory without reporting its changes yet.
     fn take(&self, page: &Page<'_>, seen: &mut HashSet<MoRef>, changes: &mut Changes) {
         for update in &page.objects {
             if update.kind == UpdateKind::Leave {
@@ -328,7 +331,7 @@ impl Follower<'_> {
         changes.add(told.instances);
     }
 
-    /// Waits for changes, for ever.
+    /// Waits for changes until an error.
     async fn watch(&self, connection: &Connection, watched: &mut Watched) -> CallError {
         loop {
             let mut changes = Changes::default();
@@ -344,7 +347,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Waits once for changes, so long at most, and takes them into the inventory. Says whether there are more at hand.
+    /// Waits once for changes, up to this time, and takes them into the inventory. Returns whether more are
+    /// available.
     async fn wait(
         &self,
         connection: &Connection,
@@ -380,8 +384,8 @@ impl Follower<'_> {
         self.call_within(connection, call, CALL_DEADLINE).await
     }
 
-    /// Makes a call, and again where vCenter says that it failed for a moment. Where the answer was lost, a wait for changes
-    /// is not made again: vCenter may have told its changes to nobody.
+    /// Makes a call, and repeats it if vCenter reports a momentary failure. A wait for changes is not
+    /// repeated if its response was lost: vCenter does not report the same changes again.
     async fn call_within(
         &self,
         connection: &Connection,
@@ -402,7 +406,7 @@ impl Follower<'_> {
         connection.session.call_once(call, deadline).await
     }
 
-    /// Notes that following has ended, and says how long to pause.
+    /// Notes that following has ended, and returns how long to pause.
     fn note(&mut self, error: CallError) -> Duration {
         let pause = if error.is_refused() {
             CREDENTIALS_PAUSE
@@ -413,7 +417,7 @@ impl Follower<'_> {
             let is_away = matches!(error, CallError::Unreachable { .. });
             jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
         };
-        // a login that is not even tried says nothing of the vCenter
+        // a login that was not even tried tells nothing about the vCenter
         if !error.is_refused() {
             self.failures = self.failures.saturating_add(1);
         }
@@ -449,7 +453,7 @@ fn reference(answer: &Element, method: &'static str) -> Result<MoRef, CallError>
         .ok_or_else(|| CallError::Malformed { method, reason: "the answer has no reference".into() })
 }
 
-/// Whether the same call may succeed in a moment.
+/// Whether the same call may succeed if it is repeated soon.
 fn is_momentary(error: &CallError, method: &str) -> bool {
     match error {
         CallError::Fault { .. } => !is_final(error),
@@ -459,7 +463,7 @@ fn is_momentary(error: &CallError, method: &str) -> bool {
     }
 }
 
-/// Whether vCenter refuses the call itself, however often it is made.
+/// Whether vCenter refuses the call however often it is made.
 fn is_final(error: &CallError) -> bool {
     let faults = [
         "NotAuthenticated",

@@ -1,4 +1,4 @@
-//! Following a vCenter that a test plays.
+//! Tests of following a vCenter, with scripted answers.
 
 use cloudprovider::InstanceChange;
 use tokio::sync::{broadcast, watch};
@@ -70,7 +70,7 @@ impl Rig {
         names
     }
 
-    /// The texts of one argument in all calls of a method.
+    /// The values of one argument in all calls of a method.
     fn sent(&self, method: &str, argument: &str) -> Vec<String> {
         let calls = self.transport.requests(method);
         let arguments = calls.iter().flat_map(|call| &call.arguments);
@@ -130,7 +130,7 @@ fn updates(
 #[tokio::test(start_paused = true)]
 async fn pages_are_read_to_their_end_and_what_they_lack_is_gone() {
     let mut rig = rig(&[]);
-    // as after an earlier connection
+    // the state after an earlier connection
     rig.vcenter.update(|state| {
         let before = updates("9", "enter", &[vm("vm-3")], false);
         state.inventory.apply(&read_updates("WaitForUpdatesEx", &before).expect("updates").objects)
@@ -140,7 +140,7 @@ async fn pages_are_read_to_their_end_and_what_they_lack_is_gone() {
         [
             updates("1", "enter", &[vm("vm-1")], true),
             updates("2", "enter", &[vm("vm-2")], false),
-            // the wait ran out
+            // the wait timed out
             Element::default(),
             updates("3", "enter", &[vm("vm-4")], false),
         ],
@@ -172,7 +172,7 @@ async fn a_watch_that_is_lost_is_built_anew_without_a_storm() {
         pauses.push(follower.note(error));
     }
     assert!(pauses[0].is_zero() && pauses[1] < pauses[2] && !pauses[1].is_zero(), "{pauses:?}");
-    // what was made in a session ends with it, so that nothing piles up on the server
+    // everything that was created in a session ends with it, so the logouts leave nothing on the server
     assert_eq!((rig.transport.count("Login"), rig.transport.count("Logout")), (3, 2));
     assert_eq!(rig.transport.count("CreateFilter"), 3);
 }
@@ -185,7 +185,7 @@ async fn a_session_that_ends_in_the_midst_of_a_listing_is_no_empty_vcenter() {
     let mut follower = rig.follower();
     let error = follower.follow(&rig.connection).await;
     follower.note(error);
-    // as a real vCenter tells it: 200, and every property missing
+    // the answer of a real vCenter: status 200, and all properties missing
     let mut fault = node("fault", Vec::new());
     fault.kind = Some("NotAuthenticated".into());
     let missing = node("missingSet", vec![text("path", "name"), node("fault", vec![fault])]);
@@ -298,7 +298,7 @@ async fn changes_are_told_by_a_property_collector_of_its_own() {
         assert_eq!(asked(&rig), BTreeSet::from([expected]), "{refusal:?}");
         assert_eq!(rig.transport.count("CreatePropertyCollector"), tries, "{refusal:?}");
     }
-    // a session that has ended says nothing of property collectors
+    // the end of a session does not mean that property collectors cannot be created
     let ended = rig(&[]);
     let mut follower = ended.follower();
     ended.transport.fault("CreatePropertyCollector", "NotAuthenticated");
@@ -306,7 +306,7 @@ async fn changes_are_told_by_a_property_collector_of_its_own() {
     ended.transport.fault("WaitForUpdatesEx", "InvalidCollectorVersion");
     follower.follow(&ended.connection).await;
     assert_eq!(asked(&ended), BTreeSet::from([collector()]));
-    // one that fails for a while is asked for again in the next session
+    // after a temporary failure, the next session tries to create one again
     let failing = rig(&[]);
     let mut follower = failing.follower();
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! What a machine's `guestinfo.metadata` says: the text that cloud-init in the guest is configured from.
+//! Reads a machine's `guestinfo.metadata`: the text from which cloud-init in the guest is configured.
 
 use std::{io::Read as _, net::IpAddr};
 
@@ -7,10 +7,11 @@ use flate2::read::GzDecoder;
 
 use crate::yaml::{Node, YamlFault};
 
-/// More than this is not decoded: vSphere takes about 1 MiB, and a packed text may be a bomb.
+/// The most bytes that are decoded: vSphere allows about 1 MiB, and a compressed text may be a decompression
+/// bomb.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Why a text cannot be read. Holds nothing of it: user data may hold secrets.
+/// Why a text cannot be read. Contains none of the text, since user data may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MetadataFault {
     #[error("is not base64")]
@@ -25,14 +26,15 @@ pub(crate) enum MetadataFault {
 
 /// The addresses that the network configuration in `metadata` gives to interfaces, in the order of the text.
 ///
-/// `encoding` is `base64` or `b64`, `gzip+base64` or `gz+b64`, or empty for plain text; the network configuration in
-/// it may be encoded once more, which `network.encoding` tells. A part that is something else is no fault.
+/// `encoding` is `base64` or `b64`, `gzip+base64` or `gz+b64`, or empty for plain text. The network
+/// configuration inside may be encoded once more, as `network.encoding` says. Parts of an unknown form are
+/// ignored.
 pub(crate) fn static_addresses(metadata: &str, encoding: &str) -> Result<Vec<IpAddr>, MetadataFault> {
     let root = Node::parse(&decode(metadata, encoding)?)?;
     let inner = match (root.get("network"), root.get("network.encoding").and_then(Node::text)) {
         (Some(network), Some(encoding)) if !encoding.is_empty() => {
             let node = Node::parse(&decode(network.text().unwrap_or_default(), encoding)?)?;
-            // cloud-init takes it with and without its outer key
+            // cloud-init accepts it with and without its outer key
             node.get("network").cloned().unwrap_or(node)
         }
         (Some(network), _) => network.clone(),
@@ -49,7 +51,8 @@ pub(crate) fn static_addresses(metadata: &str, encoding: &str) -> Result<Vec<IpA
     Ok(addresses)
 }
 
-/// `10.0.0.5/24`, or a mapping with that as its one key, as netplan takes it where there are options.
+/// An address such as `10.0.0.5/24`, or a mapping with that as its only key: netplan's form for an address
+/// with options.
 fn address(node: &Node) -> Option<IpAddr> {
     let text = match node {
         Node::Mapping(entries) => &entries.first()?.0,

@@ -1,4 +1,5 @@
-//! HTTP to one vCenter: deadlines, bounded answers, no redirects, proxies as the environment says.
+//! The HTTP client of one vCenter: deadlines, limited response sizes, no redirects, proxies from the
+//! environment.
 
 use std::{fmt, time::Duration};
 
@@ -10,10 +11,10 @@ pub(crate) use crate::endpoint::Endpoint;
 
 use crate::tls;
 
-/// How long a connection may take to be made.
+/// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A silent connection is probed after this time, so that a dead peer is noticed while a long poll waits.
+/// A silent connection is probed after this time, so that a dead peer is noticed during a long poll.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A client of one vCenter. Clones share its connections.
@@ -23,7 +24,7 @@ pub(crate) struct HttpClient {
     base: String,
 }
 
-/// A body to send.
+/// A request body.
 #[derive(Debug)]
 pub(crate) struct Body {
     /// Its media type.
@@ -32,7 +33,7 @@ pub(crate) struct Body {
     pub(crate) text: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The status.
@@ -43,22 +44,22 @@ pub(crate) struct Answer {
     pub(crate) body: BytesMut,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HttpError {
-    /// Not in time.
+    /// No response in time.
     Timeout,
-    /// No connection, or it broke; the causes.
+    /// No connection, or it broke. Holds the causes.
     Unreachable(Box<str>),
-    /// It is larger than allowed.
+    /// The response is larger than allowed.
     TooLarge,
 }
 
 impl HttpClient {
-    /// A client of this vCenter. Reads the CA file, and connects to nobody.
+    /// A client of this vCenter. Reads the CA files, and opens no connection.
     ///
     /// # Errors
-    /// The reason, where the certificates to trust cannot be read.
+    /// The reason, if the certificates to trust cannot be read.
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, String> {
         let tls = tls::client_config(endpoint)?;
         let mut builder = reqwest::Client::builder()
@@ -90,10 +91,10 @@ impl HttpClient {
         Self { base: format!("http://{address}"), ..client }
     }
 
-    /// Sends a request and reads the whole answer, both within `deadline`.
+    /// Sends a request and reads the whole response, both within `deadline`.
     ///
     /// # Errors
-    /// [`HttpError`]; an answer with a bad status is none.
+    /// [`HttpError`]. A response with an error status is not an error.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -114,7 +115,7 @@ impl HttpClient {
     }
 }
 
-/// Sends a request and reads the answer, unless it is larger.
+/// Sends a request and reads the response, up to this size.
 ///
 /// # Errors
 /// As [`HttpClient::send`].

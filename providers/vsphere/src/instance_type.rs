@@ -2,8 +2,8 @@
 
 use crate::vm::VirtualMachine;
 
-/// `vsphere-vm.cpu-<CPUs>.mem-<GiB>gb.os-<short name of the guest's system>`, byte for byte what CPI writes: the memory
-/// in whole GiB, rounded down. `None` where vCenter does not say how large the machine is.
+/// `vsphere-vm.cpu-<CPUs>.mem-<GiB>gb.os-<short name of the guest's system>`, byte for byte as CPI writes it,
+/// with the memory in whole GiB, rounded down. `None` if vCenter does not tell the machine's size.
 pub(crate) fn instance_type(vm: &VirtualMachine) -> Option<String> {
     let os = vm.guest_id.as_deref().map_or(UNKNOWN, guest_os);
     Some(format!("vsphere-vm.cpu-{}.mem-{}gb.os-{os}", vm.cpus?, vm.memory_mib? / 1024))
@@ -11,8 +11,8 @@ pub(crate) fn instance_type(vm: &VirtualMachine) -> Option<String> {
 
 const UNKNOWN: &str = "unknown";
 
-/// The short name of a guest ID. CPI knows those of vSphere 6.7 and calls every later one unknown; since Nodes keep
-/// their type for ever, and selectors name it, so must we.
+/// The short name of a guest ID. CPI knows the IDs of vSphere 6.7 and reports every later one as unknown.
+/// Nodes keep their type for ever and selectors use it, so this list must stay the same.
 fn guest_os(id: &str) -> &'static str {
     GUESTS.binary_search_by_key(&id, |(known, _)| known).map_or(UNKNOWN, |at| GUESTS[at].1)
 }

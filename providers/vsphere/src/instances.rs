@@ -1,4 +1,4 @@
-//! Looks up the machines of Nodes, in what is known of all vCenters at one moment.
+//! Looks up the machines of Nodes in a snapshot of the inventories of all vCenters.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     zones,
 };
 
-/// When to look again for an address that is not there yet. A change is told anyway.
+/// When to look up a missing address again. A change is reported anyway.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 
-/// When to look again for a tag that is not there yet. Tags are not pushed.
+/// When to look up a missing tag again. Tags are not pushed.
 const TAG_RETRY: Duration = Duration::from_secs(30);
 
-/// The rules by which a machine becomes a Node.
+/// The rules for turning a machine into a Node.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) addresses: AddressRules,
@@ -30,34 +30,36 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether zones or regions come from tags.
+    /// Whether zones or regions are read from tags.
     pub(crate) fn wants_tags(&self) -> bool {
         self.labels.zone.is_some() || self.labels.region.is_some()
     }
 }
 
-/// A vCenter with what is known of it.
+/// A vCenter and its state.
 pub(crate) struct Site<'a> {
     pub(crate) vcenter: &'a VCenter,
     pub(crate) families: &'a [Family],
     pub(crate) state: std::sync::RwLockReadGuard<'a, State>,
 }
 
-/// What comes of a look-up in memory.
+/// The result of a look-up in memory.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// That is it.
+    /// The final answer.
     Settled(InstanceLookup),
-    /// The same, as long as vCenters have not been listed for the first time.
+    /// An answer that may change when all vCenters have been listed for the first time.
     Starting(Error),
-    /// No inventory has it, and each of them would. These UUIDs are left to be asked for.
+    /// No inventory has the machine, and all inventories are complete. The vCenters remain to be asked for
+    /// these UUIDs.
     Nowhere(Vec<Uuid>),
-    /// No inventory has this UUID, and each of them would; a machine with another one has the node's name. What that comes
-    /// to unless vCenter, asked for the UUID, has a machine with it.
+    /// No inventory has a machine with this UUID, and all inventories are complete, but a machine with
+    /// another UUID has the node's name. The error is the answer unless vCenter, when asked, has a machine
+    /// with the UUID.
     Misnamed(Uuid, Error),
 }
 
-/// All vCenters at one moment.
+/// A snapshot of all vCenters.
 pub(crate) struct View<'a> {
     sites: Vec<Site<'a>>,
     rules: &'a Rules,
@@ -70,12 +72,12 @@ struct Candidate<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The vCenters as they are now.
+    /// A view of these vCenters.
     pub(crate) fn new(sites: Vec<Site<'a>>, rules: &'a Rules) -> Self {
         Self { sites, rules }
     }
 
-    /// The machine of a node.
+    /// Looks up the machine of a node.
     pub(crate) fn look_up(&self, node: &NodeIdentity) -> Answer {
         match self.find(node) {
             Ok(Some(found)) => match found.site.vcenter.trouble(&found.site.state) {
@@ -103,13 +105,14 @@ impl<'a> View<'a> {
     }
 
     fn starting_or_settled(&self, error: Error) -> Answer {
-        // two matches or a malformed ID do not become better by waiting
+        // waiting resolves neither two matches nor a malformed ID
         let can_change = !matches!(error.kind(), ErrorKind::Ambiguous | ErrorKind::InvalidInput);
         let is_starting = self.sites.iter().any(|site| !site.state.is_listed && site.state.trouble.is_none());
         if can_change && is_starting { Answer::Starting(error) } else { Answer::Settled(error.into()) }
     }
 
-    /// Why no vCenter's silence means that there is no machine: each that cannot be relied on, in its own words.
+    /// Why a missing machine may exist after all: the reasons of all vCenters whose inventories are not
+    /// reliable now.
     fn doubt(&self) -> Option<Error> {
         let doubts: Vec<_> = self.sites.iter().filter_map(|site| site.vcenter.doubt(&site.state)).collect();
         let kind = doubts.first()?.kind();
@@ -131,7 +134,7 @@ impl<'a> View<'a> {
         let named = self.candidates(|state| state.inventory.with_guest_host_name(&node.name).collect());
         let mut found = choose(named, "has the node's name as the host name of its guest")?;
         if found.is_none() {
-            // a guest that says nothing: its machine cannot become a Node yet, and can be named
+            // A machine whose guest reports nothing cannot become a Node yet, but an error can name it.
             let silent = self.candidates(|state| {
                 let called = state.inventory.with_name(&node.name);
                 called.filter(|vm| vm.guest_host_name.is_none() && !vm.has_guest_nics).collect()
@@ -139,16 +142,16 @@ impl<'a> View<'a> {
             found = choose(silent, "has the node's name, and a guest that tells none")?;
         }
         let Some(found) = found else { return Ok(None) };
-        // The node's own machine may be where nobody can look now. A machine that merely has its name must not become its
-        // provider ID, which can never be changed again.
+        // The node's own machine may be in a vCenter that cannot be read now. Another machine that merely has
+        // the node's name must not become its provider ID, which cannot be changed later.
         match self.doubt() {
             Some(doubt) => Err(doubt),
             None => Ok(Some(found)),
         }
     }
 
-    /// The machine with this UUID. What a guest showed may be in either byte order, and so may be the provider ID of a Node
-    /// that was written from it; of those, the one that stands there is meant.
+    /// The machine with this UUID. A UUID that a guest showed may be in either byte order, and so may a
+    /// provider ID that was made from it. For a provider ID, the order as written is preferred.
     fn find_by_uuid(&self, uuid: Uuid, by_guest: bool) -> Result<Option<Candidate<'_>>, Error> {
         let what = format!("has the UUID {uuid}");
         let with = |uuid| self.candidates(|state| state.inventory.with_bios_uuid(uuid).collect());
@@ -158,7 +161,7 @@ impl<'a> View<'a> {
             if !found.is_empty() {
                 return choose(found, &what);
             }
-            // not written by us, and as good a name
+            // Provider IDs by other tools may hold the instance UUID, which identifies a machine as well.
             let found = self.candidates(|state| state.inventory.with_instance_uuid(uuid).collect());
             return choose(found, &format!("has the instance UUID {uuid}"));
         }
@@ -233,8 +236,8 @@ fn missing_address(found: Candidate<'_>, why: &NoAddress) -> Error {
     Error::in_progress(ADDRESS_RETRY, format!("{} has no address yet: {why}", found.describe()))
 }
 
-/// The UUID that a new node's firmware shows, where the machine that has its name has another one: two machines then, of
-/// which one merely is called like the other.
+/// If a new node's firmware shows another UUID than the machine with the node's name has: that UUID and an
+/// error. They are two machines, and one merely has the other's name.
 fn contradicted(node: &NodeIdentity, found: Candidate<'_>) -> Option<(Uuid, Error)> {
     if node.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
         return None;
@@ -248,7 +251,7 @@ fn contradicted(node: &NodeIdentity, found: Candidate<'_>) -> Option<(Uuid, Erro
     Some((uuid, Error::new(ErrorKind::Conflict, words)))
 }
 
-/// What a node's machine is known by, where that is a UUID.
+/// The UUID that identifies a node's machine, if it has one.
 pub(crate) fn uuid_of(node: &NodeIdentity) -> Option<Uuid> {
     match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
         Some(id) => parse_provider_id(id).ok(),
@@ -256,7 +259,7 @@ pub(crate) fn uuid_of(node: &NodeIdentity) -> Option<Uuid> {
     }
 }
 
-/// The one among these.
+/// The only candidate. More than one is an error.
 fn choose<'a>(candidates: Vec<Candidate<'a>>, what: &str) -> Result<Option<Candidate<'a>>, Error> {
     if let [first, _, ..] = &candidates[..] {
         let names: Vec<_> = candidates.iter().map(Candidate::describe).collect();
@@ -270,7 +273,8 @@ fn choose<'a>(candidates: Vec<Candidate<'a>>, what: &str) -> Result<Option<Candi
 }
 
 impl<'a> Candidate<'a> {
-    /// Whether this is the machine of a vCenter that stands in the configuration more than once.
+    /// Whether this is the same machine, seen through another entry of the configuration for the same
+    /// vCenter.
     fn is_same(&self, site: &Site<'a>, vm: &VirtualMachine) -> bool {
         self.vm.moref == vm.moref && self.site.vcenter.is_same(&self.site.state, site.vcenter, &site.state)
     }

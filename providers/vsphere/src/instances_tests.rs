@@ -1,4 +1,4 @@
-//! Look-ups in vCenters that a test makes up.
+//! Tests of look-ups, with vCenters made up by the tests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -51,7 +51,7 @@ fn put(vcenter: &VCenter, kind: &str, id: &str, properties: &[(&str, Element)]) 
     vcenter.update(|state| state.inventory.apply(&[update]));
 }
 
-/// Brings a vCenter to the state in which it is followed without a gap.
+/// Puts a vCenter into the state of being followed without a gap.
 fn live(vcenter: VCenter) -> VCenter {
     vcenter.update(|state| {
         (state.is_listed, state.is_live) = (true, true);
@@ -139,7 +139,7 @@ fn the_byte_order_that_stands_there_is_meant() {
     machine(&vc, "vm-2", SWAPPED, "b");
     let found = present(ask(&[&vc], &rules(), &node("x", Some(&format!("vsphere://{SWAPPED}")), None)));
     assert_eq!(found.provider_id.as_ref().expect("an ID").as_str(), format!("vsphere://{SWAPPED}"));
-    // what a guest shows may be either of them
+    // the guest's UUID may mean either machine
     let error = unknown(ask(&[&vc], &rules(), &node("x", None, Some(UUID))));
     assert_eq!(error.kind(), ErrorKind::Ambiguous);
 }
@@ -162,7 +162,7 @@ fn a_new_node_is_found_by_its_firmware_and_then_by_its_name() {
             "{name} {uuid:?}"
         );
     }
-    // a name is no proof while a machine with the Node's own UUID may be where nobody can look
+    // a name proves nothing while a machine with the Node's own UUID may be in an unreachable vCenter
     let away = vcenter("away", "b", &[]);
     away.update(|state| {
         state.is_listed = true;
@@ -186,10 +186,10 @@ fn a_name_is_not_enough_where_the_uuids_differ() {
     assert_eq!(uuid, OTHER.parse::<Uuid>().expect("a UUID"));
     let words = error.to_string();
     assert!(words.contains(OTHER) && words.contains(UUID) && words.contains("vm-1"), "{words}");
-    // an initialised Node is known by its provider ID alone
+    // an initialised Node is identified by its provider ID only
     let wanted = node("node-a", Some(&format!("vsphere://{UUID}")), Some(OTHER));
     present(ask(&[&vc], &rules(), &wanted));
-    // a guest that says nothing is no proof either
+    // a guest that reports nothing proves nothing either
     put(
         &vc,
         "VirtualMachine",
@@ -214,7 +214,7 @@ fn a_machine_whose_guest_says_nothing_is_named() {
     let found = present(ask(&[&vc], &rules(), &node("node-a", None, None)));
     let why = found.incomplete.map(|why| why.to_string()).unwrap_or_default();
     assert!(why.contains("VMware Tools are not installed") && why.contains("vm-1"), "{why}");
-    // once it speaks, its name in vCenter is no more than that
+    // once the guest reports a host name, the machine's name in vCenter does not count
     machine(&vc, "vm-2", OTHER, "guest");
     put(&vc, "VirtualMachine", "vm-2", &[("name", text("val", "node-b"))]);
     assert!(matches!(ask(&[&vc], &rules(), &node("node-b", None, None)), Answer::Nowhere(_)));

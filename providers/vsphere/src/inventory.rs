@@ -1,4 +1,5 @@
-//! What one vCenter holds, in memory: machines with what identifies them, and what is above them.
+//! The in-memory inventory of one vCenter: machines with their identifying properties, and the objects above
+//! them.
 
 mod departed;
 mod machines;
@@ -28,48 +29,49 @@ use metadata::Metadata;
 pub(crate) use properties::{ENTITY_PATHS, machine_paths, unescaped};
 use shared::SharedTexts;
 
-/// The types that are read beside machines: what a machine can be below of.
+/// The types that are read beside machines: everything that may contain a machine.
 pub(crate) const ENTITY_KINDS: [&str; 5] =
     ["HostSystem", "ComputeResource", "ResourcePool", "Folder", "Datacenter"];
 
-/// More changes than this at once are told as one.
+/// More changes than this at once are reported as one.
 pub(crate) const MANY_CHANGES: usize = 512;
 
-/// No chain of parents is longer.
+/// The limit on the length of a chain of parents.
 const DEEPEST: usize = 64;
 
-/// What changed, for those who watch.
+/// The changes to report.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// The machines that appeared, changed or vanished: all, or more than [`MANY_CHANGES`] of them.
+    /// The machines that appeared, changed or vanished: all of them, or more than [`MANY_CHANGES`].
     pub(crate) instances: Vec<InstanceRef>,
-    /// Whether something above machines appeared, moved or vanished.
+    /// Whether an object above machines appeared, moved or vanished.
     pub(crate) is_moved: bool,
 }
 
 impl Changes {
-    /// Adds machines. Those beyond [`MANY_CHANGES`] are not told one by one: a listing would be a second inventory.
+    /// Adds machines. Once there are more than [`MANY_CHANGES`], no more are kept: a listing would be a
+    /// second inventory.
     pub(crate) fn add(&mut self, instances: Vec<InstanceRef>) {
         let room = (MANY_CHANGES + 1).saturating_sub(self.instances.len());
         self.instances.extend(instances.into_iter().take(room));
     }
 }
 
-/// The machines of a vCenter and what is above them.
+/// The machines of a vCenter and the objects above them.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     machines: Machines,
-    /// What machines have in common.
+    /// Texts that machines have in common.
     texts: SharedTexts,
-    /// Everything that is no machine, with its name, unescaped.
+    /// All objects other than machines, with their names, unescaped.
     entities: HashMap<MoRef, Box<str>>,
-    /// What each of those is in.
+    /// The parent of each of those objects.
     parents: Parents,
     departed: Departed,
 }
 
 impl Inventory {
-    /// Takes in what vCenter told.
+    /// Applies updates from vCenter.
     pub(crate) fn apply(&mut self, updates: &[ObjectUpdate<'_>]) -> Changes {
         let mut changes = Changes::default();
         for update in updates {
@@ -147,7 +149,7 @@ impl Inventory {
         }
     }
 
-    /// Drops what a complete listing did not show.
+    /// Drops objects that a complete listing did not contain.
     pub(crate) fn retain(&mut self, seen: &HashSet<MoRef>) -> Changes {
         let gone: Vec<MoRef> = self
             .machines()
@@ -163,7 +165,7 @@ impl Inventory {
         self.apply(&gone)
     }
 
-    /// The machines with this BIOS UUID, as it stands.
+    /// The machines with this BIOS UUID, in this byte order.
     pub(crate) fn with_bios_uuid(&self, uuid: Uuid) -> impl Iterator<Item = &VirtualMachine> {
         self.found(By::BiosUuid, Key::Uuid(uuid))
     }
@@ -173,17 +175,17 @@ impl Inventory {
         self.found(By::InstanceUuid, Key::Uuid(uuid))
     }
 
-    /// The machines whose guest calls itself so, in any letter case.
+    /// The machines whose guest has this host name, in any letter case.
     pub(crate) fn with_guest_host_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
         self.found(By::GuestHostName, Key::word(name))
     }
 
-    /// The machines with this name, in any letter case: names are unique within a folder only.
+    /// The machines with this name, in any letter case. Names are unique within a folder only.
     pub(crate) fn with_name(&self, name: &str) -> impl Iterator<Item = &VirtualMachine> {
         self.found(By::Name, Key::word(name))
     }
 
-    /// Always in the same order: errors name what is found.
+    /// The machines with this key, in a fixed order, since errors list them.
     fn found(&self, by: By, key: Key<'_>) -> impl Iterator<Item = &VirtualMachine> {
         let mut found: Vec<_> = self.machines.find(by, key).map(|machine| &machine.vm).collect();
         found.sort_unstable_by(|one, other| one.moref.cmp(&other.moref));
@@ -200,32 +202,32 @@ impl Inventory {
         self.machines.iter().map(|machine| &machine.vm)
     }
 
-    /// The machines with this UUID, in whatever sense, that were shown once and are shown no more.
+    /// The machines that had this UUID, of any kind, and are no longer shown.
     pub(crate) fn departed_with(&self, uuid: Uuid) -> Vec<MoRef> {
         self.departed.with(uuid)
     }
 
-    /// Takes it that this machine was removed.
+    /// Forgets a machine that is known to be removed.
     pub(crate) fn forget_departed(&mut self, machine: &MoRef) {
         self.departed.remove(machine);
     }
 
-    /// Everything that is no machine.
+    /// All objects other than machines.
     pub(crate) fn entities(&self) -> impl ExactSizeIterator<Item = &MoRef> {
         self.entities.keys()
     }
 
-    /// The name of something that is no machine.
+    /// The name of an object other than a machine.
     pub(crate) fn name_of(&self, entity: &MoRef) -> Option<&str> {
         self.entities.get(entity).map(|name| &**name)
     }
 
-    /// What each of those is in.
+    /// The parents of those objects.
     pub(crate) fn parents(&self) -> &Parents {
         &self.parents
     }
 
-    /// An object and what it is in, the nearest first, up to the root.
+    /// An object and its ancestors, nearest first, up to the root.
     pub(crate) fn path_up(&self, from: &MoRef) -> Vec<MoRef> {
         let mut path = vec![from.clone()];
         while let Some(reference) = path.last().and_then(|last| self.parents.get(last)) {
@@ -245,7 +247,8 @@ impl Inventory {
             .find_map(|start| self.path_up(start).into_iter().find(|object| object.kind() == "Datacenter"))
     }
 
-    /// The datacenters that a word of the configuration means: a name, a path of names, or `Datacenter:` and a reference.
+    /// The datacenters that an entry of the configuration means: a name, a path of names, or `Datacenter:`
+    /// and a reference.
     pub(crate) fn datacenters_called(&self, word: &str) -> Vec<MoRef> {
         let word = word.trim();
         let is_meant = |reference: &MoRef| {
@@ -253,7 +256,7 @@ impl Inventory {
                 return reference.id() == id;
             }
             let path = self.path_up(reference);
-            // the root folder has no part in a path
+            // the root folder is not part of a path
             let names = path[..path.len().saturating_sub(1)].iter().rev();
             let names = names.filter_map(|object| self.entities.get(object)).map(|name| &**name);
             let path = names.collect::<Vec<_>>().join("/");
@@ -272,8 +275,8 @@ fn identity(vm: &VirtualMachine) -> (Option<Uuid>, Option<&str>, &str) {
     (vm.bios_uuid, vm.guest_host_name.as_deref(), &vm.name)
 }
 
-/// What the Nodes of a machine may be known by: guests show the UUID in one byte order or the other, and a Node is called
-/// as its guest or, seldom, as its machine.
+/// The ways in which Nodes may refer to a machine. Guests show the UUID in either byte order, and a Node has
+/// the name of its guest or, rarely, of its machine.
 fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
     if vm.is_template {
         return Vec::new();

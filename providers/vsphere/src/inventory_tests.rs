@@ -213,7 +213,7 @@ fn interfaces_of_the_guest_itself_are_not_kept_and_change_nothing() {
     // a pod starts
     let pods = vec![nic("-1", "10.244.0.1"), nic("4000", "10.0.0.1"), nic("-1", "10.244.0.2")];
     assert!(put(&mut inventory, vm("vm-1"), &nets(pods)).instances.is_empty());
-    // other numbers, and none, are those of devices
+    // any number other than -1, or none, is that of a device
     let odd = vec![nic("-2", "10.0.0.2"), nic("0", "10.0.0.3"), nic("", "10.0.0.4")];
     assert!(!put(&mut inventory, vm("vm-1"), &nets(odd)).instances.is_empty());
     assert_eq!(ips(&inventory).0, ["10.0.0.2", "10.0.0.3", "10.0.0.4"]);

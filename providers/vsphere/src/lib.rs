@@ -1,18 +1,20 @@
 //! vSphere as a cloud for a Kubernetes cloud-controller-manager.
 //!
-//! Each *vCenter* of the configuration is followed by a task: it logs in, lists everything once, and lets the property
-//! collector tell each change from then on, so that a look-up is answered from memory:
+//! Each *vCenter* of the configuration is followed by a task: it logs in, lists everything once, and from
+//! then on receives each change from the property collector. So look-ups are answered from memory:
 //!
 //! ```text
 //!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> session ──> vim ──> soap ──> vCenter
 //!                    └──> zones, addresses, instance_type (rules)        tags ──> Automation REST ──^
 //! ```
 //!
-//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is said only while every vCenter is followed without a gap, shows all
-//!   datacenters of the configuration, and denies having the very UUID when asked for it. One unreachable vCenter makes it
-//!   `Unknown`.
-//! - A Node is matched by its provider ID; without one by its system UUID in either byte order, then its name.
-//! - Credentials that a vCenter refuses are tried again when they change, and else rarely: accounts are not locked.
+//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is returned only while every vCenter is followed
+//!   without a gap, shows all datacenters of the configuration, and, when asked for the Node's UUID, denies
+//!   having a machine with it. One unreachable vCenter makes the answer `Unknown`.
+//! - A Node is matched by its provider ID. Without one it is matched by its system UUID in either byte order,
+//!   then by its name.
+//! - Credentials that a vCenter refuses are tried again when they change, and otherwise rarely, so that
+//!   accounts are not locked.
 //!
 //! The provider ID is `vsphere://<BIOS UUID>`, see [`format_provider_id`].
 //!

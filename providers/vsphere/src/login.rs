@@ -1,4 +1,4 @@
-//! Who logs in.
+//! User and password of a login.
 
 use std::fmt;
 

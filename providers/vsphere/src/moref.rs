@@ -4,14 +4,14 @@ use std::{fmt, sync::Arc};
 
 /// A managed object reference: the type of an object and its name in one vCenter, such as `VirtualMachine:vm-42`.
 ///
-/// One text, shared by all copies: an inventory has several of each.
+/// Holds one text that is shared by all copies, since an inventory has several of each.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MoRef(Arc<str>);
 
 impl MoRef {
     /// The object called `id` of the type `kind`, such as `vm-42` and `VirtualMachine`.
     pub(crate) fn new(kind: &str, id: &str) -> Self {
-        // no type has a colon but behind a prefix
+        // a colon in a type can only be that of a prefix
         let kind = kind.rsplit_once(':').map_or(kind, |(_, local)| local);
         Self(format!("{kind}:{id}").into())
     }
@@ -30,7 +30,7 @@ impl MoRef {
         self.parts().1
     }
 
-    /// Both, to be shared with another reference to the same object.
+    /// Type and name as one text, to be shared with other references to the same object.
     pub(crate) fn text_mut(&mut self) -> &mut Arc<str> {
         &mut self.0
     }

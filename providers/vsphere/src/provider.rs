@@ -1,4 +1,4 @@
-//! The provider.
+//! The vSphere provider.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -34,16 +34,16 @@ use crate::{
 /// How long after the start look-ups wait for the first listing.
 const START_GRACE: Duration = Duration::from_secs(10);
 
-/// Changes that a slow listener may be behind before it is told to look at everything again.
+/// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
 
 /// How often tags are read again. vCenter does not push them.
 const TAG_REFRESH: Duration = Duration::from_secs(15 * 60);
 
-/// The variable that sets another time, as Go writes durations.
+/// The variable that overrides it, in Go's notation of durations.
 const TAG_REFRESH_VARIABLE: &str = "VSPHERE_TAG_REFRESH_INTERVAL";
 
-/// Nodes without a machine that are asked for at the same time.
+/// How many Nodes without a machine are confirmed at the same time.
 const PROBES: usize = 4;
 
 /// vSphere as a cloud: one or more vCenters.
@@ -58,7 +58,7 @@ pub struct VSphereProvider {
     tasks: TaskTracker,
 }
 
-/// A vCenter with what is particular to its Nodes.
+/// A vCenter with the settings for its Nodes.
 #[derive(Debug)]
 struct Followed {
     vcenter: Arc<VCenter>,
@@ -66,8 +66,8 @@ struct Followed {
     credentials: Arc<CredentialStore>,
 }
 
-/// Makes a provider from a configuration text and the environment. Checks everything and calls nobody. What is odd in the
-/// configuration, and what of it is not done, is told through the input.
+/// Makes a provider from a configuration text and the environment. Checks everything and opens no connection.
+/// Warnings and notices about unsupported parts of the configuration go to the input.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfiguration`] with every fault found.
@@ -95,7 +95,7 @@ pub fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
 }
 
 impl VSphereProvider {
-    /// A provider for these vCenters. It does nothing before [`start`](CloudProvider::start).
+    /// A provider for these vCenters. It does nothing until [`start`](CloudProvider::start).
     pub fn new(config: Config) -> Self {
         let (status_changes, _) = watch::channel(0);
         let (instance_changes, _) = broadcast::channel(CHANGES_KEPT);
@@ -108,7 +108,7 @@ impl VSphereProvider {
         let categories = [&rules.labels.zone, &rules.labels.region].into_iter().flatten().cloned();
         let categories: Vec<String> = categories.collect();
         let asks_who_it_is = config.vcenters.len() > 1;
-        // an account does not care by which entry of the configuration it is locked
+        // a lock applies to the account, whichever entry of the configuration caused it
         let mut accounts: HashMap<String, Arc<Accounts>> = HashMap::new();
         let vcenters = config.vcenters.into_iter().map(|one| {
             let server = accounts.entry(one.endpoint.authority().to_lowercase()).or_default();
@@ -139,7 +139,7 @@ impl VSphereProvider {
         }
     }
 
-    /// The same, reading tags again after this time. Has no effect once it is started.
+    /// Sets how often tags are read again. Has no effect after the start.
     #[must_use]
     pub fn with_tag_refresh(mut self, refresh: Duration) -> Self {
         for followed in &mut self.vcenters {
@@ -159,7 +159,8 @@ impl VSphereProvider {
         View::new(sites.collect(), &self.rules)
     }
 
-    /// Waits for the first listings, as long as that is worth while.
+    /// Looks up these nodes. Waits for the first listings if that may change an answer, up to [`START_GRACE`]
+    /// after the start.
     async fn answers(&self, nodes: &[&NodeIdentity]) -> Vec<Answer> {
         let look = || {
             let view = self.view();
@@ -170,7 +171,8 @@ impl VSphereProvider {
         look_once_listed(look, waits, self.status_changes.subscribe(), deadline).await
     }
 
-    /// `otherwise` only where every vCenter, asked for the very UUIDs, denies having them.
+    /// Returns `otherwise` only if every vCenter, asked for these UUIDs, denies having a machine with any of
+    /// them.
     async fn settle(&self, uuids: &[Uuid], otherwise: InstanceLookup) -> InstanceLookup {
         for uuid in uuids {
             let asked = join_all(self.vcenters.iter().map(|followed| followed.vcenter.confirm_absent(*uuid)));
@@ -208,7 +210,8 @@ impl CloudProvider for VSphereProvider {
             }
             let (credentials, stop) = (Arc::clone(&followed.credentials), context.stop.clone());
             self.tasks.spawn(async move {
-                // A vCenter whose Secret nobody has read yet is starting, and not without credentials.
+                // Until its Secret is read, a vCenter is starting. Reporting missing credentials would be
+                // wrong.
                 let answered = tokio::time::timeout(START_GRACE, credentials.answered());
                 if stop.run_until_cancelled(answered).await.is_some() {
                     follow::run(vcenter, stop).await;

@@ -1,24 +1,24 @@
-//! Provider IDs of vSphere: the one parser and the one formatter.
+//! Parses and formats provider IDs of vSphere.
 
 use cloudprovider::{Error, ErrorKind, ProviderId};
 use uuid::Uuid;
 
 use crate::NAME;
 
-/// The provider ID of the machine with this BIOS UUID: `vsphere://<uuid>`, lower case with dashes, byte for byte what
-/// CPI, and Cluster API's provider, write.
+/// The provider ID of the machine with this BIOS UUID: `vsphere://<uuid>`, lower case with dashes, byte for
+/// byte as CPI and the Cluster API provider write it.
 pub fn format_provider_id(bios_uuid: Uuid) -> ProviderId {
     ProviderId::new(NAME, &bios_uuid.hyphenated().to_string())
 }
 
-/// Reads the UUID of a provider ID, in any form that CPI ever wrote or accepted: in either letter case, with white space
-/// around the UUID, with the third slash of the in-tree provider's later days, and without dashes.
+/// Reads the UUID of a provider ID, in any form that CPI ever wrote or accepted: in either letter case, with
+/// white space around the UUID, with the third slash of later in-tree providers, and without dashes.
 ///
-/// The byte order is not decided here: Nodes of old guests may hold the UUID as their firmware showed it. See
-/// `byte_orders`.
+/// The byte order is not decided here: Nodes of old guests may have the UUID in the order that their firmware
+/// showed. See `byte_orders`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] for every other text, the provider IDs of other clouds included.
+/// [`ErrorKind::InvalidInput`] for any other text, including provider IDs of other clouds.
 pub fn parse_provider_id(text: &str) -> Result<Uuid, Error> {
     parse(text).ok_or_else(|| {
         Error::new(
@@ -28,7 +28,8 @@ pub fn parse_provider_id(text: &str) -> Result<Uuid, Error> {
     })
 }
 
-/// Whether `text` is a provider ID of vSphere's, well formed or not: a Node that holds a broken one is still ours.
+/// Whether `text` is a provider ID of vSphere, well formed or not: a Node with a malformed one is still a
+/// vSphere Node.
 pub(crate) fn is_ours(text: &str) -> bool {
     text.strip_prefix(NAME).is_some_and(|rest| rest.starts_with("://"))
 }
@@ -39,26 +40,26 @@ fn parse(text: &str) -> Option<Uuid> {
     parse_uuid(rest.trim())
 }
 
-/// A UUID as vCenter, kubelets and people write it: with or without dashes, in either case.
+/// Parses a UUID with or without dashes, in either letter case.
 pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
-    // the library reads braces and urn: too; nobody writes those here
+    // The library also accepts braces and `urn:`, which are not used here.
     matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
 }
 
 /// The same UUID in the other byte order of SMBIOS: the first three fields swapped.
 ///
-/// Up to SMBIOS 2.5 the fields were big endian, since 2.6 they are little endian; which of the two a guest shows depends
-/// on its kernel and the machine's virtual hardware, while vCenter always shows one.
+/// The fields are big endian up to SMBIOS 2.5, and little endian since 2.6. Which order a guest shows depends
+/// on its kernel and on the machine's virtual hardware. vCenter always shows the same one.
 pub(crate) fn swapped(uuid: Uuid) -> Uuid {
     Uuid::from_bytes_le(*uuid.as_bytes())
 }
 
-/// The UUIDs that a machine may have whose guest shows `uuid`: CPI looks for the swapped one first.
+/// The UUIDs that a machine may have if its guest shows `uuid`. As in CPI, the swapped one is first.
 pub(crate) fn byte_orders(uuid: Uuid) -> [Uuid; 2] {
     [swapped(uuid), uuid]
 }
 
-/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
+/// Parses a UUID that identifies a machine. Firmware without a UUID of its own shows all zeros or all ones.
 pub(crate) fn identifying_uuid(text: &str) -> Option<Uuid> {
     parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }

@@ -1,4 +1,4 @@
-//! A vCenter that answers what a test says.
+//! A vCenter with scripted answers, for tests.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::{
 
 type Answer = Result<Element, CallError>;
 
-/// Answers each method from its script, and without one as a vCenter without any machine.
+/// Answers each method from its script, and otherwise as a vCenter without machines.
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<HashMap<&'static str, VecDeque<Answer>>>,
@@ -28,12 +28,12 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// The next answer to this method.
+    /// Adds an answer to this method to the script.
     pub(crate) fn answer(&self, method: &'static str, answer: Answer) {
         self.answers.lock().expect("lock").entry(method).or_default().push_back(answer);
     }
 
-    /// The next answer to this method is a fault.
+    /// Adds a fault as an answer to this method.
     pub(crate) fn fault(&self, method: &'static str, kind: &str) {
         let fault = CallError::Fault { method, kind: kind.into(), message: "scripted".into() };
         self.answer(method, Err(fault));
@@ -88,7 +88,7 @@ impl Transport for Scripted {
     }
 }
 
-/// How long a wait for changes may last, by its options.
+/// The longest duration of a wait for changes, from its options.
 fn longest_wait(call: &Call) -> Duration {
     let options = call.arguments.iter().find_map(|(_, value)| match value {
         Value::Object(_, fields) => Some(fields),
@@ -101,7 +101,7 @@ fn longest_wait(call: &Call) -> Duration {
     Duration::from_secs(seconds.unwrap_or(0))
 }
 
-/// A reference as an answer.
+/// An answer that is a reference.
 pub(crate) fn reference(name: &str, object: &MoRef) -> Element {
     Element {
         name: name.into(),
@@ -111,12 +111,12 @@ pub(crate) fn reference(name: &str, object: &MoRef) -> Element {
     }
 }
 
-/// A text as an answer.
+/// An answer that is a text.
 pub(crate) fn text(name: &str, text: &str) -> Element {
     Element { name: name.into(), text: text.into(), ..Element::default() }
 }
 
-/// Something with children.
+/// An element with children.
 pub(crate) fn node(name: &str, children: Vec<Element>) -> Element {
     Element { name: name.into(), children: children.into(), ..Element::default() }
 }
@@ -141,7 +141,7 @@ fn default_answer(method: &str) -> Element {
     }
 }
 
-/// The property collector that is made where one is asked for.
+/// The property collector that the scripted vCenter creates.
 pub(crate) fn collector() -> MoRef {
     MoRef::new("PropertyCollector", "session[1]7")
 }

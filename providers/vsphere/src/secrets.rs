@@ -1,4 +1,4 @@
-//! The credentials of one vCenter as they are now: from a Secret that is followed, a folder, or the configuration.
+//! The current credentials of one vCenter: from a Secret that is followed, a folder, or the configuration.
 
 use std::{
     path::PathBuf,
@@ -20,14 +20,15 @@ use crate::{
 /// The credentials of one vCenter.
 #[derive(Debug)]
 pub(crate) struct CredentialStore {
-    /// As the configuration names it: keys of the Secret begin with it.
+    /// The server as the configuration names it: keys of the Secret begin with it.
     server: String,
     places: CredentialPlaces,
-    /// With certificates of authorities that a session manager's may come from, besides the system's.
+    /// Files with further certificate authorities that are trusted for a session manager, besides the
+    /// system's.
     ca_files: Vec<PathBuf>,
-    /// What the Secret holds, or why that is not known.
+    /// The contents of the Secret, or why they are not known.
     secret: Mutex<Result<SecretContents, String>>,
-    /// Whether there was any word of the Secret yet.
+    /// Whether the Secret was read, or reading it failed, at least once.
     is_answered: watch::Sender<bool>,
 }
 
@@ -47,7 +48,7 @@ impl CredentialStore {
         }
     }
 
-    /// The Secret, where there is one to follow.
+    /// The Secret to follow, if there is one.
     pub(crate) fn secret(&self) -> Option<&SecretName> {
         match &self.places.secret {
             Some(SecretPlace::Object(name)) => Some(name),
@@ -55,26 +56,26 @@ impl CredentialStore {
         }
     }
 
-    /// Whether this Secret comes before what the configuration says itself.
+    /// Whether this Secret is tried before the configuration's own user and password.
     pub(crate) fn needs(&self, secret: &SecretName) -> bool {
         self.secret() == Some(secret) && !self.places.is_inline_first
     }
 
-    /// Its versions.
+    /// The stream of the Secret's versions.
     pub(crate) fn versions(&self, secrets: &dyn SecretSource) -> Option<SecretStream> {
         self.secret().map(|name| secrets.follow(name))
     }
 
-    /// Waits for the first word of the Secret, where there is one that comes first: what it holds, or why that is not known.
+    /// Waits for the first result of reading the Secret, good or bad, if the Secret is tried first.
     pub(crate) async fn answered(&self) {
         if self.secret().is_some() && !self.places.is_inline_first {
-            // Not an error: we hold the sender.
+            // Cannot fail: the sender is in `self`.
             let _ = self.is_answered.subscribe().wait_for(|is_answered| *is_answered).await;
         }
     }
 
-    /// Takes in each version of the Secret, and says so. What was read is kept while there is trouble, and when the Secret
-    /// is deleted: a session that lasts needs no password.
+    /// Stores each version of the Secret and calls `changed`. The last contents are kept when the Secret
+    /// cannot be read or is deleted: an open session needs no password.
     pub(crate) async fn follow(&self, mut versions: SecretStream, changed: impl Fn()) {
         let Some(SecretPlace::Object(name)) = &self.places.secret else { return };
         while let Some(version) = versions.next().await {
@@ -90,7 +91,7 @@ impl CredentialStore {
                     continue;
                 }
                 Ok(SecretVersion::Absent) => format!("Secret {name} does not exist"),
-                // It names the Secret.
+                // The error names the Secret.
                 Err(error) => error.report(),
             };
             tracing::warn!("{trouble}");
@@ -103,10 +104,10 @@ impl CredentialStore {
         }
     }
 
-    /// What to log in with now, the likeliest first.
+    /// The credentials to log in with now, most likely ones first.
     ///
     /// # Errors
-    /// In words for an event: where nothing is, or what is there cannot be used.
+    /// If there are no usable credentials: why, worded for an event.
     pub(crate) fn current(&self) -> Result<Choices, String> {
         let inline = self.places.inline.as_ref().map(|(user, password)| {
             let method = LoginMethod::of(&SecretString::from(user.clone()), password);
@@ -121,7 +122,8 @@ impl CredentialStore {
         if places.is_empty() {
             return Err(format!("there are no credentials for {:?}", self.server));
         }
-        // sorted stably: what nobody filled in may be a password all the same
+        // The sort is stable. A value that looks like a placeholder may be a real password, so it is tried
+        // last.
         places.sort_by_key(|(method, _)| method.as_ref().is_ok_and(LoginMethod::is_placeholder));
         let mut choices = Choices::default();
         for (method, origin) in places {
@@ -138,7 +140,7 @@ impl CredentialStore {
         }
     }
 
-    /// What the Secret, or the folder, has for this server.
+    /// What the Secret or the folder has for this server.
     fn login_of_secret(&self) -> Option<Result<LoginMethod, String>> {
         match self.places.secret.as_ref()? {
             SecretPlace::Object(name) => {
@@ -216,7 +218,7 @@ mod tests {
         assert_eq!(users(&store), ["root of Secret kube-system/vc"]);
     }
 
-    /// Who is tried in turn, with where that is from, and the trouble.
+    /// The users that are tried in turn, with their origins, and the trouble.
     fn users(store: &CredentialStore) -> Vec<String> {
         let choices = store.current().expect("credentials");
         let users = choices.accesses.iter().map(|(access, origin)| match access {
@@ -235,7 +237,7 @@ mod tests {
             (false, "inline", Some("secret"), &[SECRET, INLINE]),
             (true, "inline", None, &[INLINE, "Secret kube-system/vc does not exist"]),
             (false, "inline", None, &[INLINE, "Secret kube-system/vc does not exist"]),
-            // CPI's own manifest has both, neither filled in
+            // CPI's own manifest has both, as placeholders
             (
                 false,
                 "inline",

@@ -1,8 +1,8 @@
-//! The session of one vCenter and user.
+//! The session with one vCenter.
 //!
-//! There is one, opened by a user and a password or cloned with the ticket of a session manager. When vCenter says that it
-//! is gone, whoever notices opens a new one, once, however many noticed. When vCenter refuses the credentials, they are
-//! tried again rarely ([`crate::accounts`]): a few refusals lock an account.
+//! There is one session, opened by a user and a password or cloned with the ticket of a session manager. When
+//! a call finds that it has ended, a new one is opened, and only one even if several calls find that. Refused
+//! credentials are tried again rarely ([`crate::accounts`]): a few refusals lock an account.
 
 use std::{
     fmt,
@@ -28,32 +28,32 @@ use crate::{
     },
 };
 
-/// How long a call may take that does not wait for anything.
+/// The deadline of a call that does not wait for changes.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long a logout may take: nobody waits for it gladly.
+/// The deadline of a logout. It is short, since a logout delays shutdowns and new logins.
 const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How to get a session.
+/// How to open a session.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     /// By a login.
     Password(Credentials),
-    /// By cloning one that a session manager shares.
+    /// By cloning the session of a session manager.
     Shared {
-        /// Who gives tickets.
+        /// The session manager, which gives tickets.
         manager: SessionManager,
-        /// What REST may log in with where it does not take the cloned session.
+        /// The credentials for REST where vCenter does not accept the cloned session there.
         for_rest: Option<Credentials>,
     },
 }
 
-/// How to get a session, in several ways.
+/// Several ways to open a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// The ways, each with where it is from. The next one is tried where the one before is refused.
+    /// The ways, each with its origin. The next one is tried if the one before it is refused.
     pub(crate) accesses: Vec<(Access, Box<str>)>,
-    /// Why there is not one way more.
+    /// Why a further way could not be used.
     pub(crate) trouble: Option<String>,
 }
 
@@ -69,12 +69,13 @@ impl From<Credentials> for Choices {
     }
 }
 
-/// What was refused of several [`Choices`], by vCenter or by a session manager.
+/// The refusals of several [`Choices`], by vCenter or by a session manager.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Vec<(CallError, Box<str>)>);
 
 impl Refusals {
-    /// Gives back what a try brought, unless what came from `origin` was refused: then the next one is to be tried.
+    /// Returns the outcome of a try, unless `origin`'s credentials were refused: then the caller tries the
+    /// next ones.
     pub(crate) fn sort_out<T>(
         &mut self,
         outcome: Result<T, CallError>,
@@ -96,10 +97,11 @@ impl Refusals {
         }
     }
 
-    /// Everything was refused. `trouble` is why there is not one more to try.
+    /// The error after all were refused. `trouble` is why a further way could not be used.
     ///
-    /// The kind is that of the refusal that says most: what only another configuration mends stays
-    /// [`CallError::Misconfigured`], and a session manager is asked again as seldom as alone.
+    /// The most informative refusal decides the kind. An error that only another configuration resolves stays
+    /// [`CallError::Misconfigured`], and a session manager is asked again as rarely as if it were the only
+    /// way.
     pub(crate) fn into_error(mut self, trouble: Option<String>) -> CallError {
         if trouble.is_none()
             && self.0.len() == 1
@@ -135,7 +137,7 @@ impl Refusals {
     }
 }
 
-/// What vCenter calls its own parts.
+/// The references of vCenter's services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceContent {
     pub(crate) root_folder: MoRef,
@@ -143,14 +145,14 @@ pub(crate) struct ServiceContent {
     pub(crate) view_manager: MoRef,
     pub(crate) session_manager: MoRef,
     pub(crate) search_index: Option<MoRef>,
-    /// The version of the API, such as `8.0.3.0`; empty where it was not asked.
+    /// The version of the API, such as `8.0.3.0`; empty if vCenter was not asked.
     pub(crate) api_version: String,
-    /// The name of the vCenter among others, where it was asked.
+    /// The instance UUID of the vCenter, if it was asked.
     pub(crate) instance_uuid: Option<String>,
 }
 
 impl ServiceContent {
-    /// What every vCenter since 6.0 calls its parts, so that it need not be asked.
+    /// The references that every vCenter since 6.0 uses, so that it need not be asked.
     fn of_vcenters() -> Self {
         Self {
             root_folder: MoRef::new("Folder", "group-d1"),
@@ -164,28 +166,29 @@ impl ServiceContent {
     }
 }
 
-/// Gives what counts now, with the credentials in it. They may change at any time.
+/// Returns the current ways to log in. They may change at any time.
 pub(crate) type AccessSource = Arc<dyn Fn() -> Result<Choices, String> + Send + Sync>;
 
 /// A session, open or not.
 pub(crate) struct Session {
     transport: Arc<dyn Transport>,
     access: AccessSource,
-    /// What the server said of logins before.
+    /// The results of earlier logins with the server.
     accounts: Arc<Accounts>,
-    /// Whether vCenter is asked for its version and its name among others.
+    /// Whether vCenter is asked for its version and its instance UUID.
     asks: bool,
     content: Mutex<Option<Arc<ServiceContent>>>,
-    /// Counts the logins: who sees a session end says which one.
+    /// Counts the logins. A caller that finds its session ended tells which one it was.
     generation: AtomicU64,
     opening: tokio::sync::Mutex<()>,
     failed_logouts: AtomicU64,
-    /// Whether vCenter could not be reached when a session was to be cloned.
+    /// Whether vCenter was unreachable when a session was last to be cloned.
     was_unreachable: AtomicBool,
 }
 
 impl Session {
-    /// A session that is opened when it is first needed. With `asks` vCenter is asked first who it is.
+    /// A session that is opened when it is first needed. With `asks`, vCenter is first asked for its
+    /// [`ServiceContent`].
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
         access: AccessSource,
@@ -205,18 +208,20 @@ impl Session {
         }
     }
 
-    /// Which login the session is of; 0 before the first.
+    /// The number of the current login; 0 before the first one.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Opens the session if it is still that of login `seen`, and says what vCenter calls its parts. Takes one call the
-    /// first time, one more where vCenter is asked who it is, and two for each session that ended; with a session manager one
-    /// more, to that.
+    /// Opens a new session if the current one is still that of login `seen`. Returns the references of
+    /// vCenter's services. Takes one call the first time, one more if vCenter is asked for its
+    /// [`ServiceContent`], and two for each session that ended. A session manager takes one more call, to
+    /// itself.
     ///
     /// # Errors
-    /// [`CallError::Refused`] where vCenter refuses the credentials, and without any call where it did so lately.
-    /// [`CallError::NotShared`] where a session manager or its ticket is of no use.
+    /// [`CallError::Refused`] if vCenter refuses the credentials; without any call if it did so recently.
+    /// [`CallError::NotShared`] if the session manager gives no ticket, or vCenter does not accept the
+    /// ticket.
     pub(crate) async fn open(&self, seen: u64) -> Result<Arc<ServiceContent>, CallError> {
         let _one_at_a_time = self.opening.lock().await;
         if let Some(content) = self.content()
@@ -230,7 +235,7 @@ impl Session {
         Ok(content)
     }
 
-    /// Tries each way in turn, as long as they are refused.
+    /// Tries each way in turn until one is not refused.
     async fn enter_by(&self, choices: Choices) -> Result<Arc<ServiceContent>, CallError> {
         let mut refusals = Refusals::default();
         for (access, origin) in &choices.accesses {
@@ -264,10 +269,10 @@ impl Session {
         Ok(content)
     }
 
-    /// A new session like the one that the session manager shares. The old one is ended when there is a ticket.
+    /// Clones the session of the session manager. The old session is ended once there is a ticket.
     async fn clone_shared(&self, manager: &SessionManager) -> Result<Arc<ServiceContent>, CallError> {
         if self.was_unreachable.load(Ordering::Acquire) {
-            // A ticket is for one session: none is drawn for a vCenter that is not there.
+            // A ticket is for one session. Do not request one while vCenter is unreachable.
             self.ask().await?;
         }
         let ticket = manager.ticket().await?;
@@ -280,7 +285,8 @@ impl Session {
         outcome.map_err(|error| if error.is_fault("InvalidLogin") { manager.refused_ticket() } else { error })
     }
 
-    /// Makes the call that opens a session, and once more where vCenter calls its parts otherwise than is thought.
+    /// Makes the call that opens a session, and repeats it with vCenter's real references if the assumed ones
+    /// are wrong.
     async fn enter(
         &self,
         content: Arc<ServiceContent>,
@@ -302,7 +308,7 @@ impl Session {
         }
     }
 
-    /// What vCenter calls its parts, as far as it need not be asked.
+    /// The references of vCenter's services. Asks vCenter only if necessary.
     async fn parts(&self) -> Result<Arc<ServiceContent>, CallError> {
         match self.content() {
             Some(content) => Ok(content),
@@ -321,7 +327,7 @@ impl Session {
         content
     }
 
-    /// What vCenter calls its parts, once there was a session.
+    /// The references of vCenter's services, once they are known.
     pub(crate) fn content(&self) -> Option<Arc<ServiceContent>> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -329,7 +335,7 @@ impl Session {
     /// Makes a call in the session. A session that has ended is opened again, once.
     ///
     /// # Errors
-    /// What the call brings, or the login.
+    /// The error of the call, or of the login.
     pub(crate) async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
         let seen = self.generation();
         let outcome = self.transport.call(call, deadline).await;
@@ -342,15 +348,16 @@ impl Session {
         }
     }
 
-    /// Makes a call in the session as it is: who built something in it has to build it again in another one.
+    /// Makes a call in the current session only. The caller has to set up again what it created in a session
+    /// that ended.
     ///
     /// # Errors
-    /// What the call brings.
+    /// The error of the call.
     pub(crate) async fn call_once(&self, call: &Call, deadline: Duration) -> Result<Element, CallError> {
         self.transport.call(call, deadline).await
     }
 
-    /// Ends the session, and with it everything that was made in it.
+    /// Ends the session, and with it everything that was created in it.
     pub(crate) async fn close(&self) {
         let _one_at_a_time = self.opening.lock().await;
         if let Some(content) = self.content()
@@ -360,10 +367,10 @@ impl Session {
         }
     }
 
-    /// Logs out where there is a session, so that none is left behind when vCenter only seems to have lost it. A logout that
-    /// fails is made again next time, but not for ever.
+    /// Logs out if there is a session. It may be alive even if vCenter reported otherwise, so it must not be
+    /// left behind. A failed logout is repeated next time, up to a limit.
     async fn end(&self, content: &ServiceContent) -> Result<(), CallError> {
-        /// As many may fail before a session is left to end by itself.
+        /// After this many failed logouts a session is left to expire.
         const TRIES: u64 = 5;
         if !self.transport.has_session() {
             return Ok(());

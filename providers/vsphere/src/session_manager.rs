@@ -1,7 +1,8 @@
-//! Session managers: programs that hold a session of vCenter and give tickets with which others clone it.
+//! Session managers: programs that hold a vCenter session and give tickets with which other programs clone
+//! it.
 //!
-//! A ticket is asked for with a token, and is good for one session. The one that is opened with it is a session of its own:
-//! its end is not that of the session it was cloned from.
+//! A request for a ticket is authenticated by a token. A ticket opens one session. That session is
+//! independent: it does not end with the one that it was cloned from.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -19,16 +20,16 @@ use crate::{
 /// Where Kubernetes puts the token of the pod's service account.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// How long it may take to give a ticket.
+/// The deadline for getting a ticket.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// An answer larger than this is refused. A ticket has some tens of bytes.
+/// A response larger than this is refused. A ticket has some tens of bytes.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// How many times it may say that the ticket is elsewhere: as in Go.
+/// The most redirects that are followed, as in Go.
 const MAX_REDIRECTS: usize = 10;
 
-/// Where tickets are to be had, and with what.
+/// The URL of a session manager, and the token for it.
 #[derive(Clone)]
 pub(crate) struct SessionManager {
     url: SecretString,
@@ -38,8 +39,9 @@ pub(crate) struct SessionManager {
 }
 
 impl SessionManager {
-    /// The one at this URL, which may hold secrets. Without a token the one of the pod's service account is shown to it. Its
-    /// certificate may come from an authority in `ca_files`, besides those of the system.
+    /// The session manager at this URL, which may contain secrets. Without a token, that of the pod's service
+    /// account is sent. The server's certificate may be signed by an authority in `ca_files` or in the
+    /// system.
     pub(crate) fn new(url: SecretString, token: Option<SecretString>, ca_files: Vec<PathBuf>) -> Self {
         Self { url, token, token_file: SERVICE_ACCOUNT_TOKEN.into(), ca_files }
     }
@@ -47,8 +49,8 @@ impl SessionManager {
     /// Gets a ticket.
     ///
     /// # Errors
-    /// [`CallError::NotShared`], or [`CallError::Misconfigured`] where it must not be asked. No ticket, no token, and of the
-    /// URL only the host is in it.
+    /// [`CallError::NotShared`], or [`CallError::Misconfigured`] if the request must not be sent. The error
+    /// contains no ticket and no token, and of the URL only the host.
     pub(crate) async fn ticket(&self) -> Result<SecretString, CallError> {
         let url = self.url()?;
         let is_encrypted = url.scheme() == "https";
@@ -63,8 +65,8 @@ impl SessionManager {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .http1_only()
-            // as in Go, and like there without the token once that is another host; the same host may ask for it in plain
-            // text, though
+            // As in Go, redirects are followed, without the token if they lead to another host. Unlike in Go,
+            // a redirect from https to http is refused.
             .redirect(Policy::custom(move |attempt| {
                 match may_follow(is_encrypted, attempt.url(), attempt.previous().len()) {
                     Ok(()) => attempt.follow(),
@@ -73,7 +75,7 @@ impl SessionManager {
             }))
             // the URL may hold secrets
             .referer(false)
-            // it is near, and a token is for nobody else
+            // the session manager is nearby, and the token must not go through a proxy
             .no_proxy()
             .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -95,18 +97,18 @@ impl SessionManager {
             status => return Err(self.error(format!("HTTP status {status}"), false)),
         }
         let ticket = read_ticket(&answer.body);
-        // what is wrong with it is not told: it may hold a ticket
+        // do not quote the answer: it may contain a ticket
         ticket.filter(|ticket| !ticket.trim().is_empty()).map(SecretString::from).ok_or_else(|| {
             self.error(r#"the answer is not of the form {"token":"<ticket>"}"#.to_owned(), false)
         })
     }
 
-    /// vCenter does not take its ticket.
+    /// The error if vCenter does not accept the ticket.
     pub(crate) fn refused_ticket(&self) -> CallError {
         self.error("vCenter refused its ticket".to_owned(), true)
     }
 
-    /// vCenter does not take the cloned session for REST.
+    /// The error if vCenter does not accept the cloned session for REST.
     pub(crate) fn refused_for_rest(&self) -> CallError {
         let words = "vCenter does not take the cloned session for REST, which it does from 8.0 U3 on; zones and regions from \
                      tags need a user name and a password in the Secret beside the session manager";
@@ -118,7 +120,7 @@ impl SessionManager {
             .parsed()
             .filter(|url| matches!(url.scheme(), "http" | "https"))
             .ok_or_else(|| self.error("its URL must be one of https, or of http".to_owned(), false))?;
-        // a URL with a user would send that in place of the token
+        // with a user in the URL, the client would send that instead of the token
         let _ = url.set_username("");
         let _ = url.set_password(None);
         Ok(url)
@@ -147,7 +149,7 @@ impl SessionManager {
         Ok(value)
     }
 
-    /// What only another configuration mends.
+    /// An error that only another configuration resolves.
     fn misconfigured(&self, reason: &str) -> CallError {
         match self.error(reason.to_owned(), false) {
             CallError::NotShared { manager, reason, .. } => {
@@ -168,7 +170,7 @@ impl SessionManager {
     }
 }
 
-/// Whether a redirect to `url` may be followed, after so many, from one that began `encrypted` or not.
+/// Whether a redirect to `url` may be followed. `encrypted`: whether the first request used https.
 fn may_follow(encrypted: bool, url: &Url, redirects: usize) -> Result<(), &'static str> {
     if encrypted && url.scheme() != "https" {
         return Err("it redirects from https to http");
@@ -176,7 +178,7 @@ fn may_follow(encrypted: bool, url: &Url, redirects: usize) -> Result<(), &'stat
     if redirects > MAX_REDIRECTS { Err("too many redirects") } else { Ok(()) }
 }
 
-/// The member `token` of an object, in any letter case, as Go reads it.
+/// The field `token` of a JSON object, in any letter case, as Go reads it.
 fn read_ticket(body: &[u8]) -> Option<String> {
     let members: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let ticket = members.into_iter().find(|(key, _)| key.eq_ignore_ascii_case("token"))?.1;
@@ -184,7 +186,7 @@ fn read_ticket(body: &[u8]) -> Option<String> {
 }
 
 impl fmt::Debug for SessionManager {
-    /// Leaves everything out.
+    /// Shows no field: they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

@@ -1,4 +1,4 @@
-//! Session managers that a test plays.
+//! Tests with scripted session managers.
 
 use std::{
     fs,
@@ -12,11 +12,11 @@ use tokio::{
 
 use super::*;
 
-/// Gives the tickets `ticket-1`, `ticket-2`, ... unless a test says otherwise.
+/// A session manager that gives the tickets `ticket-1`, `ticket-2`, ... unless a test sets another answer.
 pub(crate) struct Manager {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<String>>>,
-    /// The status and the body that are answered instead of a ticket.
+    /// The status and the body to answer instead of a ticket.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -100,7 +100,7 @@ async fn a_user_in_the_url_does_not_take_the_place_of_the_token() {
 async fn the_pods_token_is_read_anew_each_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let token_file = folder.path().join("token");
-    // Nobody listens: what would be sent is looked at.
+    // No server listens: only the request is checked.
     let url = "https://127.0.0.1:1/".into();
     let client =
         SessionManager { token_file: token_file.clone(), ..SessionManager::new(url, None, Vec::new()) };
@@ -133,7 +133,7 @@ async fn the_pods_token_is_not_sent_in_plain_text() {
         assert!(!words.contains("hunter"), "{words}");
     }
     assert_eq!(manager.count(), 0, "nothing was sent");
-    // With a token that is for the session manager alone that is for the operator to decide.
+    // With a token that is for the session manager alone, plain http is the operator's decision.
     assert!(ticket(&manager.client()).await.is_ok());
 }
 

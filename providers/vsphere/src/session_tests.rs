@@ -190,7 +190,7 @@ fn sharing(vcenter: &Arc<Scripted>, manager: &Manager) -> Session {
     Session::new(transport, Arc::new(access), Arc::default(), false)
 }
 
-/// The tickets that vCenter was shown.
+/// The tickets that were sent to vCenter.
 fn tickets(vcenter: &Scripted) -> Vec<String> {
     let arguments = vcenter.requests("CloneSession").into_iter().flat_map(|call| call.arguments);
     arguments
@@ -256,7 +256,7 @@ async fn a_ticket_that_vcenter_refuses_is_the_session_managers_fault() {
     assert_eq!(tickets(&vcenter), ["ticket-1", "ticket-2", "ticket-2"]);
 }
 
-/// A session that is cloned, or else opened by the user `u`.
+/// A session that is cloned, or otherwise opened by the user `u`.
 fn sharing_beside_a_user(vcenter: &Arc<Scripted>, manager: SessionManager) -> Session {
     let transport: Arc<dyn Transport> = Arc::<Scripted>::clone(vcenter);
     let access = move || {
@@ -279,7 +279,7 @@ async fn a_user_serves_where_the_session_manager_or_its_ticket_is_refused() {
     vcenter.fault("CloneSession", "InvalidLogin");
     session.open(session.generation()).await.expect("the ticket is refused, the user is not");
     assert_eq!((vcenter.count("CloneSession"), vcenter.count("Login")), (1, 2));
-    // one that is away may come back, and has refused nobody
+    // An unreachable session manager may come back, and has not refused anything.
     manager.answers(Some((503, "")));
     session.open(session.generation()).await.expect_err("503");
     assert_eq!(vcenter.count("Login"), 2);
@@ -297,7 +297,7 @@ async fn where_all_are_refused_the_kind_is_that_which_says_most() {
     }
     assert_eq!(cloudprovider::Error::from(error).kind(), cloudprovider::ErrorKind::Unauthenticated);
 
-    // without a token of its own it would be shown the pod's over http
+    // without a token of its own it would get the pod's token over http
     let client = SessionManager::new(manager.url.as_str().into(), None, Vec::new());
     vcenter.fault("Login", "InvalidLogin");
     let error = sharing_beside_a_user(&vcenter, client).open(0).await.expect_err("both");

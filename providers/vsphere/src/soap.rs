@@ -1,4 +1,4 @@
-//! SOAP, as vCenter speaks it at `/sdk`.
+//! The SOAP protocol of vCenter at `/sdk`.
 
 mod envelope;
 #[cfg(test)]
@@ -19,20 +19,21 @@ use crate::{
     vim::{Call, CallError, Transport, element::Element},
 };
 
-/// The version whose names and types are used: the oldest vCenter that is supported, and known to all later ones.
+/// The API version whose names and types are used: that of the oldest supported vCenter. Later ones accept it
+/// too.
 const SOAP_ACTION: &str = "urn:vim25/7.0";
 
 /// The cookie that holds the session.
 const SESSION_COOKIE: &str = "vmware_soap_session";
 
-/// An answer larger than this is refused. A page of the listing has some kilobytes for each machine.
+/// A response larger than this is refused. A page of the listing has some kilobytes for each machine.
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// The SOAP endpoint of one vCenter, with the session's cookie.
 pub(crate) struct SoapTransport {
     http: HttpClient,
-    /// `vmware_soap_session=...`, the value byte for byte as vCenter gave it: a real one puts it into quotes and wants
-    /// those back.
+    /// `vmware_soap_session=...`, with the value byte for byte as vCenter sent it: a real one quotes the
+    /// value and wants the quotes back.
     cookie: Mutex<Option<String>>,
 }
 
@@ -58,7 +59,7 @@ impl SoapTransport {
 }
 
 impl fmt::Debug for SoapTransport {
-    /// Without the cookie.
+    /// Does not show the cookie.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SoapTransport").field("http", &self.http).finish_non_exhaustive()
     }

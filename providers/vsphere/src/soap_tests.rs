@@ -1,4 +1,4 @@
-//! SOAP with a server that answers as a real vCenter does.
+//! SOAP tests with a server that answers as a real vCenter does.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     vim::objects::{CreateContainerView, WaitForUpdatesEx, WaitOptions},
 };
 
-/// Answers requests in the order of its script, and keeps what was asked.
+/// Answers requests in the order of its script, and keeps the requests.
 struct Server {
     transport: Arc<SoapTransport>,
     requests: Arc<Mutex<Vec<String>>>,
@@ -73,7 +73,7 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}")
 }
 
-/// With the prefixes of a real vCenter, declared at the top.
+/// An envelope with the prefixes of a real vCenter, declared at the top.
 fn envelope(body: &str) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \

@@ -1,11 +1,12 @@
-//! Tags, which only the Automation REST tells.
+//! Reads tags, which only the Automation REST API has.
 //!
-//! Either the tags on some objects are asked for, or the objects with a tag of the wanted categories. The first takes one
-//! call, and one for the name of each tag and category that is on any of the objects. The second takes a few more, but as
-//! many whatever the number of objects and of tags that mean something else.
+//! There are two ways: to ask for the tags on given objects, or for the objects with a tag of the wanted
+//! categories. The first takes one call, and one for the name of each tag and category on any of the objects.
+//! The second takes a few more, but their number depends neither on the number of objects nor on the number
+//! of tags of other categories.
 //!
-//! There are two dialects: `/rest` of all versions up to 8, and `/api` from 7.0 U2 on. The one that the version suggests is
-//! tried first, and the other where that one is not there.
+//! There are two dialects: `/rest` of all versions up to 8, and `/api` from 7.0 U2 on. The one that the
+//! version suggests is tried first, and the other one if that does not exist.
 
 mod dialect;
 mod session;
@@ -36,27 +37,27 @@ use crate::{
     zones::{Tag, Tags},
 };
 
-/// With more objects, those with a tag are asked for.
+/// With more objects than this, the objects with a tag of the wanted categories are asked for.
 const FEW_OBJECTS: usize = 2000;
 
-/// With more tags on them whose names are not known, likewise: most mean something else then.
+/// The same with more tags of unknown name than this on the objects: most are of other categories then.
 const FEW_TAGS: usize = 32;
 
-/// Tags whose objects are asked for in one call.
+/// The number of tags in one call that asks for their objects.
 const TAGS_PER_CALL: usize = 200;
 
-/// Names of tags that are asked for at the same time.
+/// How many names of tags are requested at the same time.
 const PARALLEL: usize = 4;
 
-/// How long the name of a tag is believed.
+/// How long names of tags are cached.
 const NAMES_LAST: Duration = Duration::from_secs(3600);
 
 /// Reads the tags of one vCenter.
 pub(crate) struct TagClient {
     session: RestSession,
-    /// The names of the categories that are wanted.
+    /// The names of the wanted categories.
     wanted: Vec<String>,
-    /// Whether the objects had too many tags that mean something else.
+    /// Whether the objects had too many tags of other categories.
     by_category: AtomicBool,
     names: Mutex<Names>,
 }
@@ -105,8 +106,8 @@ struct FoundCategory {
 }
 
 impl TagClient {
-    /// A client that logs in when it is first asked. `api_version` is what the vCenter says of itself, and `wanted` the names
-    /// of the categories whose tags mean something; tags of others may be told or not.
+    /// A client that logs in with its first request. `api_version` is that of the vCenter. `wanted` are the
+    /// names of the categories whose tags are needed; tags of other categories may be returned or not.
     pub(crate) fn new(
         http: HttpClient,
         access: AccessSource,
@@ -124,7 +125,7 @@ impl TagClient {
         }
     }
 
-    /// The same, borrowing this session where it was cloned.
+    /// Also uses this SOAP session for REST if it was cloned.
     #[must_use]
     pub(crate) fn beside(mut self, soap: Arc<dyn Transport>) -> Self {
         self.session.lend(soap);
@@ -134,7 +135,7 @@ impl TagClient {
     /// The tags of these objects.
     ///
     /// # Errors
-    /// What a call brings. A tag that was deleted meanwhile is none.
+    /// The error of a call. A tag that was deleted meanwhile is skipped.
     pub(crate) async fn attached(&self, objects: &[MoRef]) -> Result<Tags, CallError> {
         {
             let mut names = self.names();
@@ -190,7 +191,8 @@ impl TagClient {
         Ok(with_tags.collect())
     }
 
-    /// Those of these objects that have tags of the wanted categories, some of them several times.
+    /// The objects among these that have tags of the wanted categories. An object may be listed several
+    /// times.
     async fn objects_with_tags(
         &self,
         objects: &HashSet<&MoRef>,
@@ -205,7 +207,7 @@ impl TagClient {
                 .await
             {
                 Ok(found) => ids.extend(found.unwrap_or_default()),
-                // it was deleted; another one may have its name
+                // the category was deleted; another one may have its name
                 Err(CallError::Status { status: 404, .. }) => {
                     self.names().categories.remove(category.as_str());
                 }
@@ -229,7 +231,7 @@ impl TagClient {
         Ok(attached)
     }
 
-    /// The ids of the wanted categories, as far as there are such. They are looked for among all, once an hour.
+    /// The IDs of the wanted categories that exist. All categories are searched once an hour.
     async fn wanted_categories(&self) -> Result<Vec<String>, CallError> {
         let known = || {
             let names = self.names();
@@ -258,7 +260,7 @@ impl TagClient {
         Ok(known())
     }
 
-    /// Those of these tags whose names are not known.
+    /// The tags among these whose names are not known.
     fn unnamed(&self, ids: &BTreeSet<&String>) -> Vec<String> {
         let names = self.names();
         ids.iter().filter(|id| !names.tags.contains_key(id.as_str())).map(|&id| id.clone()).collect()
@@ -291,7 +293,7 @@ impl TagClient {
         Ok(())
     }
 
-    /// Reads objects of one kind by their ids, some at a time.
+    /// Reads objects of one kind by their IDs, several at a time.
     async fn objects<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -310,7 +312,7 @@ impl TagClient {
         }
     }
 
-    /// Reads one object; `None` where it is not there.
+    /// Reads one object; `None` if it does not exist.
     async fn object<T: DeserializeOwned>(
         &self,
         method: &'static str,

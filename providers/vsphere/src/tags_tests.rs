@@ -11,14 +11,14 @@ use crate::{
     vim::{Call, Transport},
 };
 
-/// A REST endpoint that answers what a test says.
+/// A REST endpoint with scripted answers.
 struct Server {
     http: HttpClient,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// `answer` gets the method and the path, and how often they were asked for before.
+    /// `answer` gets the method and the path, and how many such requests there were before.
     async fn start(answer: impl Fn(&str, usize) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -75,7 +75,8 @@ fn root() -> [MoRef; 1] {
     [MoRef::new("Folder", "group-d1")]
 }
 
-/// Lets time pass without waiting. Not paused while a connection is used: timeouts would pass.
+/// Advances the clock without waiting. The clock is not paused while a connection is used, since timeouts
+/// would expire.
 async fn later(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -158,7 +159,8 @@ fn both_dialects_are_read() {
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 
-/// A vCenter with 100 categories, of which two are wanted, and a tag in each; `machines` have one of every category.
+/// A vCenter with 100 categories, of which two are wanted, and one tag in each. Each of `machines` has all
+/// tags.
 async fn many_tags(machines: usize) -> (Server, Vec<MoRef>) {
     const CATEGORIES: usize = 100;
     let machine = |number: usize| json!({"id": format!("vm-{number}"), "type": "VirtualMachine"});
@@ -187,7 +189,7 @@ async fn many_tags(machines: usize) -> (Server, Vec<MoRef>) {
             ("POST", "tagging/tag-association?~action=list-attached-objects-on-tags") => {
                 json!([17, 42].map(|tag| json!({
                     "tag_id": format!("t-{tag}"),
-                    // one more than is asked about: it is in a datacenter that does not count
+                    // one machine more than asked about: it is in a datacenter that is not configured
                     "object_ids": (0..=machines).map(machine).collect::<Vec<_>>(),
                 })))
             }
@@ -229,7 +231,7 @@ async fn neither_many_machines_nor_many_other_tags_cost_calls() {
     }
 }
 
-/// A client beside a session of SOAP that was cloned, and that session.
+/// A client beside a cloned SOAP session, and that session.
 async fn beside_a_cloned_session(
     server: &Server,
     manager: &Manager,
@@ -260,7 +262,7 @@ async fn a_cloned_session_is_borrowed_and_not_ended() {
             tags.attached(&root()).await.expect("tags");
         }
         assert_eq!(server.count(&format!("GET {path}/category")), 1);
-        // a new session, of which REST is not told
+        // a new session that REST does not know of
         session.open(session.generation()).await.expect("cloned again");
         tags.attached(&root()).await.expect("tags");
         assert_eq!(server.count(&format!("GET {path}/category")), 2);

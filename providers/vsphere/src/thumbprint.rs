@@ -1,4 +1,4 @@
-//! A certificate that is trusted by its hash.
+//! Thumbprints: certificates that are trusted by their hash.
 
 use std::{fmt, str::FromStr};
 
@@ -19,8 +19,8 @@ pub(crate) struct ThumbprintError;
 impl FromStr for Thumbprint {
     type Err = ThumbprintError;
 
-    /// Also takes what openssl (`sha1 Fingerprint=AA:BB`), govc (`host AA:BB`) and Windows (`aa bb`, an invisible mark before
-    /// it) print.
+    /// Also accepts the output of openssl (`sha1 Fingerprint=AA:BB`), govc (`host AA:BB`) and Windows (`aa
+    /// bb` after an invisible mark).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text: String = text.chars().filter(|c| !is_invisible(*c)).collect();
         let is_hash = |word: &str| word.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'-'));
@@ -30,7 +30,7 @@ impl FromStr for Thumbprint {
         let begin = words.iter().rposition(|word| !is_hash(word)).map_or(0, |label| label + 1);
         let is_long_enough = |digits: &Vec<u8>| matches!(digits.len(), 40 | 64);
         let last = words.len().saturating_sub(1).max(begin);
-        // the last word alone where what is before it may be a host that has the letters of a number
+        // the last word alone, since the words before it may be a host name of hexadecimal letters
         [begin, last]
             .into_iter()
             .map(|begin| digits(&words[begin..]))
@@ -40,7 +40,7 @@ impl FromStr for Thumbprint {
     }
 }
 
-/// A word without the name of the algorithm before it: `SHA256:AA:BB`.
+/// Removes the name of the algorithm before a hash: `SHA256:AA:BB`.
 fn unlabelled(word: &str) -> &str {
     match word.split_once(':') {
         Some((label, rest)) if label.to_ascii_lowercase().starts_with("sha") => rest,
@@ -63,7 +63,8 @@ impl fmt::Debug for Thumbprint {
 }
 
 impl Thumbprint {
-    /// What stands in the configuration and is none: it is of no certificate, and told where one is looked for.
+    /// Stands for a malformed thumbprint of the configuration. It matches no certificate, and is reported
+    /// where a thumbprint is needed.
     pub(crate) fn malformed() -> Self {
         Self(Box::default())
     }

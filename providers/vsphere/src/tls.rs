@@ -1,4 +1,4 @@
-//! Which certificates are trusted.
+//! TLS settings: which certificates are trusted.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -18,12 +18,13 @@ use crate::{endpoint::Endpoint, thumbprint::Thumbprint};
 /// The TLS settings for a vCenter.
 ///
 /// # Errors
-/// The reason, where the CA file cannot be read or holds no certificate.
+/// The reason, if a CA file cannot be read or has no certificate.
 pub(crate) fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, String> {
     trusting(roots(endpoint)?, endpoint.thumbprint.clone(), endpoint.insecure)
 }
 
-/// Without an authority each handshake fails: a connection without TLS needs none.
+/// Settings with these roots. If there are none and nothing else is trusted, each handshake fails; a client
+/// that does not use TLS needs no roots.
 fn trusting(
     roots: RootCertStore,
     thumbprint: Option<Thumbprint>,
@@ -44,7 +45,8 @@ fn trusting(
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// The TLS settings for a server that is no vCenter: the system's certificates are trusted, and those in these files.
+/// The TLS settings for a server that is not a vCenter. The system's authorities and those in these files are
+/// trusted.
 ///
 /// # Errors
 /// As [`client_config`].
@@ -65,7 +67,7 @@ fn roots(endpoint: &Endpoint) -> Result<RootCertStore, String> {
 }
 
 fn add_system(roots: &mut RootCertStore) {
-    // some of a system's certificates may be beyond rustls, which is nobody's fault here
+    // rustls cannot parse all certificates of every system; the others are enough
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
 }
 
@@ -88,7 +90,7 @@ fn add_files(roots: &mut RootCertStore, files: &[PathBuf]) -> Result<(), String>
     Ok(())
 }
 
-/// Verifies as usual, and asks for the thumbprint only where that fails, as govmomi does.
+/// Verifies as usual, and compares the thumbprint only if that fails, as govmomi does.
 #[derive(Debug)]
 struct Verifier {
     normal: Option<BoundedVerifier>,
@@ -245,7 +247,7 @@ mod tests {
         assert!(client_config(&endpoint).expect_err("missing").contains("/does/not/exist"));
     }
 
-    /// What a client with this configuration says to a server that shows this certificate so many times.
+    /// The result of a handshake of this client with a server that shows this certificate chain.
     fn shown(config: ClientConfig, key: &rcgen::KeyPair, chain: Vec<CertificateDer<'static>>) -> String {
         use rustls::{ClientConnection, ServerConfig, ServerConnection};
         let server = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -297,7 +299,8 @@ mod tests {
             let error = shown(11);
             assert!(error.contains("the other side sent 11 certificates"), "{error}");
         }
-        // Who has the key of the certificate that was asked for is the right one, whatever else it shows.
+        // A server with the key of the expected certificate is the right one, whatever other certificates it
+        // shows.
         let thumbprint = ring::digest::digest(&ring::digest::SHA256, certificate.der());
         let endpoint = Endpoint { thumbprint: Some(Thumbprint(thumbprint.as_ref().into())), ..endpoint };
         let config = client_config(&endpoint).expect("good");

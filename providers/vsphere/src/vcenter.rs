@@ -1,4 +1,4 @@
-//! One vCenter of the configuration: what is known of it, and whether that can be relied on.
+//! The state of one vCenter of the configuration, and whether it can be relied on.
 
 mod absence;
 
@@ -27,27 +27,28 @@ use crate::{
     zones::Tags,
 };
 
-/// How long what is known is still told of machines that are there, after the connection was lost: a session that ends, or
-/// a vCenter that restarts one of its services, is back by then.
+/// How long existing machines are still reported after the connection was lost. Within this time, a session
+/// that ended is opened again, and a restarted vCenter service is back.
 const BRIDGED: Duration = Duration::from_secs(15);
 
-/// How long vCenter's word is believed that there is no machine with a UUID.
+/// How long vCenter's answer that no machine has a UUID is cached.
 const PROBE_LASTS: Duration = Duration::from_secs(30);
 
-/// What a vCenter is followed by.
+/// The settings for following a vCenter.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// Where it is.
+    /// Its address.
     pub(crate) endpoint: Endpoint,
-    /// The datacenters that count; all if empty.
+    /// The datacenters whose machines are used; all if empty.
     pub(crate) datacenters: Vec<String>,
-    /// What to log in with.
+    /// The credentials to log in with.
     pub(crate) access: AccessSource,
-    /// Whether it is asked who it is: the same one may stand in the configuration under several names.
+    /// Whether vCenter is asked for its instance UUID: the same vCenter may be in the configuration under
+    /// several names.
     pub(crate) asks_who_it_is: bool,
-    /// Whether tags are wanted, and how often they are read again: vCenter does not push them.
+    /// How often tags are read, if they are wanted. vCenter does not push them.
     pub(crate) tag_refresh: Option<Duration>,
 }
 
@@ -64,46 +65,47 @@ impl fmt::Debug for Settings {
 #[derive(Debug)]
 pub(crate) struct VCenter {
     pub(crate) settings: Settings,
-    /// The categories whose tags are wanted.
+    /// The tag categories that are wanted.
     pub(crate) tag_categories: Vec<String>,
-    /// Shared by all that are the same server.
+    /// Shared by all entries of the configuration with the same server.
     pub(crate) accounts: Arc<Accounts>,
     state: RwLock<State>,
     session: Mutex<Option<Arc<Session>>>,
     probes: Mutex<HashMap<Uuid, Instant>>,
     instance_changes: broadcast::Sender<InstanceChange>,
     status_changes: watch::Sender<u64>,
-    /// Wakes who reads tags.
+    /// Wakes the task that reads tags.
     pub(crate) retag: Notify,
-    /// Wakes who waits to connect again.
+    /// Wakes the task that waits to connect again.
     pub(crate) reconnect: Notify,
 }
 
-/// What is known of a vCenter.
+/// What is known about a vCenter.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// What it holds.
+    /// Its objects.
     pub(crate) inventory: Inventory,
-    /// The tags of what it holds.
+    /// The tags of its objects.
     pub(crate) tags: Tags,
-    /// Why tags are not known, where they are wanted and never were.
+    /// Why tags cannot be read.
     pub(crate) tag_trouble: Option<CallError>,
-    /// Whether tags were read.
+    /// Whether tags were read at least once.
     pub(crate) has_tags: bool,
-    /// Whether everything was listed once.
+    /// Whether everything was listed at least once.
     pub(crate) is_listed: bool,
-    /// Whether changes are followed without a gap: what is not here, is not there.
+    /// Whether changes are followed without a gap, so that an object that is missing here does not exist.
     pub(crate) is_live: bool,
-    /// Whether machines changed of which nobody was told yet: their listing, or their page of changes, broke off.
+    /// Whether there are changes of machines that were not reported yet, since a listing or a page of changes
+    /// was interrupted.
     pub(crate) has_untold: bool,
-    /// Its name among other vCenters, where it was asked.
+    /// Its instance UUID, if vCenter was asked.
     pub(crate) instance_uuid: Option<String>,
-    /// What is wrong, and since when.
+    /// The current trouble, and since when.
     pub(crate) trouble: Option<(CallError, Instant)>,
 }
 
 impl VCenter {
-    /// A vCenter of which nothing is known.
+    /// A vCenter that nothing is known about yet.
     pub(crate) fn new(
         settings: Settings,
         instance_changes: broadcast::Sender<InstanceChange>,
@@ -128,12 +130,12 @@ impl VCenter {
         &self.settings.name
     }
 
-    /// What is known.
+    /// The current state.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known, and tells those who watch.
+    /// Changes the state, and notifies the listeners.
     pub(crate) fn update(&self, change: impl FnOnce(&mut State) -> Changes) {
         let changes = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
         if changes.is_moved {
@@ -149,32 +151,32 @@ impl VCenter {
             1..=MANY_CHANGES => InstanceChange::Changed(instances),
             _ => InstanceChange::Resync,
         };
-        // nobody listens before the controllers start
+        // there are no listeners before the controllers start
         let _ = self.instance_changes.send(change);
     }
 
-    /// Tells those who watch that anything may have changed.
+    /// Notifies the listeners that anything may have changed.
     pub(crate) fn push_all(&self) {
         let _ = self.instance_changes.send(InstanceChange::Resync);
         self.status_changes.send_modify(|count| *count += 1);
     }
 
-    /// The session in which it is followed.
+    /// The session that is used for following it.
     pub(crate) fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When vCenter denied having a machine, by UUID.
+    /// When vCenter denied having a machine with a UUID.
     fn probes(&self) -> MutexGuard<'_, HashMap<Uuid, Instant>> {
         self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The datacenters that the configuration lists, as far as there are such.
+    /// The configured datacenters that exist.
     pub(crate) fn datacenters(&self, state: &State) -> BTreeSet<MoRef> {
         self.settings.datacenters.iter().flat_map(|word| state.inventory.datacenters_called(word)).collect()
     }
 
-    /// Whether a machine is in a datacenter that counts.
+    /// Whether a machine is in a datacenter that is used.
     pub(crate) fn counts(&self, state: &State, vm: &VirtualMachine) -> bool {
         if vm.is_template {
             return false;
@@ -182,7 +184,7 @@ impl VCenter {
         if self.settings.datacenters.is_empty() {
             return true;
         }
-        // A view of a datacenter that counts showed it. What is between the two may not be readable.
+        // The machine is in the view of a configured datacenter. Objects between the two may not be readable.
         let Some(datacenter) = state.inventory.datacenter_of(vm) else { return true };
         self.settings
             .datacenters
@@ -190,7 +192,7 @@ impl VCenter {
             .any(|word| state.inventory.datacenters_called(word).contains(&datacenter))
     }
 
-    /// Whether both are the same server, under whatever names.
+    /// Whether both are the same server, possibly under different names.
     pub(crate) fn is_same(&self, state: &State, other: &Self, other_state: &State) -> bool {
         let is_named_alike =
             state.instance_uuid.is_some() && state.instance_uuid == other_state.instance_uuid;
@@ -199,13 +201,13 @@ impl VCenter {
             || is_named_alike
     }
 
-    /// The words of the configuration that mean no datacenter.
+    /// Configured datacenters that do not exist.
     pub(crate) fn missing_datacenters<'a>(&'a self, state: &State) -> Vec<&'a str> {
         let is_missing = |word: &&String| state.inventory.datacenters_called(word).is_empty();
         self.settings.datacenters.iter().filter(is_missing).map(String::as_str).collect()
     }
 
-    /// Why nothing can be said of its machines; `None` while it is connected, or was a moment ago.
+    /// Why the state of its machines is not known; `None` while it is connected, or was until a moment ago.
     pub(crate) fn trouble(&self, state: &State) -> Option<Error> {
         match &state.trouble {
             Some((error, since)) if !state.is_listed || since.elapsed() >= BRIDGED => {
@@ -216,8 +218,8 @@ impl VCenter {
         }
     }
 
-    /// Why it cannot be said that a machine is not there; `None` while changes are followed and everything that counts is
-    /// seen.
+    /// Why a missing machine may exist after all; `None` while changes are followed and all configured
+    /// datacenters are seen.
     pub(crate) fn doubt(&self, state: &State) -> Option<Error> {
         if let Some(error) = self.trouble(state) {
             return Some(error);
@@ -240,13 +242,13 @@ impl VCenter {
         Error::new(kind, format!("vCenter {:?}: {words}", self.name()))
     }
 
-    /// What a call brought, with the name of this vCenter.
+    /// The error of a call, with the name of this vCenter.
     pub(crate) fn error_of(&self, error: &CallError) -> Error {
         let kind = Error::from(error.clone()).kind();
         self.error(kind, &error.to_string())
     }
 
-    /// What has tags that matter for a machine: machines and everything above them.
+    /// All objects whose tags matter for a machine: machines and everything above them.
     pub(crate) fn taggable(&self) -> Vec<MoRef> {
         let state = self.state();
         let mut objects: Vec<MoRef> = state.inventory.entities().cloned().collect();

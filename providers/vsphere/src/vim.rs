@@ -1,8 +1,8 @@
-//! vCenter's API (`vim25`), apart from how it is put on the wire.
+//! vCenter's API (`vim25`), independent of the wire format.
 //!
-//! A [`Call`] is a method of a managed object with its arguments; the answer is an [`Element`]. A [`Transport`] carries
-//! both: SOAP today ([`crate::soap`]), which every vCenter and the simulator speak. The names are those of the WSDL,
-//! which VI/JSON uses as well.
+//! A [`Call`] is a method of a managed object with its arguments, and the response is an [`Element`]. A
+//! [`Transport`] carries both. The only one is SOAP ([`crate::soap`]), which every vCenter and the simulator
+//! support. The names are those of the WSDL, which VI/JSON uses as well.
 
 pub(crate) mod element;
 pub(crate) mod objects;
@@ -24,11 +24,11 @@ pub(crate) enum Value {
     Secret(String),
     /// A reference to a managed object.
     Ref(MoRef),
-    /// A data object: its type, where it is not the declared one, and its fields in the order of the WSDL.
+    /// A data object: its type, if it differs from the declared one, and its fields in the order of the WSDL.
     Object(Option<&'static str>, Vec<Field>),
 }
 
-/// A field with its name. A list is the same name several times.
+/// A field with its name. A list repeats the name.
 pub(crate) type Field = (&'static str, Value);
 
 impl fmt::Debug for Value {
@@ -45,34 +45,35 @@ impl fmt::Debug for Value {
 /// A method call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// The object whose method it is.
+    /// The object whose method is called.
     pub(crate) this: MoRef,
     /// The method's name in the WSDL.
     pub(crate) method: &'static str,
-    /// The arguments, in the order of the WSDL: a real vCenter refuses any other.
+    /// The arguments, in the order of the WSDL: a real vCenter refuses any other order.
     pub(crate) arguments: Vec<Field>,
 }
 
-/// Carries calls to one vCenter, together with the session that a login gave.
+/// Carries calls to one vCenter, together with the session of a login.
 #[async_trait]
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
-    /// Makes a call and gives `returnval`, or an empty element where there is none.
+    /// Makes a call and returns `returnval`, or an empty element if there is none.
     async fn call(&self, call: &Call, deadline: Duration) -> Result<Element, CallError>;
 
-    /// Forgets the session, so that the next call goes without one. A login over a live session is refused.
+    /// Forgets the session, so that the next call is sent without one. A login in a live session is refused.
     fn forget_session(&self);
 
     /// Whether there is a session, valid or not.
     fn has_session(&self) -> bool;
 
-    /// What other interfaces of the same vCenter know the session by. As secret as a password.
+    /// The session's ID, for other interfaces of the same vCenter. As secret as a password.
     fn session_id(&self) -> Option<SecretString>;
 }
 
 /// Why a call brought no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// vCenter answered with a fault. Its type decides; its words are for people, and differ between servers.
+    /// vCenter answered with a fault. Code decides by its type; its message is for people, and differs
+    /// between servers.
     #[error("{method}: vCenter answers {kind}{}", words(.message))]
     Fault {
         /// The method called.
@@ -82,7 +83,7 @@ pub(crate) enum CallError {
         /// vCenter's words, shortened.
         message: Box<str>,
     },
-    /// vCenter, or what stands before it, answered with this HTTP status and no fault.
+    /// vCenter, or a proxy in front of it, answered with this HTTP status and no fault.
     #[error("{method}: HTTP status {status}")]
     Status {
         /// The method called.
@@ -90,15 +91,15 @@ pub(crate) enum CallError {
         /// The status.
         status: u16,
     },
-    /// No answer in time.
+    /// No response in time.
     #[error("{method}: no answer within {} s", .after.as_secs())]
     Timeout {
         /// The method called.
         method: &'static str,
-        /// How long it was waited for.
+        /// How long the client waited.
         after: Duration,
     },
-    /// There is no connection: refused, reset, unresolved, or not to be trusted.
+    /// There is no connection: refused, reset, name not resolved, or certificate not trusted.
     #[error("{method}: {reason}")]
     Unreachable {
         /// The method called.
@@ -106,15 +107,15 @@ pub(crate) enum CallError {
         /// The causes.
         reason: Box<str>,
     },
-    /// The answer is larger than any may be.
+    /// The response is larger than allowed.
     #[error("{method}: the answer has more than {limit_mib} MiB")]
     TooLarge {
         /// The method called.
         method: &'static str,
-        /// How large answers may be.
+        /// The limit for responses.
         limit_mib: usize,
     },
-    /// The answer cannot be understood.
+    /// The response cannot be understood.
     #[error("{method}: {reason}")]
     Malformed {
         /// The method called.
@@ -122,7 +123,7 @@ pub(crate) enum CallError {
         /// What is wrong with it.
         reason: Box<str>,
     },
-    /// The configuration means other datacenters by now than those that are watched.
+    /// The configured datacenters are no longer those that are watched.
     #[error("{method}: the datacenters of the configuration are others by now")]
     Outdated {
         /// The method called.
@@ -137,20 +138,20 @@ pub(crate) enum CallError {
         /// The user.
         user: Box<str>,
     },
-    /// A session manager gives no ticket, or what it gives is of no use.
+    /// A session manager gives no ticket, or its ticket or session is not accepted.
     #[error("{manager}: {reason}")]
     NotShared {
-        /// Which one, by its host.
+        /// The session manager, by its host.
         manager: Box<str>,
-        /// What is wrong. Holds neither ticket nor token.
+        /// What is wrong. Contains neither ticket nor token.
         reason: Box<str>,
-        /// Whether somebody was not let in.
+        /// Whether access was denied.
         is_denied: bool,
     },
-    /// There is nothing to log in with.
+    /// There are no credentials.
     #[error("{0}")]
     NoCredentials(Box<str>),
-    /// What there is to log in with must not be used as it is.
+    /// There are credentials, but using them as configured would not be safe.
     #[error("{0}")]
     Misconfigured(Box<str>),
 }
@@ -170,19 +171,20 @@ impl CallError {
         self.is_fault("NotAuthenticated")
     }
 
-    /// Whether what was made on the server is gone: the watch has to be set up anew, the connection is good.
+    /// Whether objects that were created on the server are gone. The watch has to be set up again, on the
+    /// same connection.
     pub(crate) fn is_watch_lost(&self) -> bool {
         let faults = ["InvalidCollectorVersion", "ManagedObjectNotFound", "RequestCanceled"];
         matches!(self, Self::Outdated { .. }) || faults.iter().any(|kind| self.is_fault(kind))
     }
 
-    /// Whether no waiting helps, but new credentials may.
+    /// Whether only new credentials may help, and not waiting.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::NoCredentials(_) | Self::Misconfigured(_))
             || self.is_fault("InvalidLogin")
     }
 
-    /// Whether other credentials, if there are some, may be let in at once.
+    /// Whether other credentials, if there are some, may be accepted at once.
     pub(crate) fn wants_others(&self) -> bool {
         self.is_refused()
             || self.is_fault("PasswordExpired")

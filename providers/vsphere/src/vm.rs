@@ -1,4 +1,4 @@
-//! A virtual machine as this provider sees it, and what follows from its state.
+//! A virtual machine as this provider sees it.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use crate::moref::MoRef;
 
-/// What is kept of a virtual machine: about 750 bytes each, with what finds it.
+/// The properties of a virtual machine that are kept: about 750 bytes each, including the indexes.
 ///
-/// vCenter leaves a property out where it does not know it, so nearly all is optional: without `config` on an
-/// inaccessible one, without `guest` where VMware Tools never ran or the machine is powered off.
+/// vCenter leaves out a property that it does not know, so nearly all are optional: `config` is missing on an
+/// inaccessible machine, and `guest` where VMware Tools never ran or the machine is powered off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VirtualMachine {
     /// Its reference in the vCenter that it was read from.
@@ -22,7 +22,7 @@ pub(crate) struct VirtualMachine {
     pub(crate) bios_uuid: Option<Uuid>,
     /// `config.instanceUuid`: unique within a vCenter.
     pub(crate) instance_uuid: Option<Uuid>,
-    /// `config.template`: a template never runs and is nobody's Node.
+    /// `config.template`: a template never runs and is never a Node.
     pub(crate) is_template: bool,
     /// `runtime.powerState`.
     pub(crate) power: VmPower,
@@ -34,21 +34,22 @@ pub(crate) struct VirtualMachine {
     pub(crate) cpus: Option<u32>,
     /// `config.hardware.memoryMB`, else `summary.config.memorySizeMB`: in MiB.
     pub(crate) memory_mib: Option<u32>,
-    /// `config.guestId`, else `summary.config.guestId`: what it was made for, such as `ubuntu64Guest`.
+    /// `config.guestId`, else `summary.config.guestId`: the operating system that it was created for, such as
+    /// `ubuntu64Guest`.
     pub(crate) guest_id: Option<Arc<str>>,
     /// `guest.hostName`, in the guest's own letter case.
     pub(crate) guest_host_name: Option<Box<str>>,
     /// Whether `guest.net` has any interface at all.
     pub(crate) has_guest_nics: bool,
-    /// `guest.net`, in vCenter's order, without interfaces that are the guest's own, such as `docker0` and those of pods:
-    /// no rule uses them, there may be very many, and they come and go.
+    /// `guest.net`, in vCenter's order, without interfaces that the guest made itself, such as `docker0` and
+    /// those of pods: no rule uses them, there may be very many, and they change often.
     pub(crate) guest_nics: Box<[GuestNic]>,
     /// The addresses that `guestinfo.metadata` configures, in its order: see
     /// `guestinfo::static_addresses`. The text itself is not kept.
     pub(crate) static_addresses: Box<[IpAddr]>,
-    /// `runtime.host`: the host that it runs on, or last ran on.
+    /// `runtime.host`: the host that it runs on, or ran on last.
     pub(crate) host: Option<MoRef>,
-    /// `parent`: its folder. None inside of a vApp.
+    /// `parent`: its folder. `None` inside of a vApp.
     pub(crate) folder: Option<MoRef>,
     /// `parentVApp`.
     pub(crate) vapp: Option<MoRef>,
@@ -56,14 +57,14 @@ pub(crate) struct VirtualMachine {
     pub(crate) resource_pool: Option<MoRef>,
 }
 
-/// One element of `guest.net`: an interface as VMware Tools report it, of a virtual device.
+/// One element of `guest.net`: an interface of a virtual device, as VMware Tools report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GuestNic {
     /// `network`: the name of the port group or network that it is on.
     pub(crate) network: Arc<str>,
     /// `connected`.
     pub(crate) connected: bool,
-    /// `ipAddress`, in its order, each with what `ipConfig` says of it.
+    /// `ipAddress`, in its order, each with its details from `ipConfig`.
     pub(crate) addresses: Box<[GuestAddress]>,
 }
 
@@ -71,16 +72,16 @@ pub(crate) struct GuestNic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuestAddress {
     pub(crate) ip: IpAddr,
-    /// Length of the prefix in bits, where the guest says.
+    /// Length of the prefix in bits, if the guest reports it.
     pub(crate) prefix_length: Option<u8>,
-    /// Where it comes from.
+    /// How the address was assigned.
     pub(crate) origin: AddressOrigin,
     /// Whether it can be used.
     pub(crate) state: AddressState,
 }
 
 impl GuestAddress {
-    /// An address of which the guest says nothing more.
+    /// An address without further details.
     pub(crate) fn new(ip: IpAddr) -> Self {
         Self { ip, prefix_length: None, origin: AddressOrigin::Unknown, state: AddressState::Unknown }
     }
@@ -93,17 +94,17 @@ pub(crate) enum AddressOrigin {
     Manual,
     /// Given by a DHCP server.
     Dhcp,
-    /// Made of the interface's own identifier (SLAAC).
+    /// Made from the interface's own identifier (SLAAC).
     LinkLayer,
-    /// Made of a random number: a temporary address (RFC 8981).
+    /// Made from a random number: a temporary address (RFC 8981).
     Random,
-    /// Another origin, or none told.
+    /// Another origin, or none reported.
     #[default]
     Unknown,
 }
 
 impl AddressOrigin {
-    /// From vCenter's word.
+    /// Parses vCenter's word.
     pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "manual" => Self::Manual,
@@ -122,15 +123,15 @@ pub(crate) enum AddressState {
     Preferred,
     /// Past its preferred lifetime: no new connections should use it.
     Deprecated,
-    /// Not to be used: invalid, inaccessible, still checked for duplicates, or a duplicate.
+    /// Not usable: invalid, inaccessible, still being checked for duplicates, or a duplicate.
     Unusable,
-    /// Another state, or none told.
+    /// Another state, or none reported.
     #[default]
     Unknown,
 }
 
 impl AddressState {
-    /// From vCenter's word.
+    /// Parses vCenter's word.
     pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "preferred" => Self::Preferred,
@@ -150,7 +151,7 @@ pub(crate) enum VmPower {
 }
 
 impl VmPower {
-    /// From vCenter's word; `None` for what the API does not define.
+    /// Parses vCenter's word; `None` for a word that the API does not define.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         match word {
             "poweredOn" => Some(Self::On),
@@ -165,9 +166,9 @@ impl VmPower {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connection {
     Connected,
-    /// The host does not answer; what is known is what it last said.
+    /// The host does not respond; the known state is the last one that it reported.
     Disconnected,
-    /// The host does not have the machine registered any more.
+    /// The machine is no longer registered on the host.
     Orphaned,
     /// Its files cannot be read.
     Inaccessible,
@@ -176,7 +177,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// From vCenter's word; `None` for what the API does not define.
+    /// Parses vCenter's word; `None` for a word that the API does not define.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         match word {
             "connected" => Some(Self::Connected),
@@ -189,20 +190,20 @@ impl Connection {
     }
 }
 
-/// Whether VMware Tools run in the guest: nobody else tells vCenter the guest's name and addresses.
+/// Whether VMware Tools run in the guest. Only they report the guest's name and addresses to vCenter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tools {
     Running,
     NotRunning,
     NotInstalled,
-    /// vCenter does not say.
+    /// vCenter does not tell.
     #[default]
     Unknown,
 }
 
 impl Tools {
-    /// From `guest.toolsRunningStatus` and `guest.toolsVersionStatus2`. A guest that ran once keeps its version, so
-    /// what runs counts first.
+    /// From `guest.toolsRunningStatus` and `guest.toolsVersionStatus2`. A guest on which the Tools ran once
+    /// keeps their version, so the running status decides first.
     pub(crate) fn from_words(running: Option<&str>, version: Option<&str>) -> Self {
         match (running, version) {
             (Some("guestToolsRunning" | "guestToolsExecutingScripts"), _) => Self::Running,
@@ -214,7 +215,7 @@ impl Tools {
 }
 
 impl VirtualMachine {
-    /// A machine of which no more is known than its reference and its name.
+    /// A machine of which only the reference and the name are known.
     pub(crate) fn new(moref: MoRef, name: impl Into<Box<str>>) -> Self {
         Self {
             moref,
@@ -239,7 +240,8 @@ impl VirtualMachine {
         }
     }
 
-    /// What it has in common with many others: the type and name of what it is in and on, networks, the guest's type.
+    /// The texts that it has in common with many machines: references to the objects above it and its host,
+    /// networks, the guest's type.
     pub(crate) fn shared_texts(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
         [&mut self.host, &mut self.folder, &mut self.vapp, &mut self.resource_pool]
             .into_iter()
@@ -249,11 +251,11 @@ impl VirtualMachine {
             .chain(self.guest_nics.iter_mut().map(|nic| &mut nic.network))
     }
 
-    /// Whether it runs, as the contract has it.
+    /// The power state in the terms of the contract.
     ///
-    /// A suspended machine is off: its memory is a file, as CPI sees it too. Where vCenter cannot read the machine, its
-    /// word that it is off says nothing: it may run on behind a storage or a host that is cut off, and a Node is not
-    /// called shut down on that.
+    /// A suspended machine is off, as in CPI: its memory is a file. If vCenter cannot read the machine, its
+    /// report that the machine is off is not used: the machine may still run on a host or storage that is cut
+    /// off, and its Node must not be marked as shut down.
     pub(crate) fn power_state(&self) -> PowerState {
         let is_read = matches!(self.connection, Connection::Connected | Connection::Disconnected);
         if is_read && self.power != VmPower::On { PowerState::Off } else { PowerState::Running }

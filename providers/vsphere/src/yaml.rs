@@ -1,7 +1,7 @@
 //! YAML as a tree that keeps every scalar as it was written.
 //!
-//! A reader that turns scalars into numbers and truth values first has lost the text of a password such as `1e5` or
-//! `007`. Go's YAML library decides by what is wanted, and so is it here: [`Node::text`], [`Node::flag`],
+//! A reader that first turns scalars into numbers and booleans loses the text of a password such as `1e5` or
+//! `007`. Go's YAML library decides by the wanted type, and so does this one: [`Node::text`], [`Node::flag`],
 //! [`Node::number`].
 
 use std::{borrow::Cow, collections::HashMap};
@@ -9,32 +9,33 @@ use std::{borrow::Cow, collections::HashMap};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
-/// More nodes than this, aliases counted as what they stand for, are no configuration.
+/// The limit on the number of nodes. An alias counts as much as the nodes that it stands for.
 const MOST_NODES: usize = 100_000;
 
-/// Deeper nesting than this is no configuration either.
+/// The limit on nesting.
 const DEEPEST: usize = 64;
 
-/// What `!!` stands for.
+/// The prefix that `!!` stands for.
 const CORE_TAGS: &str = "tag:yaml.org,2002:";
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// Nothing, `~` or `null`.
+    /// No value, `~` or `null`.
     Null,
     /// Any other scalar.
     Scalar {
         text: String,
-        /// Whether a comment begins behind it whose sign touches its first word (`ab #cd`): perhaps the sign was meant.
+        /// Whether a comment follows whose sign touches its first word (`ab #cd`): the sign may have been
+        /// meant as a part of the text.
         is_cut: bool,
     },
     List(Vec<Self>),
-    /// In the order of the text; a key may stand there twice.
+    /// In the order of the text. A key may occur twice.
     Mapping(Vec<(String, Self)>),
 }
 
-/// A text that is no YAML: where, and why in fixed words that hold nothing of the text.
+/// Why a text is not valid YAML, and where. The message is fixed and contains none of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} (line {line}, column {column})")]
 pub(crate) struct YamlFault {
@@ -46,12 +47,12 @@ pub(crate) struct YamlFault {
 }
 
 impl Node {
-    /// Reads the first document of `text`; an empty one is [`Null`](Self::Null).
+    /// Reads the first document of `text`. An empty one is [`Null`](Self::Null).
     pub(crate) fn parse(text: &str) -> Result<Self, YamlFault> {
         Self::parse_first(text).map(|(root, _)| root)
     }
 
-    /// The same, and whether more documents follow.
+    /// Like [`parse`](Self::parse), and also tells whether more documents follow.
     pub(crate) fn parse_first(text: &str) -> Result<(Self, bool), YamlFault> {
         let lines = Lines(text.lines().collect());
         let mut builder = Builder::default();
@@ -81,7 +82,7 @@ impl Node {
         Ok((builder.root.unwrap_or(Self::Null), has_more))
     }
 
-    /// The text of a scalar, as written. `None` for lists, mappings and nothing.
+    /// The text of a scalar, as written. `None` for lists, mappings and null.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar { text, .. } => Some(text),
@@ -89,7 +90,7 @@ impl Node {
         }
     }
 
-    /// A truth value, in the words of YAML 1.1.
+    /// A boolean, in the words of YAML 1.1.
     pub(crate) fn flag(&self) -> Option<bool> {
         match self.text()? {
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Some(true),
@@ -100,8 +101,9 @@ impl Node {
         }
     }
 
-    /// A whole number that is not negative, in the notations of YAML 1.1: decimal, `0x`, `0b`, `0o`, octal with a
-    /// leading zero, and with underscores; and what is whole as a decimal fraction: `443.0`, `1e3`, `089`.
+    /// A whole number that is not negative, in the notations of YAML 1.1: decimal, `0x`, `0b`, `0o`, octal
+    /// with a leading zero, and with underscores. Also a decimal fraction with a whole value: `443.0`, `1e3`,
+    /// `089`.
     pub(crate) fn number(&self) -> Option<u64> {
         let text = self.text()?.replace('_', "");
         let text = text.strip_prefix('+').unwrap_or(&text);
@@ -117,7 +119,7 @@ impl Node {
         whole.or_else(|| whole_float(text))
     }
 
-    /// What it is, in words that never hold the value itself.
+    /// The kind of node, for messages. Never contains the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "empty",
@@ -127,7 +129,7 @@ impl Node {
         }
     }
 
-    /// The value of a key of a mapping, the last one where it stands twice.
+    /// The value of a key of a mapping; the last one if the key occurs twice.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Mapping(entries) => {
@@ -147,14 +149,15 @@ impl Node {
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Node, &'static str> {
-    // written out, it is all in the suffix
+    // a tag that is written out is all in the suffix
     let tag = tag.map(|tag| format!("{}{}", tag.handle(), tag.suffix()));
     let core = tag.as_deref().and_then(|tag| tag.strip_prefix(CORE_TAGS));
     let is_plain = style == ScalarStyle::Plain;
     let text = match core {
         Some("binary") => decoded(text)?,
         Some("null") => return Ok(Node::Null),
-        // a tag of one's own, as before a password that begins with an exclamation mark, says nothing of an empty text
+        // a local tag, as before a password that begins with an exclamation mark, has no effect on an empty
+        // text
         Some("str") if !text.is_empty() => text.to_owned(),
         _ if is_plain && matches!(text, "" | "~" | "null" | "Null" | "NULL") => return Ok(Node::Null),
         _ => text.to_owned(),
@@ -162,20 +165,20 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<
     Ok(Node::Scalar { text, is_cut: false })
 }
 
-/// The text behind `!!binary`. As in Go, line breaks do not count, and nothing else may stand there.
+/// Decodes a `!!binary` text. As in Go, line breaks are skipped, and no other character is.
 fn decoded(text: &str) -> Result<String, &'static str> {
     let bytes = STANDARD.decode(text.replace(['\n', '\r'], "")).map_err(|_| "is !!binary, and not base64")?;
     String::from_utf8(bytes).map_err(|_| "is !!binary, and what it holds is not UTF-8")
 }
 
-/// The text, by which it is seen what stands behind a value.
+/// The text, to find out what follows a value.
 struct Lines<'a>(Vec<&'a str>);
 
 impl Lines<'_> {
-    /// A longer line is not looked at: nobody wrote it by hand.
+    /// Longer lines are skipped: they were not written by hand.
     const LONGEST: usize = 1000;
 
-    /// Notes whether a comment cut a scalar that ends here.
+    /// Marks a scalar that ends here if a comment may have cut it.
     fn marked(&self, node: Node, style: ScalarStyle, end: &Marker) -> Node {
         let Node::Scalar { text, .. } = node else { return node };
         let is_cut = style == ScalarStyle::Plain
@@ -187,15 +190,15 @@ impl Lines<'_> {
         Node::Scalar { text, is_cut }
     }
 
-    /// A line, counted from 1.
+    /// A line, counting from 1.
     fn line(&self, number: usize) -> Option<&str> {
         self.0.get(number.checked_sub(1)?).copied().filter(|line| line.len() <= Self::LONGEST)
     }
 }
 
-/// The number that a fraction of YAML 1.1 is, where that is whole.
+/// The value of a fraction in the notation of YAML 1.1, if it is whole.
 fn whole_float(text: &str) -> Option<u64> {
-    /// Up to here every whole number is a fraction.
+    /// Up to this number, every whole number has an exact floating-point value.
     const LARGEST: f64 = 9_007_199_254_740_992.0;
     let is_fraction = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
@@ -204,7 +207,7 @@ fn whole_float(text: &str) -> Option<u64> {
     is_whole.then(|| format!("{number:.0}").parse().ok())?
 }
 
-/// What has been read so far.
+/// The nodes read so far.
 #[derive(Default)]
 struct Builder {
     root: Option<Node>,
@@ -217,7 +220,7 @@ struct Builder {
 struct Open {
     node: Node,
     anchor: usize,
-    /// The key that waits for its value.
+    /// The key whose value comes next.
     key: Option<String>,
 }
 
@@ -247,7 +250,7 @@ impl Builder {
         self.add(node, 0)
     }
 
-    /// Puts a whole node where it belongs. Anchor 0 is none.
+    /// Adds a complete node to its parent. Anchor 0 means none.
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), &'static str> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
@@ -274,18 +277,19 @@ impl Builder {
     }
 }
 
-/// Applies the merge key `<<` of YAML 1.1 as Go's library does: of what stands in the mapping itself and what is merged in,
-/// the later one wins; of several that are merged in by one key, the first one.
+/// Applies the merge key `<<` of YAML 1.1 as Go's library does. Between the mapping's own values and merged
+/// ones, the later one wins. Between several that are merged by one `<<`, the first one wins.
 fn merged(entries: Vec<(String, Node)>) -> Result<Node, &'static str> {
     const WANTS_MAPPING: &str = "not valid YAML: << needs a mapping, or a list of mappings";
     if !entries.iter().any(|(key, _)| key == "<<") {
         return Ok(Node::Mapping(entries));
     }
-    // with whether each was merged in
+    // entries, and whether each was merged in
     let mut all: Vec<(String, Node, bool)> = Vec::with_capacity(entries.len());
     for (key, node) in entries {
         if key != "<<" {
-            // What was merged in is replaced. A key that stands there twice is told of.
+            // A merged value is replaced. A mapping's own key that occurs twice is kept, and reported
+            // elsewhere.
             all.retain(|(known, _, is_merged)| !(*is_merged && *known == key));
             all.push((key, node, false));
             continue;

@@ -1,4 +1,4 @@
-//! Zone and region of a machine: the tags of what it runs on and lies in. Pure rules, no vCenter.
+//! Zone and region of a machine, from the tags of the objects that contain it. Pure rules, no vCenter.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::{config::ZoneLabels, moref::MoRef, vm::VirtualMachine};
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const REGION_LABEL: &str = "topology.kubernetes.io/region";
 
-/// No inventory is deeper; a chain of parents that is, is a circle.
+/// The limit on the depth of an inventory. A longer chain of parents is a cycle.
 const DEEPEST: usize = 64;
 
 /// The parents of objects: hosts, clusters, folders, datacenters, resource pools, vApps.
@@ -18,21 +18,21 @@ pub(crate) type Parents = HashMap<MoRef, MoRef>;
 /// The tags on objects, each with the name of its category.
 pub(crate) type Tags = HashMap<MoRef, Vec<Tag>>;
 
-/// A tag by the names that people give it.
+/// A tag and its category, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag {
     pub(crate) category: Box<str>,
     pub(crate) name: Box<str>,
 }
 
-/// Where a machine is. `None` where no tag says.
+/// Where a machine is. `None` if no tag tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ZoneAndRegion {
     pub(crate) zone: Option<Box<str>>,
     pub(crate) region: Option<Box<str>>,
 }
 
-/// A category of which no object around a machine has a tag.
+/// A category without a tag on any object around a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no tag of the category {category:?} (labels.{label}) is on the virtual machine, or on any host, cluster, resource \
@@ -43,8 +43,8 @@ pub(crate) struct MissingTag {
     label: &'static str,
 }
 
-/// The three ways up from a machine, nearest object first: from its host, from its resource pool, from itself through
-/// its folders. Each begins with the object itself and ends at the root folder.
+/// The three paths up from a machine, nearest object first: from its host, from its resource pool, and from
+/// itself through its folders. Each begins with that object and ends at the root folder.
 pub(crate) fn ancestors(vm: &VirtualMachine, parents: &Parents) -> [Vec<MoRef>; 3] {
     let up = |first: Option<&MoRef>| {
         let mut way = Vec::new();
@@ -64,11 +64,11 @@ pub(crate) fn ancestors(vm: &VirtualMachine, parents: &Parents) -> [Vec<MoRef>; 
     [up(vm.host.as_ref()), up(vm.resource_pool.as_ref()), own]
 }
 
-/// Zone and region by the tags on the ways up.
+/// Zone and region from the tags on the paths up.
 ///
-/// The first way that has both counts, as in CPI, and on it the nearest object with a tag of the category. Where no way
-/// has both, each comes from the first way that has it; CPI finds nothing then. Of several tags of one category on one
-/// object the first in the alphabet counts.
+/// As in CPI, the first path that has both is used, and on it the nearest object with a tag of the category.
+/// If no path has both, each is taken from the first path that has it; CPI finds nothing then. If an object
+/// has several tags of a category, the first one in alphabetical order is used.
 pub(crate) fn find(ways: &[Vec<MoRef>], tags: &Tags, labels: &ZoneLabels) -> ZoneAndRegion {
     let nearest = |way: &Vec<MoRef>, category: &Option<String>| {
         let category = category.as_deref()?;
@@ -88,8 +88,8 @@ pub(crate) fn find(ways: &[Vec<MoRef>], tags: &Tags, labels: &ZoneLabels) -> Zon
 }
 
 impl ZoneAndRegion {
-    /// The first category that is configured and has no tag: a Node that is not initialised waits for it, as in CPI, since
-    /// pods and volumes are placed by these labels and they come too late afterwards.
+    /// The first configured category that has no tag. As in CPI, a Node is not initialised without it: pods
+    /// and volumes are placed by these labels, and later labels would not move them.
     pub(crate) fn missing(&self, labels: &ZoneLabels) -> Option<MissingTag> {
         let missing = |found: &Option<Box<str>>, category: &Option<String>, label| match (found, category) {
             (None, Some(category)) => Some(MissingTag { category: category.clone(), label }),
@@ -98,7 +98,8 @@ impl ZoneAndRegion {
         missing(&self.zone, &labels.zone, "zone").or_else(|| missing(&self.region, &labels.region, "region"))
     }
 
-    /// The same, but what the Node has already where the operator wants that kept: its volumes are bound to it.
+    /// Keeps the zone and region that the Node already has, if the operator wants that: its volumes are bound
+    /// to them.
     #[must_use]
     pub(crate) fn kept_by(self, node: &NodeIdentity, labels: &ZoneLabels) -> Self {
         if labels.follow_moves {

@@ -49,7 +49,7 @@ fn labels() -> ZoneLabels {
     ZoneLabels { zone: Some("k8s-zone".into()), region: Some("k8s-region".into()), follow_moves: true }
 }
 
-/// Tags as `object z=name`, `object r=name`.
+/// Parses tags such as `object z=name` and `object r=name`.
 fn tags(list: &[&str]) -> Tags {
     let mut tags = Tags::new();
     for text in list {
@@ -92,7 +92,7 @@ fn every_kind_of_object_counts() {
 
 #[test]
 fn the_nearest_object_wins_wherever_the_region_is() {
-    // CPI goes on up while the region is missing, and takes the zone of the datacenter then
+    // CPI continues upwards until it has a region, and then uses the datacenter's zone
     let (zone, region) = found(&["host-1 z=near", "cluster-1 z=middle", "dc-1 z=far", "dc-1 r=region"]);
     assert_eq!((zone.as_deref(), region.as_deref()), (Some("near"), Some("region")));
 }
@@ -103,7 +103,7 @@ fn the_first_way_with_both_counts() {
     assert_eq!((zone.as_deref(), region.as_deref()), (Some("of-vm"), Some("of-vm")));
     let (zone, region) = found(&["cluster-1 z=of-host", "dc-1 r=of-dc", "vm-1 z=of-vm", "vm-1 r=of-vm"]);
     assert_eq!((zone.as_deref(), region.as_deref()), (Some("of-host"), Some("of-dc")));
-    // the pool comes before the folders
+    // the pool's path comes before that of the folders
     let (zone, _) = found(&["pool-1 z=of-pool", "folder-team z=of-folder", "dc-1 r=x"]);
     assert_eq!(zone.as_deref(), Some("of-pool"));
 }

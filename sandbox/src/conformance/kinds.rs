@@ -13,7 +13,7 @@ pub(super) async fn leases(client: Client) -> Outcome {
     let created = put(&client, &path, &lease("a", "")).await?;
     same!(created.code, 201);
     same!(created.body["spec"]["renewTime"], "2026-01-01T00:00:00.123456Z");
-    // but never overwrites one blindly
+    // but never overwrites one without a resourceVersion
     same!(put(&client, &path, &lease("b", "")).await?.refusal(), (422, "Invalid"));
     let version = revision(&created.body).to_owned();
     same!(put(&client, &path, &lease("b", &version)).await?.code, 200);
@@ -44,7 +44,7 @@ pub(super) async fn events_in_both_groups(client: Client) -> Outcome {
     same!(get(&client, &selected).await?.ok()?["items"][0]["reason"], "Synced");
     delete(&client, &format!("{CORE}/{name}"), &Value::Null).await?.ok()?;
     same!(get(&client, &format!("{NEW}/{name}")).await?.code, 404);
-    // Events about cluster-scoped objects belong into default
+    // Events about cluster-scoped objects belong in the namespace default
     let misplaced =
         json!({"metadata": {"name": name}, "involvedObject": node, "reason": "r", "type": "Normal"});
     let refused = post(&client, "/api/v1/namespaces/kube-public/events", &misplaced).await?;
@@ -112,7 +112,7 @@ pub(super) async fn discovery(client: Client) -> Outcome {
     Ok(())
 }
 
-/// A definition makes its kind; objects of it have a generation, and a status apart.
+/// A definition adds its kind. Objects of the kind have a generation, and a status subresource.
 pub(super) async fn custom_resources(client: Client) -> Outcome {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let group = format!("{}.example.com", unique("crd"));
@@ -134,7 +134,7 @@ pub(super) async fn custom_resources(client: Client) -> Outcome {
     let widget = json!({
         "kind": "Widget", "apiVersion": format!("{group}/v1"), "metadata": {"name": "w"}, "spec": {"size": 1},
         "status": {"ready": true}});
-    // A real server needs a moment
+    // A real server needs a moment until it serves the kind
     let mut created = post(&client, &widgets, &widget).await?;
     for _ in 0..100 {
         if created.code != 404 {

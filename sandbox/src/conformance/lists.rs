@@ -31,7 +31,7 @@ pub(super) async fn selectors(client: Client) -> Outcome {
     ] {
         let list = get(&client, &format!("{NODES}?{query}")).await?.ok()?;
         ensure!(names(&list).iter().eq(wanted.iter()), "{query}: {:?}", names(&list));
-        // Items of a typed list carry no kind
+        // Items of a typed list have no kind
         ensure!(list["items"][0].get("kind").is_none() && list["kind"] == "NodeList", "kinds in {query}");
     }
     for query in ["fieldSelector=spec.other%3D1", "labelSelector=a%20b", "fieldSelector=x"] {
@@ -55,7 +55,7 @@ pub(super) async fn pages(client: Client) -> Outcome {
     same!(names(&first), [format!("{case}-0"), format!("{case}-1")]);
     let mut token = first["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
     ensure!(!token.is_empty(), "no continue token");
-    // Pages belong to one state: what comes later is not in them
+    // All pages show the same state: later objects are not in them
     make(5).await?;
     let mut seen = 2;
     while !token.is_empty() {
@@ -75,7 +75,8 @@ pub(super) async fn resource_versions(client: Client) -> Outcome {
     let node = make_node(&client, &name, &json!({})).await?;
     let version = revision(&node);
     let query = format!("{NODES}?fieldSelector=metadata.name%3D{name}");
-    // "0" is answered from a cache that may lag behind the write; once it has served that version it does not
+    // "0" is answered from a cache that may be older than the write. Once the cache has served that version,
+    // it is not.
     for more in [&format!("&resourceVersion={version}"), "&resourceVersion=0"] {
         let list = get(&client, &format!("{query}{more}")).await?.ok()?;
         same!(names(&list), [&name]);

@@ -1,4 +1,4 @@
-//! What is particular about Nodes.
+//! Behaviour particular to Nodes.
 
 use super::prelude::*;
 use crate::kubelet;
@@ -62,13 +62,13 @@ pub(super) async fn addresses_are_replaced(client: Client) -> Outcome {
         let body = json!({"status": {"addresses": addresses}});
         Ok(patch(&client, &status, STRATEGIC_PATCH, &body).await?.ok()?["status"]["addresses"].clone())
     };
-    // The merge key is the type: a plain patch cannot hold two addresses of one type
+    // The merge key is the type, so a plain patch cannot contain two addresses of one type
     let merged = set(json!([address("InternalIP", "10.0.0.1")])).await?;
     same!(merged, json!([address("InternalIP", "10.0.0.1"), address("Hostname", "n")]));
     let dual =
         json!([address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2"), {"$patch": "replace"}]);
     same!(set(dual).await?, json!([address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2")]));
-    // Those of one type are put where the first of them stands
+    // Addresses of one type are put at the position of the first of them
     let mixed = json!([
         address("ExternalIP", "192.0.2.1"), address("InternalIP", "10.0.0.2"), address("ExternalIP", "2001:db8::1"),
         address("InternalIP", "fd00::2"), {"$patch": "replace"},
@@ -89,14 +89,14 @@ pub(super) async fn status_is_apart(client: Client) -> Outcome {
     let status = format!("{path}/status");
     let node = make_node(&client, &name, &json!({"status": {"phase": "Running"}})).await?;
     same!(node["status"]["phase"], "Running");
-    // The main resource does not write status
+    // A write to the main resource does not change the status
     let main = json!({"status": {"phase": "Pending"}, "metadata": {"labels": {"main": "1"}}});
     let patched = patch(&client, &path, MERGE_PATCH, &main).await?.ok()?;
     same!(
         (&patched["status"]["phase"], &patched["metadata"]["labels"]["main"]),
         (&json!("Running"), &json!("1"))
     );
-    // Status does not write spec, but does write labels and annotations
+    // A write to the status does not change the spec, but it does change labels and annotations
     let change = json!({
         "status": {"phase": "Pending"}, "spec": {"unschedulable": true}, "metadata": {"labels": {"status": "1"}}});
     let patched = patch(&client, &status, MERGE_PATCH, &change).await?.ok()?;
@@ -110,7 +110,7 @@ pub(super) async fn status_is_apart(client: Client) -> Outcome {
     remove_node(&client, &name).await
 }
 
-/// The helpers of [`kubelet`] do on this server what a kubelet does.
+/// The helpers of [`kubelet`] act on this server as a kubelet does.
 pub(super) async fn node_registration(client: Client) -> Outcome {
     let name = unique("kubelet");
     let node = kubelet::node_of_real_size(&name, "11111111-2222-4333-8444-555555555555");

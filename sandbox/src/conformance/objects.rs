@@ -77,7 +77,7 @@ pub(super) async fn update_conflicts(client: Client) -> Outcome {
              changes to the latest version and try again"
         )
     );
-    // Nodes may be overwritten without a resourceVersion; what the server owns stays
+    // Nodes may be overwritten without a resourceVersion, but fields that the server owns are kept
     let blind = json!({"metadata": {"name": name, "labels": {"step": "4"}}});
     let third = put(&client, &path, &blind).await?.ok()?;
     same!(third["metadata"]["labels"], json!({"step": "4"}));

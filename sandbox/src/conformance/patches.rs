@@ -32,7 +32,7 @@ pub(super) async fn json_patch_refusals(client: Client) -> Outcome {
         json!({"op": "add", "path": "/metadata/annotations/x", "value": "y"}),
         json!({"op": "frobnicate", "path": "/spec"}),
     ] {
-        // The operation before must not survive
+        // The operation before it must be undone
         let first = json!({"op": "add", "path": "/metadata/labels/half", "value": "done"});
         let refused = patch(&client, &path, JSON_PATCH, &json!([first, operation])).await?;
         same!(refused.refusal(), (422, "Invalid"));
@@ -77,7 +77,7 @@ pub(super) async fn strategic_patch_lists(client: Client) -> Outcome {
         Ok(patch(&client, &status, STRATEGIC_PATCH, &body).await?.ok()?["status"]["conditions"].clone())
     };
     conditions(json!({"conditions": [{"type": "Ready", "status": "True", "reason": "r"}]})).await?;
-    // New entries come before those that the patch does not name
+    // New entries come before those that the patch does not contain
     let grown =
         conditions(json!({"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}));
     same!(types(&grown.await?), ["A", "B", "Ready"]);

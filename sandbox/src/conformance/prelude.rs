@@ -1,4 +1,4 @@
-//! What the cases are written with.
+//! Helpers for the cases.
 
 pub(super) use std::error::Error;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) use super::Outcome;
 /// How long a case waits for a watch event.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ends the case with an error when the condition does not hold.
+/// Ends the case with an error if the condition does not hold.
 macro_rules! ensure {
     ($condition:expr, $($format:tt)+) => {
         if !$condition {
@@ -23,7 +23,7 @@ macro_rules! ensure {
         }
     };
 }
-/// Ends the case with an error when two things differ.
+/// Ends the case with an error if two values differ.
 macro_rules! same {
     ($got:expr, $wanted:expr) => {
         // A match keeps temporaries alive, as in assert_eq
@@ -55,7 +55,7 @@ pub(super) fn unique(base: &str) -> String {
     format!("conformance-{base}-{}", crate::object::suffix())
 }
 
-/// What a request was answered with.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -63,18 +63,18 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The body of a success; an error for anything else.
+    /// The body of a successful response; an error for any other.
     pub(super) fn ok(self) -> Fallible<Value> {
         if self.code < 300 { Ok(self.body) } else { Err(format!("unexpected answer: {self:?}").into()) }
     }
 
-    /// Code and reason.
+    /// Status code and reason.
     pub(super) fn refusal(&self) -> (u16, &str) {
         (self.code, self.body["reason"].as_str().unwrap_or_default())
     }
 }
 
-/// Sends a request as it is.
+/// Sends a request unchanged.
 pub(super) async fn send(client: &Client, request: http::request::Builder, body: &Value) -> Fallible<Answer> {
     let body = match body {
         Value::Null => Body::empty(),
@@ -111,7 +111,7 @@ pub(super) async fn delete(client: &Client, path: &str, options: &Value) -> Fall
     send(client, Request::delete(path).header(header::CONTENT_TYPE, JSON), options).await
 }
 
-/// Makes a Node with a label that carries its own name, and returns it.
+/// Creates a Node with a label whose value is the Node's name, and returns it.
 pub(super) async fn make_node(client: &Client, name: &str, more: &Value) -> Fallible<Value> {
     let mut node =
         json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name, "labels": {"case": name}}});
@@ -121,7 +121,7 @@ pub(super) async fn make_node(client: &Client, name: &str, more: &Value) -> Fall
     post(client, NODES, &node).await?.ok()
 }
 
-/// Removes a Node with whatever finalizers it has.
+/// Removes a Node and any finalizers that it has.
 pub(super) async fn remove_node(client: &Client, name: &str) -> Fallible<()> {
     let path = format!("{NODES}/{name}");
     patch(client, &path, MERGE_PATCH, &json!({"metadata": {"finalizers": null}})).await?;
@@ -170,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// The next event, which must be there.
+    /// The next event; an error at the end of the watch.
     pub(super) async fn next(&mut self) -> Fallible<Value> {
         self.event().await?.ok_or_else(|| "the watch ended too early".into())
     }

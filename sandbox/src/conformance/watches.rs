@@ -26,7 +26,7 @@ pub(super) async fn replay(client: Client) -> Outcome {
         revision(&deleted["object"]) != revision(&modified["object"]),
         "a deletion has a version of its own"
     );
-    // And on with what happens now
+    // The watch continues with later changes
     make_node(&client, &name, &json!({})).await?;
     same!(watch.step().await?, step("ADDED", &name));
     remove_node(&client, &name).await
@@ -108,7 +108,7 @@ pub(super) async fn selector_transitions(client: Client) -> Outcome {
     same!(watch.step().await?, step("MODIFIED", &name));
     let left = watch.next().await?;
     same!(left["type"], "DELETED");
-    // The last state that matched
+    // The event shows the last state that matched
     same!(left["object"]["metadata"]["labels"]["shown"], name);
     same!(watch.step().await?, step("ADDED", &name));
     remove_node(&client, &name).await

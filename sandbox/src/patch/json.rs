@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902), with the liberties of the library behind the API server.
+//! JSON patch (RFC 6902), with the deviations of the library that the API server uses.
 
 use json_patch::PatchOperation;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use crate::status::{ApiError, ApiResult};
 
 /// Applies the operations in order.
 ///
-/// 422 Invalid when one of them does not apply or cannot be read. As on the API server, `replace` of a
-/// missing member adds it, and `test` for null passes where there is nothing.
+/// 422 Invalid if one of them is malformed or cannot be applied. As on the API server, `replace` adds a
+/// missing member, and `test` for null succeeds for a missing one.
 pub(super) fn apply(object: &mut Value, operations: &[Value]) -> ApiResult<()> {
     for operation in operations {
         let parsed: PatchOperation =

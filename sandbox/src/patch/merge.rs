@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Merges `patch` into `target`: null removes, objects merge, everything else replaces.
+/// Merges `patch` into `target`: null removes a member, objects are merged, everything else is replaced.
 pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

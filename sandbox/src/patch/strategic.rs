@@ -1,6 +1,6 @@
-//! Strategic merge patch: lists merge by key where the Go types say so.
+//! Strategic merge patch: some lists are merged by key, as the Go types define.
 //!
-//! The merge keys are facts of the API (`patchStrategy` and `patchMergeKey` of `k8s.io/api`); only those of
+//! The merge keys are part of the API (`patchStrategy` and `patchMergeKey` of `k8s.io/api`). Only those of
 //! the kinds served here are listed.
 
 use serde_json::{Map, Value};
@@ -15,14 +15,14 @@ const RETAIN: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const DELETE: &str = "$deleteFromPrimitiveList/";
 
-/// How the patch of a list meets the list.
+/// How a patch changes a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// Replaced whole.
+    /// The list is replaced.
     Atomic,
     /// A set of plain values.
     Set,
-    /// Objects told apart by this field.
+    /// Objects, identified by this field.
     Keyed(&'static str),
 }
 
@@ -59,8 +59,8 @@ fn strategy(kind: &ResourceKind, path: &str) -> Strategy {
 
 /// Merges `patch` into `object`.
 ///
-/// 400 for directives of the wrong type; 500 for unknown ones and for a list entry without its merge key, as
-/// upstream answers.
+/// As upstream: 400 for directives of the wrong type; 500 for unknown ones and for a list entry without its
+/// merge key.
 pub(super) fn merge(kind: &ResourceKind, object: &mut Value, patch: &Value) -> ApiResult<()> {
     let mut merged = object.take();
     if !merged.is_object() {
@@ -154,7 +154,7 @@ fn merge_map(
             }
         }
     }
-    // An order without a patch of the list itself: only the order changes
+    // With an order but no patch of the list itself, only the order changes
     for (field, order) in patch {
         let Some(list) = field.strip_prefix(ORDER).filter(|list| !patch.contains_key(*list)) else {
             continue;
@@ -234,8 +234,8 @@ fn merge_key<'a>(item: &'a Value, key: &str) -> ApiResult<&'a Value> {
     })
 }
 
-/// Puts a merged list in order: entries that the patch names in its order, the others between them where
-/// they stood on the server. Entries new to the server therefore come before those it does not name.
+/// Orders a merged list: the entries of the patch in its order, with the other entries at their positions on
+/// the server. So entries that are new to the server come before those that are not in the patch.
 fn arrange(strategy: Strategy, merged: Vec<Value>, order: &[Value], before: &[Value]) -> Vec<Value> {
     let same = |a: &Value, b: &Value| match strategy {
         Strategy::Keyed(key) => a.get(key).is_some() && a.get(key) == b.get(key),

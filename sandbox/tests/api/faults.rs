@@ -116,7 +116,7 @@ async fn dropped_and_expired_watches() {
     pin_mut!(watch);
     assert!(matches!(watch.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     sandbox.faults().drop_watches();
-    // kube takes a broken connection for the end of the watch
+    // kube treats a broken connection as the end of the watch
     assert!(watch.try_next().await.unwrap().is_none());
 
     let version = nodes.get("n").await.unwrap().metadata.resource_version.unwrap();
@@ -135,7 +135,7 @@ async fn dropped_and_expired_watches() {
     }
 }
 
-/// The watcher that controllers use survives all of it, with lists and with streaming lists.
+/// The watcher that controllers use recovers from all faults, with lists and with streaming lists.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_recovers() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
@@ -175,7 +175,8 @@ async fn a_watcher_recovers() {
     }
 }
 
-/// Events written by kube's recorder, `events.k8s.io/v1`, are those that `kubectl describe` reads, core v1.
+/// Events that kube's recorder writes as `events.k8s.io/v1` are visible as the core v1 Events that `kubectl
+/// describe` reads.
 #[tokio::test]
 async fn recorded_events() {
     let (sandbox, nodes) = with_node().await;

@@ -1,4 +1,4 @@
-//! Bad input gets an answer, never a panic.
+//! Bad input gets an error response, and never causes a panic.
 
 use http::{Request, header};
 use http_body_util::BodyExt;
@@ -6,7 +6,7 @@ use kube::client::Body;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 
-/// Puts junk into every field that the server touches, for every kind and every way in.
+/// Puts junk into every field that the server reads, for every kind and every write verb.
 #[tokio::test]
 async fn junk_in_every_field() {
     const FIELDS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Kinds that are added to the built-in ones.
+//! Kinds besides the built-in ones.
 
 use kube::{
     Api,

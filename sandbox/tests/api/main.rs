@@ -1,5 +1,5 @@
-//! The conformance cases against the sandbox, and what only the sandbox has. The integration tests run the same cases
-//! against a real API server.
+//! The conformance cases on the sandbox, and tests of features that only the sandbox has. The integration
+//! tests run the same cases on a real API server.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ async fn in_process() {
     run(&Sandbox::new().client()).await;
 }
 
-/// Everything works on a clock that only moves when nothing else can.
+/// All features work on a paused clock, which only advances when all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn in_process_on_a_paused_clock() {
     run(&Sandbox::new().client()).await;

@@ -10,7 +10,7 @@ use kube::{
 };
 use sandbox::{Sandbox, kubelet};
 
-/// A thousand Nodes of real size are registered, listed in pages and seen by a watch in a few seconds, in a
+/// A thousand Nodes of real size are registered, listed in pages and watched within a few seconds, even in a
 /// build without optimisation.
 #[tokio::test]
 async fn a_thousand_nodes() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox::Sandbox;
 
-/// A stopping server does not wait for watches.
+/// A server that shuts down does not wait for watches.
 #[tokio::test]
 async fn shutdown_ends_watches() {
     let server = Sandbox::new().serve("127.0.0.1:0".parse().unwrap()).await.unwrap();

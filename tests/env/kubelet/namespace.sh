@@ -21,8 +21,8 @@ for address; do
 done
 socat "TCP-LISTEN:$api_port,bind=127.0.0.1,reuseaddr,fork" "UNIX-CONNECT:$folder/api-server.sock" &
 
-# Makes folder $2 in folder $1 an empty one of our own, where nothing can be made in $1 itself: $1 becomes a
-# copy, with everything else that it holds bound into it. Links keep their depth, which relative ones depend on.
+# Makes folder $2 in folder $1 an empty one. If no folder can be made in $1, $1 is replaced by a copy, with
+# all of its other entries bound into it. Links keep their depth, which relative ones depend on.
 own() {
     if [ ! -d "$1/$2" ]; then
         mkdir "$folder/moved"
@@ -41,12 +41,13 @@ own() {
     mount -t tmpfs -o mode=755 tmpfs "$1/$2"
 }
 
-# What both write beside the folders that they are told to use.
+# Folders that both programs write to, besides those that they are configured to use.
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=755 tmpfs /var/log
 own /var/lib kubelet
 
-# A kubelet sets the kernel up as it likes it. These are copies that are already so, and the kernel is left alone.
+# A kubelet changes kernel settings. These are copies that have its values already, so that the kernel's are
+# not changed.
 mkdir "$folder/sysctl"
 while read -r name value; do
     [ -e "/proc/sys/$name" ] || continue
@@ -78,7 +79,7 @@ if [ -n "$system_uuid" ]; then
 fi
 
 : >"$folder/prepared"
-# Wait for ever, and for the processes that lose their parents.
+# Wait forever, and reap orphaned processes.
 while :; do
     sleep infinity &
     wait $! || true

@@ -6,10 +6,10 @@ set -eu
 folder=$1
 
 # A fresh /sys shows this network namespace's devices and has no control groups, so libvirtd makes none. The
-# old one goes, since libvirtd looks for control groups in the list of mounts, hidden ones included.
+# old one is unmounted, since libvirtd looks for control groups in the list of mounts, including hidden ones.
 umount --recursive /sys
 mount -t sysfs sysfs /sys
-# No system bus either: machines would be registered with the system's machine manager.
+# No system bus either: libvirtd would register machines with the system's machine manager.
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir /run/libvirt
 for part in lib cache log; do
@@ -17,13 +17,13 @@ for part in lib cache log; do
 done
 mount --bind "$folder/etc" /etc/libvirt
 
-# Addresses are usable at once: nobody else is in this network.
+# Addresses are usable at once: there is no other machine in this network to conflict with.
 echo 0 >/proc/sys/net/ipv6/conf/all/accept_dad
 echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
 ip link set lo up
 
 : >"$folder/prepared"
-# Wait for ever, and for the daemons that lose their parents.
+# Wait forever, and reap orphaned daemons.
 while :; do
     sleep infinity &
     wait $! || true

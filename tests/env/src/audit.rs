@@ -1,4 +1,4 @@
-//! The API server's audit log: what service accounts asked for and were refused.
+//! The API server's audit log: requests of service accounts that were refused.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::scratch::Scratch;
 
-/// Service accounts only; one line for each request, when it is answered.
+/// Logs service accounts only, with one line for each response.
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -23,15 +23,15 @@ rules:
 /// A request that RBAC refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// As in `system:serviceaccount:kube-system:node-controller`.
+    /// Such as `system:serviceaccount:kube-system:node-controller`.
     pub user: String,
-    /// As in `get`.
+    /// Such as `get`.
     pub verb: String,
     /// Empty for the core group.
     pub group: String,
-    /// As in `nodes`.
+    /// Such as `nodes`.
     pub resource: String,
-    /// As in `status`; empty for the resource itself.
+    /// Such as `status`; empty for the resource itself.
     pub subresource: String,
     /// Path and query.
     pub uri: String,
@@ -57,13 +57,14 @@ impl AuditLog {
         Ok(Self { policy, log: scratch.join("audit.log") })
     }
 
-    /// What makes an API server write it. Each line is written before the request's answer is complete.
+    /// The API server's flags for the log. Each line is written before the response to its request is
+    /// complete.
     pub(crate) fn flags(&self) -> [String; 4] {
         [
             format!("--audit-policy-file={}", self.policy.display()),
             format!("--audit-log-path={}", self.log.display()),
             "--audit-log-mode=blocking".to_owned(),
-            // in one file, whatever the tests write
+            // keep a single file, even if tests write a lot
             "--audit-log-maxsize=10000".to_owned(),
         ]
     }
@@ -78,7 +79,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(position))?;
         file.read_to_string(&mut text)?;
         let refused = |event: &Value| event["annotations"]["authorization.k8s.io/decision"] == "forbid";
-        // the last line may still be written
+        // the last line may be incomplete
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         let mut refusals = Vec::new();
         for line in whole.lines() {

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 
 use crate::StartError;
 
-/// Exit status with which `build.sh` says that this machine lacks something.
+/// Exit status of `build.sh` if this machine lacks a requirement.
 const UNAVAILABLE: i32 = 3;
 
 /// The programs of a control plane.
@@ -23,8 +23,8 @@ pub struct ControlPlanePrograms {
 }
 
 impl ControlPlanePrograms {
-    /// Those in `KUBEBUILDER_ASSETS` when it is set, otherwise those of the cache folder, built when they are
-    /// not there yet (minutes).
+    /// The programs in `KUBEBUILDER_ASSETS` if that is set, or those of the cache folder. They are built if
+    /// they are missing (minutes).
     pub fn find() -> Result<Self, StartError> {
         let folder = built("kubernetes")?;
         Ok(Self {
@@ -34,15 +34,15 @@ impl ControlPlanePrograms {
         })
     }
 
-    /// The same with the API server of the minor version before.
+    /// The same, with the API server of the previous minor version.
     pub fn find_previous() -> Result<Self, StartError> {
         let api_server = built("kubernetes-previous")?.join("kube-apiserver");
         Ok(Self { api_server, ..Self::find()? })
     }
 }
 
-/// The folder that holds the peer `name`, one that `build.sh` knows (`kubernetes`, `leader`, `guest`, ...), built by it
-/// when it is not in the cache. Its progress goes to standard error.
+/// The folder of the peer `name`, one that `build.sh` knows (`kubernetes`, `leader`, `guest`, ...).
+/// `build.sh` builds it if it is not in the cache. Progress goes to standard error.
 pub fn built(name: &str) -> Result<PathBuf, StartError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
     let mut child = Command::new(&script)
@@ -52,13 +52,13 @@ pub fn built(name: &str) -> Result<PathBuf, StartError> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", script.display()))?;
-    // a first build takes minutes, so what it says is shown at once; its last line is the reason of a failure
+    // A first build takes minutes, so its output is shown at once. The last line is the reason of a failure.
     let mut last = String::new();
     for line in child.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
         last = line?;
         writeln!(io::stderr(), "{last}")?;
     }
-    // a few lines, which the pipe holds until now
+    // the output is a few lines, which the pipe can hold
     let output = child.wait_with_output()?;
     if output.status.code() == Some(UNAVAILABLE) {
         return Err(StartError::Unavailable(last.trim_start_matches("test-env: ").to_owned()));

@@ -17,10 +17,10 @@ use crate::scratch::Scratch;
 use crate::{ControlPlanePrograms, StartError};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// A port that was free may be taken by another process before the server listens on it.
+/// How often the start is tried: another process may take a free port before the server listens on it.
 const ATTEMPTS: usize = 3;
 
-/// What a [`ControlPlane`] may be started with.
+/// Options of a [`ControlPlane`].
 #[derive(Debug, Clone, Default)]
 pub struct ControlPlaneOptions {
     users: Vec<(String, Vec<String>)>,
@@ -29,21 +29,21 @@ pub struct ControlPlaneOptions {
 }
 
 impl ControlPlaneOptions {
-    /// Takes the API server of the minor version before.
+    /// Uses the API server of the previous minor version.
     #[must_use]
     pub fn previous_version(mut self) -> Self {
         self.is_previous = true;
         self
     }
 
-    /// Adds a user with a bearer token, see [`ControlPlane::token_for`]. RBAC decides what it may do.
+    /// Adds a user with a bearer token, see [`ControlPlane::token_for`]. RBAC decides what the user may do.
     #[must_use]
     pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
         self.users.push((name.to_owned(), groups.iter().map(ToString::to_string).collect()));
         self
     }
 
-    /// Adds a flag of kube-apiserver, `--name=value`. A repeated flag wins over the one given here already.
+    /// Adds a flag of kube-apiserver, `--name=value`. It overrides a flag that this crate sets.
     #[must_use]
     pub fn api_server_flag(mut self, flag: &str) -> Self {
         self.arguments.push(flag.to_owned());
@@ -51,13 +51,14 @@ impl ControlPlaneOptions {
     }
 }
 
-/// etcd and kube-apiserver on loopback, ended and removed when dropped.
+/// etcd and kube-apiserver on loopback. Stopped and removed when dropped.
 ///
-/// There is no controller manager and no scheduler: nothing garbage-collects, deletes a namespace's contents or
-/// binds a pod. Service account tokens can be requested, the `ServiceAccount` admission plugin is off.
+/// There is no controller manager and no scheduler: there is no garbage collection, contents of deleted
+/// namespaces stay, and pods are not bound. Service account tokens can be requested; the `ServiceAccount`
+/// admission plugin is off.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // processes before the folder they live in: fields drop in this order
+    // Fields drop in this order: the processes before their folder
     api_server: Mutex<Option<Process>>,
     etcd: Process,
     programs: ControlPlanePrograms,
@@ -72,12 +73,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts etcd and kube-apiserver and waits until the API server is ready, 30 s at most. The programs are
-    /// built first when they are not in the cache, which takes minutes.
+    /// Starts etcd and kube-apiserver and waits up to 30 s until the API server is ready. If the programs are
+    /// not in the cache, they are built first, which takes minutes.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when the programs cannot be had on this machine, [`StartError::Failed`] when
-    /// a server does not become ready.
+    /// [`StartError::Unavailable`] if this machine cannot run the programs, [`StartError::Failed`] if a
+    /// server does not become ready.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, StartError> {
         need_programs(&["openssl", "setpriv", "curl"])?;
         let programs = if options.is_previous {
@@ -101,7 +102,7 @@ impl ControlPlane {
         keys::server(&scratch)?;
 
         let admin_token = random_token()?;
-        // resourceVersion and UIDs are what tell objects apart, never these
+        // the columns are token, user, UID and groups; nothing depends on the UID
         let mut tokens = format!("{admin_token},admin,admin,\"system:masters\"\n");
         let mut users = Vec::new();
         for (name, groups) in &options.users {
@@ -119,7 +120,7 @@ impl ControlPlane {
         let mut api_server_arguments = vec![
             format!("--etcd-servers={etcd_url}"),
             "--bind-address=127.0.0.1".into(),
-            // without it the server looks for a default route, which a test machine may not have
+            // without this flag the server needs a default route, which a test machine may not have
             "--advertise-address=127.0.0.1".into(),
             "--endpoint-reconciler-type=none".into(),
             format!("--secure-port={port}"),
@@ -134,10 +135,10 @@ impl ControlPlane {
             format!("--service-account-signing-key-file={}", in_scratch("service-accounts.key")),
             "--disable-admission-plugins=ServiceAccount".into(),
             "--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112".into(),
-            // tests with thousands of nodes measure the daemon, not the server's throttle
+            // tests with thousands of Nodes measure the daemon, not the server's throttling
             "--max-requests-inflight=4000".into(),
             "--max-mutating-requests-inflight=2000".into(),
-            // let a stopping server go at once instead of waiting for open watches
+            // stop at once instead of waiting for open watches
             "--shutdown-delay-duration=0s".into(),
             "--allow-privileged=true".into(),
         ];
@@ -169,7 +170,7 @@ impl ControlPlane {
         Ok(started)
     }
 
-    /// The API server's address, `https://127.0.0.1:PORT`. It stays the same over restarts.
+    /// The API server's address, `https://127.0.0.1:PORT`. It does not change on a restart.
     pub fn url(&self) -> String {
         url(self.port)
     }
@@ -179,7 +180,7 @@ impl ControlPlane {
         self.port
     }
 
-    /// PEM file with the certificate authority that signed the API server's certificate.
+    /// PEM file with the certificate authority of the API server's certificate.
     pub fn ca_pem(&self) -> &Path {
         &self.ca
     }
@@ -189,15 +190,15 @@ impl ControlPlane {
         &self.admin_token
     }
 
-    /// Kubeconfig file of the administrator. It names files and holds the token.
+    /// Kubeconfig file of the administrator. It contains paths and the token.
     pub fn kubeconfig(&self) -> &Path {
         &self.admin_kubeconfig
     }
 
-    /// Bearer token of a user given in [`ControlPlaneOptions::user`].
+    /// Bearer token of a user of [`ControlPlaneOptions::user`].
     ///
     /// # Errors
-    /// If no such user was given.
+    /// If there is no such user.
     pub fn token_for(&self, user: &str) -> Result<&str> {
         self.users
             .iter()
@@ -206,13 +207,13 @@ impl ControlPlane {
             .with_context(|| format!("the control plane was started without a user {user}"))
     }
 
-    /// Writes a kubeconfig file for a user with these groups and returns its path. It authenticates with a client
-    /// certificate; RBAC decides what the user may do. A service account is the user
+    /// Writes a kubeconfig file for a user with these groups and returns its path. It authenticates with a
+    /// client certificate. RBAC decides what the user may do. A service account is the user
     /// `system:serviceaccount:NAMESPACE:NAME` with the groups `system:serviceaccounts` and
     /// `system:serviceaccounts:NAMESPACE`; a kubelet is `system:node:NAME` with `system:nodes`.
     ///
     /// # Errors
-    /// If the certificate cannot be made: a user name has 64 characters at most.
+    /// If the certificate cannot be made: a user name may have at most 64 characters.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         let (certificate, key) = keys::client(&self.scratch, user, groups)?;
         let credentials =
@@ -226,35 +227,35 @@ impl ControlPlane {
         )
     }
 
-    /// `kubectl` as the administrator.
+    /// A command that runs `kubectl` as the administrator.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(&self.programs.kubectl);
-        // a cache shared over runs would remember servers that are long gone
+        // a cache that runs share would keep data of servers that no longer exist
         command
             .env("KUBECONFIG", &self.admin_kubeconfig)
             .env("KUBECACHEDIR", self.scratch.join("kubectl-cache"));
         command
     }
 
-    /// Runs `kubectl` as the administrator and returns what it printed.
+    /// Runs `kubectl` as the administrator and returns its output.
     ///
     /// # Errors
-    /// If it ends with another status than 0; the error holds its standard error.
+    /// If its exit status is not 0; the error contains its standard error.
     pub fn kubectl_output(&self, arguments: &[&str]) -> Result<String> {
         run(self.kubectl().args(arguments))
     }
 
-    /// Whether the API server answers that it is ready.
+    /// Whether the API server reports that it is ready.
     pub fn is_ready(&self) -> bool {
         self.get("/readyz").is_ok_and(|answer| answer == "ok")
     }
 
-    /// The body of a GET by the administrator of a path such as `/api/v1/nodes`.
+    /// The response body of an administrator's GET of a path such as `/api/v1/nodes`.
     ///
     /// # Errors
     /// If the server does not answer with success within 2 s.
     pub fn get(&self, path: &str) -> Result<String> {
-        // curl, so that this crate needs no TLS of its own
+        // uses curl, so that this crate needs no TLS library
         run(curl()
             .arg("--cacert")
             .arg(&self.ca)
@@ -272,12 +273,12 @@ impl ControlPlane {
         (self.api_server().as_ref().map(Process::id), self.etcd.id())
     }
 
-    /// The end of the audit log, for [`Self::refusals_after`].
+    /// The current end of the audit log, for [`Self::refusals_after`].
     pub fn audit_position(&self) -> u64 {
         self.audit_log.length()
     }
 
-    /// What RBAC refused to service accounts after this position of the audit log.
+    /// Requests of service accounts that RBAC refused, after this position of the audit log.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -285,11 +286,11 @@ impl ControlPlane {
         self.audit_log.refusals_after(position)
     }
 
-    /// Starts the API server again after it was stopped, with the same address and data, and waits until it is
-    /// ready, 30 s at most. Does nothing while it runs.
+    /// Starts a stopped API server again, with the same address and data, and waits up to 30 s until it is
+    /// ready. Does nothing if it is running.
     ///
     /// # Errors
-    /// If it does not become ready; the error holds the end of its log.
+    /// If it does not become ready; the error contains the end of its log.
     pub fn start_api_server(&self) -> Result<()> {
         let mut slot = self.api_server();
         if slot.as_mut().is_some_and(Process::is_running) {
@@ -303,7 +304,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Stops the API server in an orderly way (`SIGTERM`). etcd goes on.
+    /// Stops the API server gracefully (`SIGTERM`). etcd keeps running.
     ///
     /// # Errors
     /// If it cannot be stopped.
@@ -311,7 +312,7 @@ impl ControlPlane {
         self.api_server().take().map_or(Ok(()), |mut process| process.stop().map(drop))
     }
 
-    /// Kills the API server (`SIGKILL`): open connections break without a word. etcd goes on.
+    /// Kills the API server (`SIGKILL`), which breaks open connections. etcd keeps running.
     ///
     /// # Errors
     /// If it cannot be killed.
@@ -319,7 +320,7 @@ impl ControlPlane {
         self.api_server().take().map_or(Ok(()), |mut process| process.kill().map(drop))
     }
 
-    /// Freezes the API server (`SIGSTOP`): connections are accepted by the kernel and nobody answers.
+    /// Freezes the API server (`SIGSTOP`): the kernel accepts connections, but no request is answered.
     ///
     /// # Errors
     /// If the signal cannot be sent.
@@ -327,7 +328,7 @@ impl ControlPlane {
         self.signal_api_server(crate::Signal::Stop)
     }
 
-    /// Lets a frozen API server go on.
+    /// Resumes a frozen API server.
     ///
     /// # Errors
     /// If the signal cannot be sent.
@@ -335,7 +336,7 @@ impl ControlPlane {
         self.signal_api_server(crate::Signal::Cont)
     }
 
-    /// Freezes etcd (`SIGSTOP`): the API server serves what it has in its cache and can write nothing.
+    /// Freezes etcd (`SIGSTOP`): the API server serves from its cache and cannot write.
     ///
     /// # Errors
     /// If the signal cannot be sent.
@@ -343,7 +344,7 @@ impl ControlPlane {
         crate::process::send(self.etcd.id(), crate::Signal::Stop)
     }
 
-    /// Lets a frozen etcd go on.
+    /// Resumes a frozen etcd.
     ///
     /// # Errors
     /// If the signal cannot be sent.
@@ -356,14 +357,14 @@ impl ControlPlane {
     }
 
     fn api_server(&self) -> MutexGuard<'_, Option<Process>> {
-        // a test that panicked in between leaves the slot as it is, which the next user can handle
+        // a panic of a test while it holds the lock leaves a valid slot
         self.api_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // nobody will read the data again, so no time is lost on an orderly end
+        // the data is not needed any more, so kill it without a graceful stop
         drop(self.kill_api_server());
         drop(self.etcd.kill());
     }
@@ -388,10 +389,10 @@ fn start_etcd(scratch: &Scratch, program: &Path, url: &str) -> Result<Process> {
         .args(["--listen-client-urls", url, "--advertise-client-urls", url])
         .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
         .args(["--initial-cluster", &format!("default={peer}")])
-        // nothing here must survive a power cut
+        // the data need not survive a power failure
         .arg("--unsafe-no-fsync")
         .args(["--log-level", "warn"]);
-    // the API server waits for it, so nobody else has to; but its own failures show sooner here
+    // The API server waits for etcd, so this need not. But waiting here shows etcd's own failures sooner.
     let mut etcd = Process::spawn("etcd", &command, scratch.join("etcd.log"))?;
     let health = format!("{url}/health");
     etcd.wait_until(READY_WITHIN, || run(curl().arg(&health)).is_ok())?;

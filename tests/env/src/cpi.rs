@@ -1,4 +1,4 @@
-//! vSphere's own cloud-controller-manager, CPI: the program that ours takes the place of.
+//! vSphere's own cloud-controller-manager, CPI: the program that this project replaces.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,24 +11,25 @@ use crate::error::{StartError, need_programs};
 use crate::process::Process;
 use crate::scratch::Scratch;
 
-/// CPI's binary as a process, ended and removed when dropped.
+/// CPI's binary as a process. Stopped and removed when dropped.
 ///
-/// Like all that are made with the Go framework it ends at once, with an entry in its log, when its configuration
-/// cannot be read, and when that file changes.
+/// Like all programs of the Go framework, it exits at once with a log entry if its configuration cannot be
+/// read, and when that file changes.
 #[derive(Debug)]
 pub struct Cpi {
-    // the process before the folder it lives in: fields drop in this order
+    // Fields drop in this order: the process before its folder
     process: Process,
     _scratch: Scratch,
 }
 
 impl Cpi {
-    /// Starts it with this configuration file, alone (without a Lease) and without a port, and does not wait. `variables`
-    /// are its environment, of which nothing is handed down that CPI reads; `arguments` come last and win over what is
-    /// given already. The program is built first when it is not in the cache, which takes two minutes.
+    /// Starts it with this configuration file, without a Lease and without a port, and does not wait.
+    /// `variables` are its environment; variables of this process that CPI reads are not inherited.
+    /// `arguments` come last and override the defaults. If the program is not in the cache, it is built
+    /// first, which takes two minutes.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when the program cannot be had on this machine, [`StartError::Failed`] when it does
+    /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it does
     /// not start.
     pub fn start(
         kubeconfig: &Path,
@@ -57,12 +58,12 @@ impl Cpi {
         Ok(Self { process, _scratch: scratch })
     }
 
-    /// The process, to be ended and waited for.
+    /// The process, to stop it or wait for it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap_or_default()
     }

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Debug)]
 pub enum StartError {
     /// This machine cannot run the peer. The text says what is missing and how to get it. A test that needs
-    /// the peer is skipped, loudly, or fails where everything is meant to be there (`CI=true`).
+    /// the peer is skipped with a message, or fails if all peers are expected to be available (`CI=true`).
     Unavailable(String),
-    /// The peer was started and did not become ready. The error holds the end of its log.
+    /// The peer was started and did not become ready. The error contains the end of its log.
     Failed(anyhow::Error),
 }
 
@@ -16,7 +16,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(reason) => write!(f, "not available on this machine: {reason}"),
-            // the alternate form is the one with the causes, which a test's last line must show
+            // the alternate form includes the causes, which a test's last line must show
             Self::Failed(error) => write!(f, "{error:#}"),
         }
     }
@@ -36,10 +36,10 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// `Unavailable` with the names of those of `programs` that are not on `PATH`.
+/// `Unavailable` if any of `programs` is not on `PATH`, with their names.
 pub(crate) fn need_programs(programs: &[&str]) -> Result<(), StartError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // a user's PATH often lacks the folders that hold the daemons
+    // a user's PATH often lacks the folders of daemons
     let folders: Vec<_> =
         std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into)).collect();
     let missing: Vec<_> = programs

@@ -1,4 +1,4 @@
-//! A Go cloud-controller-manager: upstream's framework over a cloud that is a JSON file.
+//! A Go cloud-controller-manager: upstream's framework with a cloud that is a JSON file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use crate::scratch::Scratch;
 const SERVES_WITHIN: Duration = Duration::from_secs(30);
 const CLOUD: &str = "cloud.json";
 
-/// `k8s.io/cloud-provider`'s binary as a process, ended and removed when dropped.
+/// A binary of `k8s.io/cloud-provider` as a process. Stopped and removed when dropped.
 ///
-/// It is what the providers' own binaries are: default controllers and client names, no signal handler. SIGTERM ends it
-/// at once and leaves the Lease to expire. Its cloud, called `memory`, is a JSON object, looked at again for each call:
+/// It is wired like the providers' own binaries: default controllers and client names, no signal handler.
+/// SIGTERM ends it at once, and its Lease stays until it expires. Its cloud, called `memory`, is a JSON
+/// object that is read again for each call:
 ///
 /// ```json
 /// {
@@ -35,23 +36,24 @@ const CLOUD: &str = "cloud.json";
 /// }
 /// ```
 ///
-/// Everything may be left out. The last two say what else the cloud has, and count at the start alone. With `-v=2` the
-/// log has a line `Cloud is asked` for each call.
+/// All fields are optional. The last two add features to the cloud, and are read at the start only. With
+/// `-v=2` the log has a line `Cloud is asked` for each call.
 #[derive(Debug)]
 pub struct FrameworkCcm {
-    // the process before the folder it lives in: fields drop in this order
+    // Fields drop in this order: the process before its folder
     process: Process,
     port: u16,
     scratch: Scratch,
 }
 
 impl FrameworkCcm {
-    /// Starts it and waits until it serves, leading or not. `arguments` come last and win over what is given already:
-    /// the provider, `--kubeconfig` and the two others for the reviews of who asks, and a port on 127.0.0.1. The program
-    /// is built first when it is not in the cache, which takes a minute or more.
+    /// Starts it and waits until it serves, whether or not it leads. `arguments` come last and override the
+    /// defaults: the provider, `--kubeconfig` and the two kubeconfigs for authentication and authorization
+    /// reviews, and a port on 127.0.0.1. If the program is not in the cache, it is built first, which takes a
+    /// minute or more.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when the program cannot be had on this machine, [`StartError::Failed`] when it does
+    /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it does
     /// not serve within 30 s.
     pub fn start(kubeconfig: &Path, cloud: &str, arguments: &[&str]) -> Result<Self, StartError> {
         need_programs(&["curl", "setpriv"])?;
@@ -71,51 +73,52 @@ impl FrameworkCcm {
         let process = Process::spawn("framework", &command, scratch.join("framework.log"))?;
         let mut started = Self { process, port, scratch };
         let health = format!("{}/healthz", started.url());
-        // Any answer will do: whether it is well is the test's question.
+        // Any response is enough: checking its health is up to the test.
         started.process.wait_until(SERVES_WITHIN, || run(curl().arg(&health)).is_ok())?;
         Ok(started)
     }
 
-    /// The program, built first when it is not in the cache.
+    /// The program. If it is not in the cache, it is built first.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when it cannot be had on this machine.
+    /// [`StartError::Unavailable`] if this machine cannot run it.
     pub fn program() -> Result<PathBuf, StartError> {
         Ok(built("framework")?.join("framework"))
     }
 
-    /// Where it serves health, metrics and configuration, with a self-signed certificate: `https://127.0.0.1:PORT`.
+    /// The URL of health, metrics and configuration, with a self-signed certificate:
+    /// `https://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The body of the answer to a GET of `path` by who has this bearer token, whatever its status.
+    /// The response body of a GET of `path` with this bearer token, whatever its status.
     ///
     /// # Errors
-    /// If nobody answers within 10 s.
+    /// If there is no response within 10 s.
     pub fn get(&self, path: &str, token: &str) -> Result<String> {
         run(curl()
             .args(["--header", &format!("Authorization: Bearer {token}")])
             .arg(format!("{}{path}", self.url())))
     }
 
-    /// The process, to be frozen, killed and waited for.
+    /// The process, to freeze it, kill it or wait for it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap_or_default()
     }
 
-    /// Changes its cloud, from one call to the next.
+    /// Changes its cloud. The next call sees the change.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn set_cloud(&self, cloud: &str) -> Result<()> {
         let new = self.scratch.write("cloud.json.new", cloud)?;
-        // in one step: a call must not read half of it
+        // atomically, so that no call reads half of it
         fs::rename(new, self.scratch.join(CLOUD)).context("cannot replace the cloud")
     }
 }

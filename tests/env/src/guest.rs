@@ -11,24 +11,24 @@ use crate::error::StartError;
 use crate::libvirtd::{Libvirtd, poll, virsh};
 use crate::process::{Signal, run, send};
 
-/// How a [`MicroGuest`] is made. The default is what a test of an ordinary machine wants.
+/// Options of a [`MicroGuest`]. The defaults are for an ordinary machine.
 #[derive(Debug, Clone)]
 pub struct MicroGuestOptions {
-    /// Domain UUID, by default random. The guest and its kubelet see it as the system UUID.
+    /// Domain UUID, random by default. The guest and its kubelet see it as the system UUID.
     pub uuid: Option<String>,
-    /// MAC address of the only interface, by default derived from the UUID.
+    /// MAC address of the only interface, derived from the UUID by default.
     pub mac: Option<String>,
-    /// libvirt network of the interface, by default `default`; None for a machine without one.
+    /// libvirt network of the interface, `default` by default; `None` for a machine without an interface.
     pub network: Option<String>,
-    /// Host name that the guest sends with DHCP, by default the domain's name.
+    /// Host name that the guest sends in DHCP requests, by default the domain's name.
     pub hostname: Option<String>,
     /// Whether the guest agent runs and has its channel.
     pub agent: bool,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Elements to put into the domain's `<metadata>`.
+    /// Elements for the domain's `<metadata>`.
     pub metadata: String,
-    /// Elements to put into the domain's `<devices>`, disks for one.
+    /// Elements for the domain's `<devices>`, for example disks.
     pub devices: String,
 }
 
@@ -47,20 +47,20 @@ impl Default for MicroGuestOptions {
     }
 }
 
-/// Where the micro guest's kernel and initrd are, as libvirtd's machines may name them.
+/// The micro guest's kernel and initrd, at paths that libvirtd can use.
 #[derive(Debug, Clone)]
 pub struct MicroGuestImage {
     /// Kernel with a serial console.
     pub kernel: PathBuf,
-    /// The whole system.
+    /// The initrd, which contains the whole system.
     pub initrd: PathBuf,
 }
 
 impl MicroGuestImage {
-    /// The image of the cache folder, made when it is not there yet (seconds).
+    /// The image in the cache folder. If it is missing, it is made first (seconds).
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when it cannot be made on this machine.
+    /// [`StartError::Unavailable`] if this machine cannot make it.
     pub fn find() -> Result<Self, StartError> {
         let folder = crate::built("guest")?;
         Ok(Self { kernel: folder.join("vmlinuz"), initrd: folder.join("initrd") })
@@ -68,15 +68,15 @@ impl MicroGuestImage {
 
     /// Kernel command line for a guest with this host name.
     pub fn command_line(hostname: &str) -> String {
-        // An emulated timer may be late on a busy machine, which is no reason for the kernel to give up.
+        // an emulated timer may be late on a busy machine, which must not make the kernel panic
         format!("console=ttyS0 quiet panic=1 no_timer_check guest-name={hostname}")
     }
 }
 
-/// A domain of a [`Libvirtd`] with a tiny Linux: an address by DHCP (IPv4, then IPv6), the QEMU guest agent, and
-/// the power button. It boots without a disk in about 3 s of emulated CPU.
+/// A domain of a [`Libvirtd`] with a small Linux: it has an address by DHCP (IPv4, then IPv6), the QEMU guest
+/// agent, and a power button. It boots without a disk in about 3 s of emulated CPU time.
 ///
-/// Dropping it leaves the domain alone; dropping its [`Libvirtd`] ends it.
+/// Dropping it does not end the domain; dropping its [`Libvirtd`] does.
 #[derive(Debug, Clone)]
 pub struct MicroGuest {
     uri: String,
@@ -88,10 +88,10 @@ pub struct MicroGuest {
 }
 
 impl MicroGuest {
-    /// Defines the domain and leaves it off.
+    /// Defines the domain without starting it.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when the image cannot be made here, [`StartError::Failed`] when libvirt
+    /// [`StartError::Unavailable`] if this machine cannot make the image, [`StartError::Failed`] if libvirt
     /// refuses the domain.
     pub fn define(libvirtd: &Libvirtd, name: &str, options: &MicroGuestOptions) -> Result<Self, StartError> {
         let image = MicroGuestImage::find()?;
@@ -121,7 +121,7 @@ impl MicroGuest {
         &self.mac
     }
 
-    /// Starts it; returns when QEMU runs, seconds before the guest is up.
+    /// Starts it. Returns when QEMU runs, which is seconds before the guest is up.
     ///
     /// # Errors
     /// If libvirt does not start it.
@@ -129,7 +129,7 @@ impl MicroGuest {
         self.virsh(&["start", &self.name]).map(drop)
     }
 
-    /// Presses its power button; returns at once, see [`MicroGuest::wait_for_state`].
+    /// Presses its power button. Returns at once, see [`MicroGuest::wait_for_state`].
     ///
     /// # Errors
     /// If libvirt refuses.
@@ -137,10 +137,10 @@ impl MicroGuest {
         self.virsh(&["shutdown", &self.name, "--mode", "acpi"]).map(drop)
     }
 
-    /// Pulls its plug.
+    /// Powers it off at once.
     ///
     /// # Errors
-    /// If libvirt refuses, as for a domain that is off.
+    /// If libvirt refuses, for example because the domain is off.
     pub fn destroy(&self) -> Result<()> {
         self.virsh(&["destroy", &self.name]).map(drop)
     }
@@ -153,7 +153,7 @@ impl MicroGuest {
         self.virsh(&["suspend", &self.name]).map(drop)
     }
 
-    /// Lets it go on after [`MicroGuest::suspend`].
+    /// Resumes it after [`MicroGuest::suspend`].
     ///
     /// # Errors
     /// If libvirt refuses.
@@ -161,7 +161,8 @@ impl MicroGuest {
         self.virsh(&["resume", &self.name]).map(drop)
     }
 
-    /// Freezes its QEMU (`SIGSTOP`): libvirt says that it runs, and neither its monitor nor its guest agent answers.
+    /// Freezes its QEMU (`SIGSTOP`): libvirt reports that it runs, but neither its monitor nor its guest
+    /// agent answers.
     ///
     /// # Errors
     /// If it does not run.
@@ -169,7 +170,7 @@ impl MicroGuest {
         self.signal(Signal::Stop)
     }
 
-    /// Lets a frozen QEMU go on.
+    /// Resumes a frozen QEMU.
     ///
     /// # Errors
     /// If it does not run.
@@ -192,7 +193,7 @@ impl MicroGuest {
         send(id, signal)
     }
 
-    /// Removes its definition. A running domain goes on and vanishes when it ends.
+    /// Removes its definition. A running domain keeps running and vanishes when it ends.
     ///
     /// # Errors
     /// If libvirt refuses.
@@ -200,7 +201,7 @@ impl MicroGuest {
         self.virsh(&["undefine", &self.name, "--managed-save", "--snapshots-metadata"]).map(drop)
     }
 
-    /// Its state in virsh's words: `running`, `paused`, `shut off`, `crashed`, ...
+    /// Its state as virsh prints it: `running`, `paused`, `shut off`, `crashed`, ...
     ///
     /// # Errors
     /// If libvirt does not answer or has no such domain.
@@ -211,12 +212,12 @@ impl MicroGuest {
     /// Waits until [`MicroGuest::state`] is `state`.
     ///
     /// # Errors
-    /// If it is another one after `limit`.
+    /// If it is not after `limit`.
     pub fn wait_for_state(&self, state: &str, limit: Duration) -> Result<()> {
         poll(limit, &format!("{} is {state}", self.name), || Ok((self.state()? == state).then_some(())))
     }
 
-    /// The addresses that its network leased to its interface, IPv4 first. Leases outlive a stopped domain.
+    /// The addresses that its network leased to its interface, IPv4 first. A stopped domain keeps its leases.
     ///
     /// # Errors
     /// If libvirt does not answer.
@@ -235,24 +236,24 @@ impl MicroGuest {
     /// Waits for an IPv4 lease.
     ///
     /// # Errors
-    /// If there is none after `limit`; the error holds the end of the guest's console.
+    /// If there is none after `limit`; the error contains the end of the guest's console.
     pub fn wait_for_lease(&self, limit: Duration) -> Result<IpAddr> {
         self.wait_for_lease_that(limit, "an IPv4 lease", IpAddr::is_ipv4)
     }
 
-    /// Waits for an IPv6 lease, which follows the IPv4 one by some seconds.
+    /// Waits for an IPv6 lease, which the guest gets some seconds after the IPv4 one.
     ///
     /// # Errors
-    /// If there is none after `limit`; the error holds the end of the guest's console.
+    /// If there is none after `limit`; the error contains the end of the guest's console.
     pub fn wait_for_ipv6_lease(&self, limit: Duration) -> Result<IpAddr> {
         self.wait_for_lease_that(limit, "an IPv6 lease", IpAddr::is_ipv6)
     }
 
-    /// Waits for a line on its console, `GUEST ready` for one: everything is up, the guest agent apart, which
-    /// [`MicroGuest::wait_for_agent`] waits for.
+    /// Waits for a line on its console, for example `GUEST ready`: everything is up except for the guest
+    /// agent, which [`MicroGuest::wait_for_agent`] waits for.
     ///
     /// # Errors
-    /// If there is none after `limit`; the error holds the end of the console.
+    /// If there is none after `limit`; the error contains the end of the console.
     pub fn wait_for_console(&self, text: &str, limit: Duration) -> Result<()> {
         poll(limit, &format!("the console of {} says {text:?}", self.name), || {
             Ok(self.console().contains(text).then_some(()))
@@ -263,7 +264,7 @@ impl MicroGuest {
     /// Waits until the guest agent answers.
     ///
     /// # Errors
-    /// If it does not after `limit`; the error holds the end of the console.
+    /// If it does not after `limit`; the error contains the end of the console.
     pub fn wait_for_agent(&self, limit: Duration) -> Result<()> {
         poll(limit, &format!("the guest agent of {}", self.name), || {
             self.virsh(&["qemu-agent-command", &self.name, "{\"execute\":\"guest-ping\"}"]).map(Some)
@@ -272,7 +273,7 @@ impl MicroGuest {
         .with_context(|| self.console_tail())
     }
 
-    /// Everything its console said since it was last started.
+    /// The output on its console since it was last started.
     pub fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
     }
@@ -343,7 +344,7 @@ fn domain(name: &str, uuid: &str, mac: &str, image: &MicroGuestImage, options: &
     )
 }
 
-/// A MAC address of QEMU's range from the first three bytes of a UUID.
+/// A MAC address in QEMU's range, from the first three bytes of a UUID.
 fn mac_from(uuid: &str) -> String {
     let digits: Vec<char> = uuid.chars().filter(char::is_ascii_hexdigit).take(6).collect();
     let bytes: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();

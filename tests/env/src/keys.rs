@@ -1,4 +1,4 @@
-//! Keys and certificates of one control plane, made with openssl.
+//! Keys and certificates of a control plane, made with openssl.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,7 +27,8 @@ pub(crate) fn server(scratch: &Scratch) -> Result<()> {
     openssl(scratch, &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"])
 }
 
-/// Makes the certificate and the key of a client, which Kubernetes takes the user and its groups from.
+/// Makes the certificate and the key of a client. Kubernetes reads the user and its groups from the
+/// certificate.
 pub(crate) fn client(scratch: &Scratch, user: &str, groups: &[&str]) -> Result<(PathBuf, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("client-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -54,12 +55,12 @@ fn certificate(scratch: &Scratch, name: &str, subject: &str, extensions: &str) -
         &format!("basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n{extensions}"),
     )?;
     let mut sign = vec!["x509", "-req", "-days", "2", "-sha256", "-CA", "ca.crt", "-CAkey", "ca.key"];
-    // the serial number is random, so that certificates made at the same time need not agree on a file
+    // the serial number is random, so that concurrent calls need no common file
     sign.extend(["-in", &request, "-extfile", &extension_file, "-out", &result]);
     openssl(scratch, &sign)
 }
 
-/// openssl separates the parts of a subject by slashes.
+/// Escapes slashes, which separate the parts of a subject in openssl.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('/', "\\/").replace('+', "\\+")
 }

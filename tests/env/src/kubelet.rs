@@ -16,32 +16,33 @@ use crate::{ControlPlane, built};
 const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
 const REGISTERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a [`Kubelet`] may be started with.
+/// Options of a [`Kubelet`].
 #[derive(Debug, Clone, Default)]
 pub struct KubeletOptions {
-    /// `--node-ip`: one address, or one of each family separated by a comma. Any will do: the kubelet gets a
-    /// network namespace with these addresses.
+    /// `--node-ip`: one address, or one of each family separated by a comma. Any address works: the kubelet
+    /// gets a network namespace with these addresses.
     pub node_ip: Option<String>,
-    /// The UUID that it reports as `status.nodeInfo.systemUUID`, exactly as given; by default the machine's.
+    /// The UUID that it reports as `status.nodeInfo.systemUUID`, unchanged; by default the machine's.
     pub system_uuid: Option<String>,
-    /// What it reports as `status.nodeInfo.machineID`; by default the system UUID without dashes where one is
-    /// given, otherwise the machine's.
+    /// The ID that it reports as `status.nodeInfo.machineID`. The default is `system_uuid` without dashes if
+    /// that is set, and otherwise the machine's.
     pub machine_id: Option<String>,
-    /// Whether the runtime says that its network is set up, so that the Node becomes Ready. Pods cannot run
+    /// Whether the runtime reports that its network is ready, so that the Node becomes Ready. Pods cannot run
     /// either way.
     pub network_ready: bool,
-    /// More flags, `--name=value`.
+    /// Further flags, `--name=value`.
     pub flags: Vec<String>,
 }
 
-/// A kubelet with `--cloud-provider=external` and its containerd, ended and removed when dropped.
+/// A kubelet with `--cloud-provider=external` and its containerd. Stopped and removed when dropped.
 ///
-/// Both write into a folder of their own, are in a network namespace from which only the API server is reachable,
-/// and see copies of the kernel's settings that a kubelet changes. The kubelet is the user `system:node:NAME`. There is no runtime for containers: a Node registers, heartbeats and
-/// reports its status; pods stay in `ContainerCreating`.
+/// Both have a folder of their own, and are in a network namespace from which only the API server is
+/// reachable. They see copies of the kernel settings that a kubelet changes. The kubelet is the user
+/// `system:node:NAME`. There is no runtime for containers: a Node registers, sends heartbeats and reports its
+/// status, and pods stay in `ContainerCreating`.
 #[derive(Debug)]
 pub struct Kubelet {
-    // fields drop in this order: the namespaces end with all that runs in them, the folder goes last
+    // Fields drop in this order: the namespaces, with all processes in them, before the folder
     namespace: Namespace,
     daemon: Daemon,
     _containerd: Daemon,
@@ -53,12 +54,12 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts containerd and a kubelet and waits until its Node is there, 30 s at most. The programs are built
-    /// first when they are not in the cache, which takes minutes.
+    /// Starts containerd and a kubelet and waits up to 30 s for the Node. If the programs are not in the
+    /// cache, they are built first, which takes minutes.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] without root or when the programs cannot be had on this machine,
-    /// [`StartError::Failed`] when the Node does not appear; the error holds the end of the kubelet's log.
+    /// [`StartError::Unavailable`] without root or if this machine cannot run the programs,
+    /// [`StartError::Failed`] if the Node does not appear; the error contains the end of the kubelet's log.
     pub fn start(
         control_plane: &ControlPlane,
         node_name: &str,
@@ -117,7 +118,7 @@ impl Kubelet {
         self.scratch.join("containerd.log")
     }
 
-    /// Kills the kubelet, as when its machine loses power: heartbeats end without a word. The Node stays.
+    /// Kills the kubelet, as a power failure of its machine would: heartbeats stop, and the Node stays.
     ///
     /// # Errors
     /// If it does not end.
@@ -125,8 +126,8 @@ impl Kubelet {
         self.daemon.end(Signal::Kill)
     }
 
-    /// Starts the kubelet again after it was stopped; it registers again if its Node is gone. Returns when the
-    /// process runs. Does nothing while it runs.
+    /// Starts a stopped kubelet again. It registers again if its Node is gone. Returns when the process runs.
+    /// Does nothing if it is running.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -141,7 +142,7 @@ impl Kubelet {
     }
 }
 
-/// A socket, which no network namespace bounds, that leads to the API server.
+/// A relay to the API server on a Unix socket, which is reachable from all network namespaces.
 fn way_out(scratch: &Scratch, port: u16) -> Result<Process> {
     let socket = scratch.join("api-server.sock");
     let mut command = Command::new("socat");
@@ -165,7 +166,8 @@ fn start_containerd(
         scratch.make(name)?;
     }
     if network_ready {
-        // the runtime calls its network ready as soon as there is a configuration, and reads no further
+        // the runtime reports its network as ready as soon as there is a configuration, and does not read it
+        // further
         scratch.write(
             "cni/10-none.conflist",
             "{\"cniVersion\": \"0.4.0\", \"name\": \"none\", \"plugins\": [{\"type\": \"none\"}]}\n",
@@ -201,7 +203,7 @@ fn arguments(
     options: &KubeletOptions,
 ) -> Result<Vec<String>> {
     let folder = scratch.path().display();
-    // Without control groups and evictions: this is a guest on somebody's machine, whatever its load.
+    // Without control groups and evictions: it runs on a developer's machine, whatever its load.
     let config = scratch.write(
         "kubelet.yaml",
         &format!(

@@ -1,17 +1,17 @@
-//! Builds, starts and stops the real peers that tests meet: a Kubernetes control plane, a kubelet, a Go
+//! Builds, starts and stops the real peers of the tests: a Kubernetes control plane, a kubelet, a Go
 //! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator and vSphere's own
 //! cloud-controller-manager.
 //!
-//! Every peer lives in a folder of its own under the system's temporary folder, listens on loopback or in a
-//! network namespace of its own, and ends with the value that started it. When the test process dies without
-//! dropping its values (Ctrl-C, `SIGKILL`, a panic while unwinding), the kernel ends every peer with it.
+//! Every peer has a folder of its own in the system's temporary folder, listens on loopback or in a network
+//! namespace of its own, and ends when the value that started it is dropped. If the test process dies without
+//! dropping its values (Ctrl-C, `SIGKILL`, a panic while unwinding), the kernel ends all peers.
 //!
-//! Two ways not to start are kept apart: a machine that cannot run a peer is [`StartError::Unavailable`], with
-//! what to do about it, and a peer that should run and does not is [`StartError::Failed`].
+//! There are two kinds of errors at the start: [`StartError::Unavailable`] if the machine cannot run a peer,
+//! with advice on what to do, and [`StartError::Failed`] if a peer should run but does not.
 //!
-//! Environment variables: `CCM_TEST_CACHE` (where built peers are kept), `KUBEBUILDER_ASSETS` (a folder with
-//! `etcd`, `kube-apiserver` and `kubectl` to use instead of building them), `CCM_TEST_KEEP=1` (leave the
-//! folders with logs and data behind).
+//! Environment variables: `CCM_TEST_CACHE` (the folder for built peers), `KUBEBUILDER_ASSETS` (a folder with
+//! `etcd`, `kube-apiserver` and `kubectl` to use instead of building them), `CCM_TEST_KEEP=1` (do not remove
+//! the folders with logs and data).
 
 mod audit;
 mod build;

@@ -1,4 +1,4 @@
-//! libvirtd with QEMU, isolated from the system's.
+//! A libvirtd with QEMU, isolated from the system's libvirtd.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,11 +14,11 @@ use crate::namespace::{Daemon, Namespace, need_namespaces};
 use crate::process::{POLL, Signal, run};
 use crate::scratch::Scratch;
 
-/// The first call asks QEMU for its capabilities, 4 to 12 s on a small machine.
+/// The first call asks QEMU for its capabilities, which takes 4 to 12 s on a small machine.
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
 /// Dual stack, with leases from dnsmasq. `open`: no packet filter rules, so no packet filter is needed.
-/// `no-ping`: dnsmasq would try an address for 3 s before it offers it.
+/// `no-ping`: otherwise dnsmasq probes an address for 3 s before it offers it.
 const NETWORK: &str = "<network xmlns:dnsmasq='http://libvirt.org/schemas/network/dnsmasq/1.0'>
   <name>default</name>
   <forward mode='open'/>
@@ -33,8 +33,8 @@ const NETWORK: &str = "<network xmlns:dnsmasq='http://libvirt.org/schemas/networ
 </network>
 ";
 
-/// `stdio_handler`: there is no virtlogd. `user`, `group`: with a /dev/kvm that only root may open, any other
-/// user makes libvirt throw its knowledge of QEMU away with every call.
+/// `stdio_handler`: there is no virtlogd. `user`, `group`: if only root may open /dev/kvm, any other user
+/// makes libvirt discard its cached QEMU capabilities with every call.
 const QEMU_CONF: &str = "stdio_handler = \"file\"
 user = \"root\"
 group = \"root\"
@@ -42,27 +42,27 @@ security_driver = \"none\"
 namespaces = []
 ";
 
-/// A libvirtd of its own, with its virtual machines and networks, ended and removed when dropped.
+/// A separate libvirtd with its own virtual machines and networks. Stopped and removed when dropped.
 ///
-/// It runs in its own mount, network and process namespaces: the system's libvirtd, folders and networks are
-/// never touched, and several can run at the same time, as hypervisors of several zones do.
+/// It runs in mount, network and process namespaces of its own: the system's libvirtd, folders and networks
+/// are never changed, and several can run at the same time, like hypervisors of several zones.
 ///
-/// The network `default` is there and active: 192.168.122.0/24 and `fd00:122::/64`, both with DHCP.
-/// Its addresses are reachable from within its network namespace only, see [`Libvirtd::in_network`].
+/// The network `default` is active: 192.168.122.0/24 and `fd00:122::/64`, both with DHCP. Its addresses are
+/// reachable only from its network namespace, see [`Libvirtd::in_network`].
 #[derive(Debug)]
 pub struct Libvirtd {
-    // fields drop in this order: the namespaces end with all that runs in them, the folder goes last
+    // Fields drop in this order: the namespaces, with all processes in them, before the folder
     namespace: Namespace,
     daemon: Daemon,
     scratch: Scratch,
 }
 
 impl Libvirtd {
-    /// Starts libvirtd and waits until it answers, 60 s at most.
+    /// Starts libvirtd and waits up to 60 s until it answers.
     ///
     /// # Errors
     /// [`StartError::Unavailable`] without root, the programs of libvirt and QEMU, or `/dev/net/tun`;
-    /// [`StartError::Failed`] when it does not answer.
+    /// [`StartError::Failed`] if it does not answer.
     pub fn start() -> Result<Self, StartError> {
         need_programs(&[
             "libvirtd",
@@ -91,7 +91,7 @@ impl Libvirtd {
         Ok(started)
     }
 
-    /// The connection URI, usable by any process of this machine.
+    /// The connection URI, usable by any process on this machine.
     pub fn uri(&self) -> String {
         format!("qemu+unix:///system?socket={}", self.socket().display())
     }
@@ -101,15 +101,15 @@ impl Libvirtd {
         format!("qemu+unix:///system?socket={}", self.scratch.join("libvirt-sock-ro").display())
     }
 
-    /// `virsh` connected to it.
+    /// A command that runs `virsh` connected to it.
     pub fn virsh(&self) -> Command {
         virsh(&self.uri())
     }
 
-    /// Runs `virsh` and returns what it printed.
+    /// Runs `virsh` and returns its output.
     ///
     /// # Errors
-    /// If it ends with another status than 0; the error holds its standard error.
+    /// If its exit status is not 0; the error contains its standard error.
     pub fn virsh_output(&self, arguments: &[&str]) -> Result<String> {
         run(self.virsh().args(arguments))
     }
@@ -124,18 +124,19 @@ impl Libvirtd {
         run(self.virsh().arg(verb).arg(file.path())).map(drop)
     }
 
-    /// Id of a process that lives as long as this value and is in libvirtd's mount, network and process
-    /// namespaces: what `nsenter --target` wants.
+    /// ID of a process in libvirtd's mount, network and process namespaces that lives as long as this value,
+    /// for `nsenter --target`.
     pub fn network_namespace_pid(&self) -> u32 {
         self.namespace.first()
     }
 
-    /// `program`, to be run in libvirtd's network namespace: there it reaches the virtual machines.
+    /// A command that runs `program` in libvirtd's network namespace, where it can reach the virtual
+    /// machines.
     pub fn in_network(&self, program: &str) -> Command {
         self.namespace.enter(&["--net"], program)
     }
 
-    /// The folder that libvirtd sees as `/var/lib/libvirt`: files put here can be named in its XML by that path.
+    /// The folder that libvirtd sees as `/var/lib/libvirt`. XML can refer to files in it by that path.
     pub fn data_folder(&self) -> PathBuf {
         self.scratch.join("lib")
     }
@@ -145,12 +146,14 @@ impl Libvirtd {
         self.scratch.join("libvirtd.log")
     }
 
-    /// Folder with the logs and consoles of the virtual machines, `/var/log/libvirt/qemu` to libvirtd.
+    /// Folder with the logs and consoles of the virtual machines, which libvirtd sees as
+    /// `/var/log/libvirt/qemu`.
     pub fn guest_logs(&self) -> PathBuf {
         self.scratch.join("log/qemu")
     }
 
-    /// Freezes the daemon (`SIGSTOP`): connections stay open and nobody answers. Machines go on.
+    /// Freezes the daemon (`SIGSTOP`): connections stay open, but no request is answered. Machines keep
+    /// running.
     ///
     /// # Errors
     /// If it is stopped or the signal cannot be sent.
@@ -158,7 +161,7 @@ impl Libvirtd {
         self.daemon.signal(Signal::Stop)
     }
 
-    /// Lets a frozen daemon go on.
+    /// Resumes a frozen daemon.
     ///
     /// # Errors
     /// If it is stopped or the signal cannot be sent.
@@ -166,7 +169,7 @@ impl Libvirtd {
         self.daemon.signal(Signal::Cont)
     }
 
-    /// Stops the daemon in an orderly way (`SIGTERM`). Machines and networks go on.
+    /// Stops the daemon gracefully (`SIGTERM`). Machines and networks keep running.
     ///
     /// # Errors
     /// If it does not end.
@@ -174,7 +177,7 @@ impl Libvirtd {
         self.end(Signal::Term)
     }
 
-    /// Kills the daemon (`SIGKILL`). Machines and networks go on.
+    /// Kills the daemon (`SIGKILL`). Machines and networks keep running.
     ///
     /// # Errors
     /// If it does not end.
@@ -182,23 +185,23 @@ impl Libvirtd {
         self.end(Signal::Kill)
     }
 
-    /// Starts the daemon again after it was stopped and waits until it answers. Does nothing while it runs.
+    /// Starts a stopped daemon again and waits until it answers. Does nothing if it is running.
     ///
     /// # Errors
-    /// If it does not answer within 60 s; the error holds the end of its log.
+    /// If it does not answer within 60 s; the error contains the end of its log.
     pub fn start_again(&self) -> Result<()> {
         let mut command = self.namespace.enter(&["--mount", "--net", "--pid"], "libvirtd");
         command.args(["-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirtd.pid"]);
         let socket = self.socket();
         self.daemon.start("libvirtd", &command, &self.log(), READY_WITHIN, || {
-            // `version` makes libvirtd ask QEMU for its capabilities now and not in the first test
+            // `version` makes libvirtd ask QEMU for its capabilities now rather than in the first test
             socket.exists() && run(self.virsh().arg("version")).is_ok()
         })
     }
 
     fn end(&self, signal: Signal) -> Result<()> {
         self.daemon.end(signal)?;
-        // a dead socket file would make the next start look ready
+        // a stale socket file would make the next start look ready
         drop(fs::remove_file(self.socket()));
         Ok(())
     }
@@ -208,15 +211,15 @@ impl Libvirtd {
     }
 }
 
-/// `virsh` connected to `uri`.
+/// A command that runs `virsh` connected to `uri`.
 pub(crate) fn virsh(uri: &str) -> Command {
     let mut command = Command::new("virsh");
-    // messages are matched in tests and shown in errors
+    // untranslated: tests match its messages, and errors show them
     command.args(["--quiet", "--connect", uri]).env("LC_ALL", "C");
     command
 }
 
-/// Polls `check` until it gives a value, for `limit` at most.
+/// Polls `check` until it returns a value, for up to `limit`.
 pub(crate) fn poll<T>(
     limit: Duration,
     what: &str,
@@ -245,7 +248,7 @@ fn prepare(scratch: &Scratch) -> Result<()> {
     scratch.write("etc/qemu.conf", QEMU_CONF)?;
     scratch.write(
         "etc/libvirtd.conf",
-        // events and calls of many tests at once over few connections
+        // many tests make calls and receive events at once over few connections
         &format!(
             "unix_sock_dir = \"{}\"\nauth_unix_rw = \"none\"\nauth_unix_ro = \"none\"\n\
              max_clients = 1000\nmax_client_requests = 50\n",

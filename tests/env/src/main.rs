@@ -1,4 +1,4 @@
-//! `test-env PEER...`: starts real peers for a person to play with, and says how to reach them.
+//! `test-env PEER...`: starts real peers for manual tests, and prints how to reach them.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;

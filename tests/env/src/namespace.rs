@@ -1,4 +1,4 @@
-//! Namespaces that keep a peer's mounts, network and processes apart from the machine's.
+//! Namespaces that separate a peer's mounts, network and processes from the machine's.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::{Signal, StartError};
 
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Mount and process namespaces with a first process that prepares them and then only waits. When that
-/// process dies, everything in the namespaces dies with it, daemons included.
+/// Mount and process namespaces with a first process that sets them up and then only waits. When that process
+/// dies, all other processes in the namespaces die too, including daemons.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     unshare: Process,
@@ -23,8 +23,9 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Makes namespaces, and those that the `unshare` flags `more` ask for, whose first process runs a script of
-    /// this crate. The script gets `arguments` and makes the file `prepared` in `scratch` when it is through.
+    /// Creates these namespaces, and those of the additional `unshare` flags `more`. The first process runs a
+    /// script of this crate. The script gets `arguments`, and creates the file `prepared` in `scratch` when
+    /// it has finished.
     pub(crate) fn start<I>(scratch: &Scratch, script: &str, more: &[&str], arguments: I) -> Result<Self>
     where
         I: IntoIterator,
@@ -41,16 +42,16 @@ impl Namespace {
         Ok(Self { unshare, first })
     }
 
-    /// Id of the first process, as the rest of the machine sees it.
+    /// ID of the first process outside of the namespaces.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
 
-    /// A command that runs `program` in the namespaces that the `nsenter` flags ask for.
+    /// A command that runs `program` in the namespaces that the `nsenter` flags select.
     pub(crate) fn enter(&self, flags: &[&str], program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--target={}", self.first)).args(flags).arg("--").arg(program);
-        // daemons look for their helpers in folders that a user's PATH often lacks
+        // daemons look for their helper programs in folders that a user's PATH often lacks
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command
     }
@@ -63,16 +64,16 @@ impl Drop for Namespace {
     }
 }
 
-/// A daemon in a [`Namespace`], which may be stopped and started again.
+/// A daemon in a [`Namespace`], which can be stopped and started again.
 #[derive(Debug, Default)]
 pub(crate) struct Daemon {
-    /// The `nsenter` whose only child is the daemon. It follows the daemon into the end and into a freeze.
+    /// The `nsenter` whose only child is the daemon. It ends and freezes together with the daemon.
     nsenter: Mutex<Option<Process>>,
 }
 
 impl Daemon {
-    /// Starts it with a command of [`Namespace::enter`] (the process namespace must be among those entered)
-    /// and waits until it is ready. Does nothing while it runs.
+    /// Starts the daemon with a command of [`Namespace::enter`], which must enter the process namespace, and
+    /// waits until it is ready. Does nothing if it is running.
     pub(crate) fn start(
         &self,
         name: &str,
@@ -91,8 +92,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends it a signal, from the daemon to its `nsenter`, which sees to its own stopping and going on only
-    /// when its child does.
+    /// Sends a signal to the daemon. `Cont` goes to its `nsenter` too, which stops whenever its child stops.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let mut slot = self.slot();
         let nsenter = slot.as_mut().context("the daemon is stopped")?;
@@ -100,13 +100,14 @@ impl Daemon {
         if signal == Signal::Cont { nsenter.signal(signal) } else { Ok(()) }
     }
 
-    /// Ends it with `signal` and waits for its end. Does nothing when it is not running.
+    /// Ends the daemon with `signal` and waits for its end. Does nothing if it is not running.
     pub(crate) fn end(&self, signal: Signal) -> Result<()> {
         let Some(mut nsenter) = self.slot().take() else { return Ok(()) };
         if let Some(id) = child_of(nsenter.id()) {
             send(id, signal)?;
             if signal != Signal::Kill {
-                // a frozen daemon sees the signal only once it goes on; one that was not may have ended by now
+                // A frozen daemon handles the signal only when it is resumed. A daemon that was not frozen
+                // may have ended by now.
                 let _ = send(id, Signal::Cont);
             }
         }
@@ -115,7 +116,7 @@ impl Daemon {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Process>> {
-        // a test that panicked in between leaves the slot as it is, which the next user can handle
+        // a panic of a test while it holds the lock leaves a valid slot
         self.nsenter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +127,7 @@ fn unshare(more: &[&str]) -> Command {
     command
 }
 
-/// Whether this process may make namespaces.
+/// Whether this process may create namespaces.
 pub(crate) fn need_namespaces() -> Result<(), StartError> {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     let refusal =

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Below the range from which the kernel takes the local ports of outgoing connections: a server that is
-/// stopped and started again must find its port free.
+/// Below the range from which the kernel takes local ports of outgoing connections: a server that is stopped
+/// and started again must find its port free.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A TCP port that nothing listens on, never given twice by this process until all were given.
+/// A TCP port that nothing listens on. This process does not return it again before all others were returned.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // processes that run at the same time begin in different places
+    // concurrent processes start in different places
     let process = u16::try_from(std::process::id() % u32::from(COUNT))?;
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;

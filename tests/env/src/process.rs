@@ -1,4 +1,4 @@
-//! Child processes that end with this one, however it ends.
+//! Child processes that end with this process, however it ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,23 +13,23 @@ use anyhow::{Context, Result, anyhow, bail};
 
 /// How long a process may take to end after `SIGTERM` before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two looks at a condition that nothing announces.
+/// The interval of polling a condition.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A signal that tests send to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Ask to end.
+    /// Asks the process to end.
     Term,
-    /// Interrupt, as Ctrl-C does.
+    /// Interrupts it, as Ctrl-C does.
     Int,
-    /// End at once.
+    /// Ends it at once.
     Kill,
-    /// Freeze.
+    /// Freezes it.
     Stop,
-    /// Go on after [`Signal::Stop`].
+    /// Resumes it after [`Signal::Stop`].
     Cont,
-    /// Read the configuration again, where the program does so.
+    /// Makes it read its configuration again, if the program supports that.
     Hup,
 }
 
@@ -46,9 +46,9 @@ impl Signal {
     }
 }
 
-/// A child process that the kernel kills when this process dies, and that dropping ends.
+/// A child process. It is ended when dropped, and killed by the kernel if this process dies.
 ///
-/// Tests may start their own programs with it, the daemon under test for one.
+/// Tests may use it for programs of their own, such as the daemon under test.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -58,15 +58,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` (program, arguments, environment and working folder are taken; its streams are not)
-    /// with standard output and error appended to the file `log`.
+    /// Starts `command` with standard output and error appended to the file `log`. The program, arguments,
+    /// environment and working folder of `command` are used, but not its streams.
     ///
-    /// The process is the leader of its own process group, so that a Ctrl-C at the terminal reaches the
-    /// tests alone, and receives `SIGKILL` when this process ends for any reason.
+    /// The process is the leader of its own process group, so that Ctrl-C at the terminal reaches only the
+    /// tests. It receives `SIGKILL` if this process ends for any reason.
     ///
     /// # Errors
-    /// If the log cannot be opened or `setpriv` (util-linux) is not there. A program that does not exist
-    /// shows as a process that ends at once with status 127.
+    /// If the log cannot be opened or `setpriv` (util-linux) is missing. A program that does not exist
+    /// appears as a process that ends at once with status 127.
     pub fn spawn(name: impl Into<String>, command: &Command, log: impl Into<PathBuf>) -> Result<Self> {
         let (name, log) = (name.into(), log.into());
         let output = File::options()
@@ -95,7 +95,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The file that holds its output.
+    /// The file with its output.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -105,12 +105,12 @@ impl Process {
         log_tail(&self.log)
     }
 
-    /// Whether it runs (a frozen process runs).
+    /// Whether it runs. A frozen process counts as running.
     pub fn is_running(&mut self) -> bool {
         self.end_status().is_none()
     }
 
-    /// How it ended, or None while it runs.
+    /// Its exit status, or `None` while it runs.
     pub fn end_status(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
@@ -118,7 +118,7 @@ impl Process {
         self.ended
     }
 
-    /// Sends `signal`; does nothing when the process has ended.
+    /// Sends `signal`. Does nothing if the process has ended.
     ///
     /// # Errors
     /// If the signal cannot be sent.
@@ -126,7 +126,7 @@ impl Process {
         if !self.is_running() {
             return Ok(());
         }
-        // not yet waited for, so the id is still this process's
+        // the process was not waited for yet, so the ID still belongs to it
         run(Command::new("sh")
             .args(["-c", "kill -s \"$0\" \"$1\"", signal.name()])
             .arg(self.id().to_string()))
@@ -150,13 +150,13 @@ impl Process {
         }
     }
 
-    /// Ends it: `SIGTERM`, and `SIGKILL` when it still runs after 5 s.
+    /// Ends it: with `SIGTERM`, and with `SIGKILL` if it still runs after 5 s.
     ///
     /// # Errors
     /// If the kernel refuses to end it.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::Term)?;
-        // a frozen process sees SIGTERM only once it goes on
+        // a frozen process handles SIGTERM only when it is resumed
         self.signal(Signal::Cont)?;
         self.wait(GRACE).or_else(|_| self.kill())
     }
@@ -175,7 +175,7 @@ impl Process {
     /// Polls `ready` until it is true.
     ///
     /// # Errors
-    /// If the process ends first or `limit` passes; the error holds the end of the log.
+    /// If the process ends first or `limit` passes; the error contains the end of the log.
     pub fn wait_until(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -195,17 +195,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // nobody is left to tell, and the kernel repeats the attempt when this process ends
+        // an error cannot be reported here, and the kernel kills the process when this one ends
         drop(self.stop());
     }
 }
 
-/// Sends a signal through the shell's own `kill`: this crate may not call the system itself.
+/// Sends a signal with the shell's `kill`: this crate must not contain unsafe system calls.
 pub(crate) fn send(id: u32, signal: Signal) -> Result<()> {
     run(Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal.name()]).arg(id.to_string())).map(drop)
 }
 
-/// The only child of a process that has one.
+/// The only child of a process, if it has one.
 pub(crate) fn child_of(id: u32) -> Option<u32> {
     run(Command::new("pgrep").arg("-P").arg(id.to_string())).ok()?.lines().next()?.trim().parse().ok()
 }
@@ -218,7 +218,7 @@ pub(crate) fn log_tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(25)..].join("\n")
 }
 
-/// Runs a command to its end and returns its standard output.
+/// Runs a command until it ends, and returns its standard output.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {name}"))?;
@@ -235,8 +235,8 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
 
 type Request = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// Spawns from one thread that lasts as long as this process: Linux sends the parent-death signal when the
-/// THREAD that spawned ends, and tests run in threads that come and go.
+/// Spawns from one thread that lives as long as this process. Linux sends the parent-death signal when the
+/// spawning THREAD ends, and tests run in short-lived threads.
 fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Request>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {

@@ -10,8 +10,9 @@ use tempfile::TempDir;
 const PREFIX: &str = "ccm-test-";
 const LOCK: &str = ".lock";
 
-/// A folder that is removed when dropped. When the process dies first, the next process that makes one
-/// removes it: a lock on a file inside, which the kernel releases, tells living owners from dead ones.
+/// A folder that is removed when dropped. If the process dies first, the next process that makes such a
+/// folder removes it: owners that are alive hold a lock on a file inside, which the kernel releases when they
+/// die.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: TempDir,
@@ -19,8 +20,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder whose name holds `name`. The name is kept short because sockets live in it, whose
-    /// paths may have 107 bytes.
+    /// Makes a folder with `name` in its name. The name is short because the folder contains sockets, whose
+    /// paths may have at most 107 bytes.
     pub(crate) fn new(name: &str) -> Result<Self> {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(sweep);
@@ -31,7 +32,7 @@ impl Scratch {
         if std::env::var_os("CCM_TEST_KEEP").is_some_and(|value| value == "1") {
             folder.disable_cleanup(true);
         }
-        // locked before it has its name, so that no sweeper ever sees it unlocked
+        // lock it before it has its final name, so that no other process ever sees it unlocked
         let early = folder.path().join(".lock-early");
         let lock = File::create(&early)?;
         lock.lock()?;
@@ -54,7 +55,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Makes a folder inside and returns its path.
+    /// Makes a subfolder and returns its path.
     pub(crate) fn make(&self, name: &str) -> Result<PathBuf> {
         let path = self.join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -62,7 +63,7 @@ impl Scratch {
     }
 }
 
-/// Removes the folders of processes that died without doing so. What cannot be removed (another user's) stays.
+/// Removes the folders that dead processes have left. Errors, as with another user's folders, are ignored.
 fn sweep() {
     if std::env::var_os("CCM_TEST_KEEP").is_some_and(|value| value == "1") {
         return;

@@ -1,4 +1,4 @@
-//! A vCenter: govmomi's simulator, with what a test wants to count, to change and to break.
+//! A vCenter: govmomi's simulator, extended so that tests can count calls, change objects and inject faults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
 
-/// Thousands of machines take their time.
+/// It is long because thousands of machines take time.
 const SERVES_WITHIN: Duration = Duration::from_secs(180);
 
-/// What a [`Vcsim`] holds. Machines are called `DC0_C0_RP0_VM0` and so on.
+/// The contents of a [`Vcsim`]. Machines are called `DC0_C0_RP0_VM0` and so on.
 #[derive(Clone, Debug)]
 pub struct VcsimOptions {
     /// Datacenters, `DC0`, `DC1`, ...
@@ -27,23 +27,24 @@ pub struct VcsimOptions {
     pub clusters: u32,
     /// Hosts in each cluster, `DC0_C0_H0`, ...
     pub hosts: u32,
-    /// Machines in each cluster, all of them powered on.
+    /// Machines in each cluster, all powered on.
     pub machines: u32,
-    /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-` with N in
-    /// twelve hexadecimal digits, address 10.20.0.0/16 plus N + 1, VMware Tools running. Else guests say nothing.
+    /// Whether machine N has the guest of a Node: host name `node-N`, BIOS UUID `5a3c0de0-0000-4000-8000-`
+    /// with N in twelve hexadecimal digits, address 10.20.0.0/16 plus N + 1, VMware Tools running. Otherwise
+    /// guests report nothing.
     pub nodes: bool,
-    /// The N of the first machine, where another vCenter has the Nodes before it.
+    /// The N of the first machine, if another vCenter has the Nodes before it.
     pub first_node: u32,
-    /// Machines beside those, `other-0`, `other-1`, ..., nobody's Nodes: copies, which are there at once. Nothing can be
-    /// done to them but [`set_guest`](Vcsim::set_guest).
+    /// Additional machines `other-0`, `other-1`, ... that are not Nodes. They are copies, so they are made
+    /// quickly, but only [`set_guest`](Vcsim::set_guest) can change them.
     pub others: u32,
-    /// Who may log in.
+    /// The only user that may log in.
     pub user: String,
-    /// With which password.
+    /// The user's password.
     pub password: String,
-    /// Which dialect of the tagging REST there is: `legacy` (`/rest`), `modern` (`/api`) or `both`.
+    /// The dialects of the tagging REST API: `legacy` (`/rest`), `modern` (`/api`) or `both`.
     pub rest: &'static str,
-    /// Whether REST takes the sessions of SOAP, as a real vCenter does from 8.0 U3 on.
+    /// Whether REST accepts SOAP sessions, as a real vCenter does from 8.0 U3 on.
     pub shares_sessions: bool,
 }
 
@@ -65,13 +66,13 @@ impl Default for VcsimOptions {
     }
 }
 
-/// A vCenter as a process, ended and removed when dropped.
+/// A simulated vCenter as a process. Stopped and removed when dropped.
 ///
-/// It serves TLS with a certificate of its own CA. As a real vCenter does, and the plain simulator does not, it quotes
-/// the session cookie and takes it only with its quotes.
+/// It serves TLS with a certificate of its own CA. Like a real vCenter, and unlike the plain simulator, it
+/// quotes the session cookie and requires the quotes.
 #[derive(Debug)]
 pub struct Vcsim {
-    // the process before the folder it lives in: fields drop in this order
+    // Fields drop in this order: the process before its folder
     process: Process,
     options: VcsimOptions,
     port: u16,
@@ -80,10 +81,11 @@ pub struct Vcsim {
 }
 
 impl Vcsim {
-    /// Starts it and waits until it serves. The program is built first when it is not in the cache, which takes a minute.
+    /// Starts it and waits until it serves. If the program is not in the cache, it is built first, which
+    /// takes a minute.
     ///
     /// # Errors
-    /// [`StartError::Unavailable`] when the program cannot be had on this machine, [`StartError::Failed`] when it does
+    /// [`StartError::Unavailable`] if this machine cannot run the program, [`StartError::Failed`] if it does
     /// not serve within three minutes.
     pub fn start(options: &VcsimOptions) -> Result<Self, StartError> {
         need_programs(&["curl", "openssl", "setpriv"])?;
@@ -102,7 +104,8 @@ impl Vcsim {
         self.process.wait_until(SERVES_WITHIN, || run(curl().arg(&probe)).is_ok())
     }
 
-    /// Ends it at once, as a power cut would. Its port refuses connections until [`restart`](Self::restart).
+    /// Ends it at once, as a power failure would. Its port refuses connections until
+    /// [`restart`](Self::restart).
     ///
     /// # Errors
     /// If the kernel refuses to end it.
@@ -110,8 +113,8 @@ impl Vcsim {
         self.process.kill().map(drop)
     }
 
-    /// Starts it again after [`kill`](Self::kill), at the same address with the inventory of the beginning. Tags, changes,
-    /// sessions, rules and counts are gone.
+    /// Starts it again after [`kill`](Self::kill), with the same address and the initial inventory. Tags,
+    /// changes, sessions, rules and counts are lost.
     ///
     /// # Errors
     /// If it does not serve within three minutes.
@@ -122,12 +125,12 @@ impl Vcsim {
         Ok(self.wait()?)
     }
 
-    /// The process, to be frozen and the like.
+    /// The process, for example to freeze it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// The port of the vCenter on 127.0.0.1, which `localhost` is another name of.
+    /// The port of the vCenter on 127.0.0.1, which is also reachable as `localhost`.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -142,11 +145,11 @@ impl Vcsim {
         &self.options.user
     }
 
-    /// What its session manager wants to be shown.
+    /// The token that its session manager requires.
     pub const SESSION_MANAGER_TOKEN: &str = "bearer-of-the-test";
 
-    /// Where its session manager gives tickets, each good for one clone of a session that nobody else uses. Calls are counted
-    /// as `rest:GET /session-manager`.
+    /// The URL where its session manager gives tickets. Each is good for one clone of a session that has no
+    /// other use. Calls are counted as `rest:GET /session-manager`.
     pub fn session_manager_url(&self) -> String {
         format!("https://127.0.0.1:{}/session-manager", self.port)
     }
@@ -160,12 +163,12 @@ impl Vcsim {
         answer.as_bool().with_context(|| format!("vcsim answers {answer}"))
     }
 
-    /// The password at the start.
+    /// The initial password.
     pub fn password(&self) -> &str {
         &self.options.password
     }
 
-    /// A file with the certificate of its CA.
+    /// The file with the certificate of its CA.
     pub fn ca_file(&self) -> PathBuf {
         self.scratch.join("ca.crt")
     }
@@ -173,7 +176,7 @@ impl Vcsim {
     /// The fingerprint of its certificate, such as `A1:B2:...`, by `sha1` or `sha256`.
     ///
     /// # Errors
-    /// If openssl cannot tell.
+    /// If openssl cannot compute it.
     pub fn thumbprint(&self, hash: &str) -> Result<String> {
         let mut command = Command::new("openssl");
         command.args(["x509", "-noout", "-fingerprint", &format!("-{hash}"), "-in"]);
@@ -181,8 +184,8 @@ impl Vcsim {
         line.trim().split_once('=').map(|(_, print)| print.to_owned()).context("no fingerprint")
     }
 
-    /// How often each method was called, by names such as `soap:Login` and `rest:POST /session`; those that a rule hit
-    /// stand there again with `hit:` before.
+    /// The number of calls of each method, by names such as `soap:Login` and `rest:POST /session`. Calls that
+    /// a rule affected are counted again with the prefix `hit:`.
     ///
     /// # Errors
     /// If it does not answer.
@@ -190,7 +193,7 @@ impl Vcsim {
         Ok(serde_json::from_value(self.get("counts")?)?)
     }
 
-    /// Begins to count from zero.
+    /// Resets the counts to zero.
     ///
     /// # Errors
     /// If it does not answer.
@@ -198,7 +201,7 @@ impl Vcsim {
         self.post("counts/reset", &json!({})).map(drop)
     }
 
-    /// How many SOAP sessions are alive, how many were ever given, and how many REST sessions are alive.
+    /// The number of SOAP sessions alive, of SOAP sessions ever opened, and of REST sessions alive.
     ///
     /// # Errors
     /// If it does not answer.
@@ -208,7 +211,7 @@ impl Vcsim {
         Ok((number("soap")?, number("soapEver")?, number("rest")?))
     }
 
-    /// Makes every session invalid, SOAP's and REST's.
+    /// Ends every session, of SOAP and of REST.
     ///
     /// # Errors
     /// If it does not answer.
@@ -216,7 +219,7 @@ impl Vcsim {
         self.post("expire", &json!({})).map(drop)
     }
 
-    /// Changes who may log in. Sessions stay.
+    /// Changes the user and the password that may log in. Sessions stay.
     ///
     /// # Errors
     /// If it does not answer.
@@ -224,10 +227,11 @@ impl Vcsim {
         self.post("credentials", &json!({"user": user, "password": password})).map(drop)
     }
 
-    /// Replaces the rules by which calls are broken: a list of objects with `methods` (names as counted, a trailing `*`
-    /// stands for anything), `except`, and what happens: `delayMillis`, `fault` (a type, such as `NotAuthenticated`),
-    /// `status`, `drop`, or `expire`, which ends every session before the call. `probability`, `times`, `skip` and `every` say
-    /// how often, `after` that the call takes place all the same.
+    /// Replaces the rules for injected faults: a list of objects with `methods` (names as in the counts,
+    /// where a trailing `*` is a wildcard), `except`, and the effect: `delayMillis`, `fault` (a type, such as
+    /// `NotAuthenticated`), `status`, `drop`, or `expire`, which ends every session before the call.
+    /// `probability`, `times`, `skip` and `every` say how often. With `after`, the call still takes place
+    /// before its answer is replaced.
     ///
     /// # Errors
     /// If it does not answer.
@@ -235,7 +239,7 @@ impl Vcsim {
         self.post("rules", rules).map(drop)
     }
 
-    /// Its machines: objects with `ref`, `name`, `uuid`, `instanceUuid`, `hostName`, `host`, `power`.
+    /// Its machines, as objects with `ref`, `name`, `uuid`, `instanceUuid`, `hostName`, `host`, `power`.
     ///
     /// # Errors
     /// If it does not answer.
@@ -243,9 +247,10 @@ impl Vcsim {
         Ok(serde_json::from_value(self.get("inventory")?)?)
     }
 
-    /// Changes a machine, by name or reference: any of `hostName`, `tools` (a `toolsRunningStatus`), `uuid`,
-    /// `instanceUuid`, `connection` (a `connectionState`), `cpus`, `memoryMiB`, `guestId`, `extraConfig` (an object) and
-    /// `nics`, a list of objects with `network`, `mac`, `deviceConfigId`, `ips` (each with the length of its prefix).
+    /// Changes a machine, by name or reference. Keys are any of `hostName`, `tools` (a `toolsRunningStatus`),
+    /// `uuid`, `instanceUuid`, `connection` (a `connectionState`), `cpus`, `memoryMiB`, `guestId`,
+    /// `extraConfig` (an object) and `nics`, a list of objects with `network`, `mac`, `deviceConfigId`, `ips`
+    /// (each with its prefix length).
     ///
     /// # Errors
     /// If there is no such machine.
@@ -254,16 +259,18 @@ impl Vcsim {
         self.post("guest", &changes).map(drop)
     }
 
-    /// Does something to a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
-    /// `clone` to a name, `move` to a host of any datacenter, `reconfigure` with `KEY=VALUE` for its extra configuration.
+    /// Acts on a machine: `power-on`, `power-off`, `suspend`, `destroy`, `unregister`, `rename` to a name,
+    /// `clone` to a name, `move` to a host of any datacenter, `reconfigure` with `KEY=VALUE` for its extra
+    /// configuration.
     ///
     /// # Errors
-    /// In vCenter's words.
+    /// vCenter's error.
     pub fn act(&self, machine: &str, action: &str, argument: &str) -> Result<()> {
         self.post("act", &json!({"vm": machine, "action": action, "argument": argument})).map(drop)
     }
 
-    /// Attaches a tag, made if it is not there, to the object with this name, such as `ClusterComputeResource` `DC0_C0`.
+    /// Attaches a tag to the object with this name, such as `ClusterComputeResource` `DC0_C0`. Creates the
+    /// tag if necessary.
     ///
     /// # Errors
     /// If there is no such object.
@@ -272,7 +279,7 @@ impl Vcsim {
             .map(drop)
     }
 
-    /// Takes a tag off an object.
+    /// Detaches a tag from an object.
     ///
     /// # Errors
     /// If there is no such object.
@@ -326,13 +333,13 @@ fn spawn(
         .arg(format!("-nodes={}", options.nodes))
         .arg(format!("-first-node={}", options.first_node))
         .arg(format!("-others={}", options.others))
-        // as unlike other vCenters as its port
+        // differs between vCenters, as their ports do
         .arg(format!("-instance-uuid=277d6516-b980-529a-98a9-{port:012}"))
         .arg(format!("-dc={}", options.datacenters))
         .arg(format!("-cluster={}", options.clusters))
         .arg(format!("-host={}", options.hosts))
         .arg(format!("-vm={}", options.machines))
-        // the simulator makes a folder for each datastore
+        // the simulator creates a folder for each datastore
         .env("TMPDIR", scratch.path());
     Process::spawn("vcsim", &command, scratch.join("vcsim.log"))
 }

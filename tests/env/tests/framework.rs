@@ -1,4 +1,4 @@
-//! The Go framework's binary leads, fills a Node in, and serves.
+//! The Go framework's binary leads, initialises a Node, and serves.
 
 use std::error::Error;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Peers end with the process that started them, also when it is killed.
+//! Peers end with the process that started them, even if it is killed.
 
 use std::error::Error;
 use std::fs;
@@ -38,7 +38,7 @@ fn dies_with_its_starter(peer: &str) -> Outcome {
         return Err(errors.into());
     }
 
-    // every process of the peer names a file in its folder
+    // the command line of every process of the peer contains a file in its folder
     let begin = said.find("ccm-test-").ok_or("no folder named")?;
     let folder: String = said[begin..].chars().take_while(|&c| c != '/').collect();
     assert!(processes_naming(&folder)? >= 1, "nothing runs in {folder}");
@@ -53,7 +53,7 @@ fn dies_with_its_starter(peer: &str) -> Outcome {
     Ok(())
 }
 
-/// How many processes have `text` in their command line. One that has died has none.
+/// The number of processes with `text` in their command line. Dead processes have no command line.
 fn processes_naming(text: &str) -> Result<usize, Box<dyn Error>> {
     let lines =
         fs::read_dir("/proc")?.flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! The script that says what changed between two versions of the Go framework.
+//! The script that prints the changes between two versions of the Go framework.
 
 use std::error::Error;
 use std::fs;
@@ -13,7 +13,7 @@ fn changes(cache: &Path, arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
     Ok(Command::new(script).args(arguments).env("CCM_TEST_CACHE", cache).output()?)
 }
 
-/// What was read of a version, as the script keeps it.
+/// Stores the facts of a version in the script's cache.
 fn remember(cache: &Path, version: &str, facts: &str) -> Outcome {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("upstream/dump.go");
     let digest = String::from_utf8(Command::new("sha256sum").arg(program).output()?.stdout)?;
@@ -50,7 +50,7 @@ fn old_values_stand_above_new_ones() -> Outcome {
     Ok(())
 }
 
-/// A `go` that has no such version, or another one than was asked for.
+/// The `go` program does not find the version, or finds another one than requested.
 #[test]
 fn what_is_of_another_version_is_not_kept() -> Outcome {
     let folder = std::env::temp_dir().join(format!("ccm-upstream-go-{}", std::process::id()));

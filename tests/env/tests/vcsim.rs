@@ -1,4 +1,4 @@
-//! The vCenter simulator counts, changes and breaks what it is told to.
+//! The vCenter simulator counts calls, makes changes and injects faults as requested.
 
 use std::error::Error;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn play() -> Result<(), StartError> {
     Ok(())
 }
 
-/// What the vCenter answers, status and headers included.
+/// The vCenter's response, including status and headers.
 fn call(vcsim: &Vcsim, body: &str) -> String {
     let envelope =
         format!("<Envelope xmlns='http://schemas.xmlsoap.org/soap/envelope/'><Body>{body}</Body></Envelope>");

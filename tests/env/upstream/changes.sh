@@ -20,7 +20,7 @@ fail() {
     exit 2
 }
 
-# The version $1 as modules call it.
+# The version $1 in the form that modules use.
 module_version() {
     local version=v${1#v}
     # Kubernetes v1.X is made of modules v0.X
@@ -49,7 +49,8 @@ dump_of() {
         # shellcheck disable=SC2064 # the folder as it is called now
         trap "rm -rf '$work'" EXIT
         cp "$here/dump.go" "$work/"
-        # Joined by &&, since `set -e` does not hold before ||. What was resolved is looked at too: tidy may raise a version.
+        # Joined by &&, since `set -e` has no effect before ||. The resolved version is checked too: tidy may
+        # raise it.
         (
             cd "$work" &&
                 export GOWORK=off GOFLAGS=-mod=mod &&

@@ -1,4 +1,5 @@
-//! The API server that faults meet: a real one with etcd, or the sandbox, which freezes and dies as well as it can.
+//! The API server that faults are injected into: a real one with etcd, or the sandbox, which imitates freezes
+//! and crashes.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{api::Target, daemon::parse, shipped_roles};
 
-/// How long the sandbox breaks connections where a real API server would start again.
+/// How long the sandbox breaks connections in place of a restart.
 const RESTART: Duration = Duration::from_secs(3);
 
 pub(super) enum ApiServer {
@@ -26,7 +27,7 @@ pub(super) enum ApiServer {
 }
 
 impl ApiServer {
-    /// Starts one whose files are in this folder.
+    /// Starts an API server with its files in this folder.
     pub(super) async fn start(target: Target, folder: &Path) -> Result<Arc<Self>, StartError> {
         Ok(Arc::new(match target {
             Target::ApiServer | Target::PreviousApiServer => Self::real(target, folder).await?,
@@ -56,7 +57,7 @@ impl ApiServer {
         Ok(Self::Real { control_plane, audit_log: Mutex::new(audit_log), token })
     }
 
-    /// The administrator's.
+    /// The administrator's kubeconfig.
     pub(super) fn kubeconfig(&self) -> &Path {
         match self {
             Self::Real { control_plane, .. } => control_plane.kubeconfig(),
@@ -68,12 +69,12 @@ impl ApiServer {
     pub(super) fn token(&self) -> String {
         match self {
             Self::Real { token, .. } => token.clone(),
-            // It asks nobody who he is.
+            // The sandbox does not authenticate.
             Self::Sandbox { .. } => format!("token-{:016x}", fastrand::u64(..)),
         }
     }
 
-    /// Answers nobody, for so long at most.
+    /// Answers no request, for up to this time.
     pub(super) fn freeze(&self, time: Duration) -> anyhow::Result<()> {
         match self {
             Self::Real { control_plane, .. } => control_plane.freeze_api_server(),
@@ -84,7 +85,7 @@ impl ApiServer {
         }
     }
 
-    /// Goes on after [`Self::freeze`].
+    /// Resumes after [`Self::freeze`].
     pub(super) fn thaw(&self) -> anyhow::Result<()> {
         match self {
             Self::Real { control_plane, .. } => control_plane.thaw_api_server(),
@@ -95,7 +96,7 @@ impl ApiServer {
         }
     }
 
-    /// Writes nothing, for so long at most.
+    /// Writes nothing, for up to this time.
     pub(super) fn freeze_storage(&self, time: Duration) -> anyhow::Result<()> {
         match self {
             Self::Real { control_plane, .. } => control_plane.freeze_etcd(),
@@ -108,7 +109,7 @@ impl ApiServer {
         }
     }
 
-    /// Goes on after [`Self::freeze_storage`].
+    /// Resumes after [`Self::freeze_storage`].
     pub(super) fn thaw_storage(&self) -> anyhow::Result<()> {
         match self {
             Self::Real { control_plane, .. } => control_plane.thaw_etcd(),
@@ -116,7 +117,7 @@ impl ApiServer {
         }
     }
 
-    /// Ends, with or without a word, and starts again.
+    /// Stops it, gracefully or with `kill`, and starts it again.
     pub(super) async fn restart(&self, kill: bool) -> anyhow::Result<()> {
         match self {
             Self::Real { control_plane, .. } => {
@@ -131,20 +132,20 @@ impl ApiServer {
                 sandbox.faults().inject(Fault::new(Matcher::any(), Action::ResetConnection));
                 sandbox.faults().drop_watches();
                 tokio::time::sleep(RESTART).await;
-                // Versions from before are too old.
+                // Versions from before the restart are too old.
                 sandbox.faults().expire();
                 self.run_again().await
             }
         }
     }
 
-    /// Whatever was done to it: from here on it answers.
+    /// Makes it answer again, whatever faults it had.
     pub(super) async fn run_again(&self) -> anyhow::Result<()> {
         let Self::Real { control_plane, .. } = self else { return self.thaw() };
         let control_plane = control_plane.clone();
         tokio::task::spawn_blocking(move || {
             control_plane.thaw_etcd()?;
-            // It is slow to start on a busy machine.
+            // The start is slow on a busy machine, so try several times.
             let started = (0..4).map(|_| control_plane.start_api_server()).find(Result::is_ok);
             started.context("the API server does not start again")??;
             control_plane.thaw_api_server()
@@ -152,7 +153,8 @@ impl ApiServer {
         .await?
     }
 
-    /// What it answered to the daemons' writes to Nodes since the last look: by its own audit log, where it has one.
+    /// The responses to the daemons' writes to Nodes since the last call, from its own audit log if it has
+    /// one.
     pub(super) fn answered(&self, proxy: &Proxy) -> anyhow::Result<Vec<Answered>> {
         let by_proxy = std::mem::take(&mut proxy.seen().answered);
         match self {

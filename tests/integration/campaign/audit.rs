@@ -1,4 +1,4 @@
-//! What the API server itself says that it did, in its audit log.
+//! The API server's audit log, which tells what the API server did.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::world::Micros;
 
-/// What the daemons write to Nodes. One line for each request, when it is answered.
+/// Logs the daemons' writes to Nodes, with one line for each response.
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -26,7 +26,7 @@ rules:
 - level: None
 ";
 
-/// The log, read from where the last look ended.
+/// The log, and the position up to which it was read.
 #[derive(Debug)]
 pub(super) struct AuditLog {
     log: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct AuditLog {
     rest: String,
 }
 
-/// A request of a daemon that the API server answered.
+/// A request of a daemon with a response.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     pub(super) audit_id: String,
@@ -45,7 +45,7 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// The process that asked, by the ID that the proxy made.
+    /// The number of the process that sent it, from the ID that the proxy made.
     pub(super) fn life(&self) -> Option<u32> {
         self.audit_id.strip_prefix('L')?.split_once('-')?.0.parse().ok()
     }
@@ -65,18 +65,18 @@ impl AuditLog {
         Ok((Self { log, position: 0, rest: String::new() }, flags))
     }
 
-    /// What came since the last look.
+    /// The requests since the last call.
     pub(super) fn news(&mut self) -> anyhow::Result<Vec<Answered>> {
         let Ok(mut file) = File::open(&self.log) else { return Ok(Vec::new()) };
         file.seek(SeekFrom::Start(self.position))?;
         let mut bytes = Vec::new();
         self.position += u64::try_from(file.read_to_end(&mut bytes)?)?;
         self.rest.push_str(&String::from_utf8_lossy(&bytes));
-        // The last line may still be written.
+        // The last line may be incomplete.
         let Some((lines, rest)) = self.rest.rsplit_once('\n') else { return Ok(Vec::new()) };
         let mut answered = Vec::new();
         for line in lines.lines() {
-            // A killed API server leaves half a line behind, and its successor goes on in it.
+            // A killed API server leaves an incomplete line, and its successor continues that line.
             let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             answered.push(Answered {

@@ -1,4 +1,4 @@
-//! The campaign's cloud: answers every daemon from the truth, or from what a fault makes of it.
+//! The campaign's cloud. It answers every daemon with the true state, or with what a fault makes of it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
     world::{Machine, SCHEME, Told, World},
 };
 
-/// Listens on a port of 127.0.0.1 until it is dropped.
+/// Listens on a port of 127.0.0.1 until dropped.
 #[derive(Debug)]
 pub(super) struct Cloud {
     pub(super) port: u16,
@@ -52,7 +52,7 @@ impl Cloud {
                     let world = world.clone();
                     let changes = cloud.changes.subscribe();
                     let cut = cloud.cut().clone();
-                    // Whoever asks has gone where this fails.
+                    // An error means that the client has gone.
                     tokio::spawn(async move { serve(stream, world, changes, cut).await.ok() });
                 }
             }
@@ -60,7 +60,7 @@ impl Cloud {
         Ok(cloud)
     }
 
-    /// Pushes a change of this machine, or of everything.
+    /// Reports a change of this machine, or of all machines.
     pub(super) fn push(&self, uuid: Option<String>) {
         let _ = self.changes.send(Change { uuid });
     }
@@ -87,13 +87,13 @@ async fn serve(
     let question: Question = serde_json::from_str(&line)?;
     let mut send = async |text: String| writer.write_all(format!("{text}\n").as_bytes()).await;
     let Some(nodes) = question.nodes else {
-        // Changes may have been missed before.
+        // Earlier changes may have been missed.
         send(serde_json::to_string(&Change { uuid: None })?).await?;
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,
                 () = cut.cancelled() => return Ok(()),
-                // the other side has gone
+                // the client has gone
                 _ = lines.next_line() => return Ok(()),
             };
             match change {
@@ -109,7 +109,7 @@ async fn serve(
     if delay > Duration::ZERO {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
-            // given up
+            // the client has given up
             _ = lines.next_line() => return Ok(()),
         }
     }
@@ -118,7 +118,7 @@ async fn serve(
     Ok(())
 }
 
-/// The answers, from what is true (or claimed) at this moment.
+/// The answers, from the current true (or claimed) state.
 fn answer(world: &World, life: u32, nodes: &[Asked]) -> Reply {
     let mut state = world.lock();
     let mode = state.cloud.clone();
@@ -150,7 +150,7 @@ fn answer(world: &World, life: u32, nodes: &[Asked]) -> Reply {
             Answer::Present { .. } => Told::Present,
             Answer::Unknown(_) => Told::Unknown,
         };
-        // Nobody judges a Node without a provider ID.
+        // A Node without a provider ID is never judged.
         if node.provider_id.is_some() {
             state.note_told(life, &node.uid, told);
         }

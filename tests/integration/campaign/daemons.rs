@@ -1,4 +1,4 @@
-//! The daemons as processes: this test binary, started again as the daemon with the campaign's provider.
+//! The daemons as processes: this test binary, started as the daemon with the campaign's provider.
 
 use std::{
     collections::HashMap,
@@ -24,22 +24,22 @@ use super::{
     world::{World, micros},
 };
 
-/// Makes this binary the daemon.
+/// The variable that makes this binary run as the daemon.
 const VARIABLE: &str = "CAMPAIGN_DAEMON";
 
-/// Debian's libfaketime, where it is installed: it sets the wall clock of one process.
+/// Debian's libfaketime, if it is installed: it sets the wall clock of a single process.
 fn libfaketime() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
     folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|file| file.exists())
 }
 
-/// The daemon, where this process was started as one.
+/// Runs the daemon, if this process was started as one.
 pub(super) fn main_of_process() -> Option<ExitCode> {
     std::env::var_os(VARIABLE)?;
     Some(ccm::app::main(provider::registry))
 }
 
-/// The flags of one process.
+/// The timing flags of one process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     lease: u64,
@@ -55,16 +55,16 @@ const EAGER: Timing = Timing { period_millis: 2000, grace_millis: 2500, ..DEFAUL
 const QUICK: Timing =
     Timing { lease: 6, renew: 4, retry_millis: 1000, period_millis: 1500, grace_millis: 2000 };
 
-/// For who leads through anything that upstream's defaults last through.
+/// For leaders that keep the Lease through every fault that upstream's defaults tolerate.
 pub(super) const LASTING: &[Timing] = &[DEFAULT, EAGER];
 /// For short campaigns.
 pub(super) const SHORT: &[Timing] = &[QUICK];
-/// All, the quick one more often: nothing happens while nobody leads.
+/// All timings, the quick one more often: nothing happens while there is no leader.
 pub(super) const MIXED: &[Timing] = &[DEFAULT, EAGER, QUICK, QUICK];
 
 const MINIMUM_AGE: Duration = Duration::from_secs(5);
 
-/// What all processes share.
+/// State that all processes share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) world: World,
@@ -74,26 +74,26 @@ pub(super) struct Common {
     pub(super) password: String,
     pub(super) lives: AtomicU32,
     pub(super) rules: Mutex<HashMap<u32, Rules>>,
-    /// What is wrong with processes or their logs.
+    /// Faults of processes or in their logs.
     pub(super) faults: Mutex<Vec<String>>,
     pub(super) most_memory: Mutex<Memory>,
-    /// Whether something was wrong.
+    /// Whether a fault was found, so that logs must be kept.
     pub(super) keep_logs: AtomicBool,
-    /// What a process draws its timing from.
+    /// The timings to choose from.
     pub(super) timings: &'static [Timing],
-    /// Which of the timings and clocks a process gets.
+    /// Chooses the timing and the clock of a process.
     pub(super) rng: Mutex<fastrand::Rng>,
 }
 
-/// Most of it that a process had, in KiB.
+/// The peak memory of any process, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
-    /// What it allocated, without what is mapped from files.
+    /// Allocated memory, without mapped files.
     pub(super) anonymous: u64,
     pub(super) resident: u64,
 }
 
-/// The place of one daemon: when its process ends, another one is started, as the kubelet does with a pod.
+/// A daemon. When its process ends, another one is started, as the kubelet does with a pod.
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) way: Arc<Way>,
@@ -105,7 +105,7 @@ pub(super) struct Daemon {
 struct Running {
     process: Process,
     life: u32,
-    /// The signal that ends it.
+    /// The last signal that should end it.
     sent: Option<Signal>,
     clock: Option<PathBuf>,
 }
@@ -126,7 +126,7 @@ impl Daemon {
                 let Some(now) = running.as_mut() else { break };
                 self.common.measure(now.process.id());
                 if stop.is_cancelled() {
-                    // Whether it ends well is for another test.
+                    // Whether it ends gracefully is checked by another test.
                     now.sent = Some(Signal::Kill);
                     now.process.kill()?;
                 }
@@ -200,13 +200,13 @@ impl Daemon {
                 .env("FAKETIME_NO_CACHE", "1")
                 .env("DONT_FAKE_MONOTONIC", "1");
         }
-        // From here on the connections are the new process's: the old one is dead.
+        // From here on, connections belong to the new process: the old one is dead.
         self.way.life.store(life, Ordering::SeqCst);
         let process = Process::spawn(format!("daemon {life}"), &command, in_folder("log"))?;
         Ok(Running { process, life, sent: None, clock })
     }
 
-    /// Which process it is now.
+    /// The number of the current process.
     pub(super) fn life(&self) -> Option<u32> {
         self.running().as_ref().map(|running| running.life)
     }
@@ -221,19 +221,19 @@ impl Daemon {
         running.process.signal(signal)
     }
 
-    /// Sets the wall clock of the process so many seconds off. `false` where clocks cannot be set here.
+    /// Sets the wall clock of the process this many seconds off. `false` if clocks cannot be set here.
     pub(super) fn set_clock(&self, seconds: i64) -> anyhow::Result<bool> {
         let running = self.running();
         let Some(Running { clock: Some(clock), life, .. }) = running.as_ref() else { return Ok(false) };
         self.common.world.lock().jumped.insert(*life);
-        // In one step: the process reads it at any time.
+        // Atomically, since the process may read it at any time.
         let new = clock.with_extension("new");
         fs::write(&new, format!("{seconds:+}\n"))?;
         fs::rename(new, clock)?;
         Ok(true)
     }
 
-    /// Spoils its requests.
+    /// Injects faults into its requests.
     pub(super) fn spoil(&self, time: Duration, which: Which, what: What, probability: f64) {
         self.way.spoil(time, which, what, probability);
     }
@@ -259,7 +259,8 @@ impl Common {
         most.resident = most.resident.max(field("VmHWM").unwrap_or_default());
     }
 
-    /// A process may end when it was told to, when it lost the Lease, and when the API server answers nobody.
+    /// Checks how a process ended. It may end after a signal, after losing the Lease, and when the API server
+    /// does not answer.
     fn look_at_end(&self, ended: &Running, status: std::process::ExitStatus) {
         use std::os::unix::process::ExitStatusExt as _;
         let is_expected = match (ended.sent, status.code()) {
@@ -276,7 +277,8 @@ impl Common {
             ));
         }
         faults.extend(self.faults_of_log(ended.process.log(), ended.life));
-        // There may be thousands: only those are kept that ended since something was wrong.
+        // There may be thousands of processes, so only the files of those that ended after the first fault
+        // are kept.
         if faults.is_empty() && !self.keep_logs.load(Ordering::SeqCst) {
             for name in ["log", "cloud", "kubeconfig", "clock"] {
                 let _ = fs::remove_file(self.folder.join(format!("{name}-{}", ended.life)));
@@ -297,7 +299,7 @@ impl Common {
         faults
     }
 
-    /// The logs of the processes that run now.
+    /// Checks the logs of the running processes.
     pub(super) fn look_at_logs(&self) -> anyhow::Result<()> {
         for entry in fs::read_dir(&self.folder).context("the folder of the logs")? {
             let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Which faults there are, and the sequence of them that a seed makes. Pure: the same seed, the same sequence.
+//! The kinds of faults, and the sequence of faults for a seed. Pure: the same seed gives the same sequence.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     proxy::{What, Which},
 };
 
-/// Whom a fault of a daemon or of its way to the API server meets.
+/// The daemons that a fault of a daemon or of its connection to the API server affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
     Leader,
@@ -49,7 +49,7 @@ pub(super) enum Fault {
     EtcdFrozen(Duration),
     ElectionLeaseDeleted,
     ElectionLeaseStolen,
-    // the way there
+    // the connection to the API server
     Spoilt { whom: Whom, which: Which, what: What, probability: f64, time: Duration },
     ConnectionsCut(Whom),
     WatchesCut(Whom),
@@ -61,21 +61,21 @@ pub(super) enum Fault {
     ClockJumps(Whom, i64),
 }
 
-/// What a fault takes for itself: two of the same do not come together.
+/// The resource that a fault occupies: two faults with the same one are not active at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Group {
-    /// A Node's place, which the fault looks for itself.
+    /// One Node, which the fault chooses itself.
     Node,
     Cloud,
     WrongAbsences,
     ApiServer,
     Daemon,
-    /// As many as come.
+    /// No resource: any number may be active.
     None,
 }
 
 impl Fault {
-    /// For the table.
+    /// The name of the fault in the report.
     pub(super) fn word(&self) -> String {
         let text = format!("{self:?}");
         match self {
@@ -124,41 +124,43 @@ impl Fault {
     }
 }
 
-/// A fault in its place of the sequence.
+/// A fault at its position in the sequence.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
-    /// Since the beginning of the faults.
+    /// The time since the first fault.
     pub(super) at: Duration,
-    /// Where the search for a Node begins that it fits.
+    /// Where to begin the search for a suitable Node.
     pub(super) target: usize,
     pub(super) fault: Fault,
 }
 
-/// What shapes a sequence.
+/// The parameters of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) nodes: usize,
     pub(super) daemons: usize,
-    /// Faults a second.
+    /// Faults per second.
     pub(super) rate: f64,
-    /// Without what takes half a minute to get over.
+    /// Leave out faults that take half a minute to recover from.
     pub(super) is_short: bool,
     pub(super) focus: Focus,
 }
 
-/// Which faults come.
+/// Which faults are in the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Focus {
     #[default]
     Everything,
-    /// The cloud is always wrong about some Nodes, and the API server freezes for almost as long as the time limits of
-    /// the daemon's requests are: whoever measures silence carelessly takes kubelets for dead.
+    /// The cloud is always wrong about some Nodes, and the API server freezes for almost as long as the
+    /// timeouts of the daemon's requests: a daemon that measures silence carelessly would take kubelets for
+    /// dead.
     Freezes,
-    /// The cloud is wrong about many Nodes, and leaders come and go: whoever begins anew forgets what was known.
+    /// The cloud is wrong about many Nodes, and leaders change often: a new leader lacks its predecessor's
+    /// memory.
     Leaders,
 }
 
-/// A sequence that does not end.
+/// An endless sequence.
 #[derive(Debug)]
 pub(super) struct Sequence {
     rng: fastrand::Rng,
@@ -222,7 +224,7 @@ impl Sequence {
     }
 
     fn draw_any(&mut self) -> Fault {
-        // Longest times: the short campaign has no time for more.
+        // Shortens the faults of a short campaign.
         let long = if self.shape.is_short { 0.3 } else { 1.0 };
         match self.rng.u32(0..1000) {
             0..=179 | 931 | 934..=937 | 964..=969 => Fault::MachineVanishes,
@@ -259,7 +261,7 @@ impl Sequence {
             }
             908..=915 => Fault::ChangesLost,
             916..=919 => Fault::ChangesStorm(self.rng.u32(1..200)),
-            // The time limits of the daemon's requests are near ten seconds.
+            // The timeouts of the daemon's requests are near ten seconds.
             920..=926 if self.rng.bool() && !self.shape.is_short => {
                 Fault::ApiServerFrozen(self.seconds(8.5, 10.5))
             }

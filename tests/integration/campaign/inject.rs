@@ -1,4 +1,4 @@
-//! How each fault is done, and undone.
+//! How each fault is injected, and ended.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,22 +28,22 @@ use super::{
     world::{CloudMode, Machine, Mark, Micros, Slot, World, now},
 };
 
-/// What the campaign waits for at most when it asks the API server for something.
+/// The timeout of the campaign's own requests to the API server.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
-/// The taint that others put on Nodes.
+/// A taint that is not ours.
 pub(super) const OTHERS_TAINT: &str = "example.com/maintenance";
 
-/// Everything that faults meet.
+/// Everything that faults affect.
 #[derive(Clone)]
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) cloud: Arc<Cloud>,
     pub(super) daemons: Vec<Arc<Daemon>>,
     pub(super) api_server: Arc<ApiServer>,
-    /// The administrator, directly.
+    /// The administrator's client, which bypasses the proxy.
     pub(super) client: Client,
     pub(super) terms: Arc<Mutex<Terms>>,
-    /// Whether nothing is to be disturbed now.
+    /// Whether faults are to stop for now.
     pub(super) calm: watch::Receiver<bool>,
     /// UIDs of the Nodes that the campaign deleted itself.
     pub(super) deleted: Arc<Mutex<HashSet<String>>>,
@@ -51,13 +51,13 @@ pub(super) struct Stage {
     log: Arc<Mutex<Log>>,
 }
 
-/// What was done.
+/// The injected faults.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) counts: BTreeMap<String, u64>,
-    /// The last ones.
+    /// The last of them.
     pub(super) lines: Vec<(Micros, String)>,
-    /// Those that met nothing that they fit.
+    /// The number of faults that found no suitable target.
     pub(super) skipped: u64,
 }
 
@@ -100,7 +100,7 @@ impl Stage {
         self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a fault, and leaves its end to `tasks`.
+    /// Begins a fault, and adds a task to `tasks` that ends it.
     pub(super) fn inject(&self, planned: Planned, tasks: &mut JoinSet<()>) {
         let Planned { target, fault, .. } = planned;
         let group = fault.group();
@@ -144,11 +144,12 @@ impl Stage {
         });
     }
 
-    /// The next Node from `target` on that the fault fits; it is taken where the fault wants it for itself.
+    /// The next Node from `target` on that is suitable for the fault. It is reserved if the fault needs it
+    /// alone.
     fn choose(&self, fault: &Fault, target: usize) -> Option<Slot> {
         let mut state = self.world.lock();
         let all = state.slots.len();
-        // Many that are really gone would only keep the breaker open.
+        // Too many machines that are really gone would only keep the breaker open.
         let gone = state.slots.iter().filter(|slot| matches!(slot.machine, Machine::Gone(_))).count();
         if matches!(fault, Fault::MachineVanishes | Fault::NodeReplaced) && gone >= (all / 16).max(4) {
             return None;
@@ -164,7 +165,7 @@ impl Stage {
                     Fault::Allowed(_) => slot.allowed == Mark::Absent,
                     Fault::TaintOfOthers(_) => slot.tainted == Mark::Absent,
                     Fault::InstanceResized => slot.machine == Machine::Running,
-                    // Nobody is to delete a Node whose machine the daemon never knew.
+                    // A Node must not be deleted if the daemon never knew its machine.
                     Fault::MachineVanishes if !slot.initialized => false,
                     _ => slot.busy.is_none() && slot.lives() && slot.told_ready && !slot.lied_about,
                 }
@@ -177,19 +178,19 @@ impl Stage {
         Some(slot.clone())
     }
 
-    /// Waits so long, or until calm is wanted.
+    /// Waits this long, or until the faults are to stop.
     pub(super) async fn hold(&self, time: Duration) {
         let mut calm = self.calm.clone();
         let _ = timeout(time, calm.wait_for(|calm| *calm)).await;
     }
 
-    /// Waits so long, and longer while calm is wanted: what is so stays so.
+    /// Waits this long, and then until faults are not stopped, so that the state does not change in between.
     pub(super) async fn hold_still(&self, time: Duration) {
         sleep(time).await;
         let _ = self.calm.clone().wait_for(|calm| !*calm).await;
     }
 
-    /// Three of four changes are pushed; the others are for the daemon to find.
+    /// Pushes three of four changes; the daemon has to find the others itself.
     pub(super) fn push_maybe(&self, slot: &Slot) {
         if fastrand::u8(..4) > 0 {
             self.cloud.push(Some(slot.uuid()));
@@ -207,7 +208,7 @@ impl Stage {
         self.world.with(number, |slot| slot.busy = None);
     }
 
-    /// Tries until the API server takes it or refuses it for good.
+    /// Retries until the API server accepts the request or refuses it permanently.
     pub(super) async fn try_for_long<F>(&self, attempt: impl Fn() -> F)
     where
         F: Future<Output = kube::Result<()>>,
@@ -252,7 +253,7 @@ impl Stage {
                 }
             }
             Fault::CloudHangs => {
-                // What is asked in this time hangs for longer than the daemon waits.
+                // Requests during this time hang for longer than the daemon waits.
                 mode(CloudMode { delay: Duration::from_secs(70), ..CloudMode::default() });
                 self.hold(Duration::from_secs(2)).await;
                 mode(CloudMode::default());
@@ -356,7 +357,7 @@ impl Stage {
         Ok(())
     }
 
-    /// So many percent of the places, from `target` on, that fit.
+    /// This percentage of the places, from `target` on, that are suitable.
     fn share(&self, percent: usize, target: usize, fits: impl Fn(&Slot) -> bool) -> Vec<usize> {
         let state = self.world.lock();
         let all = state.slots.len();
@@ -365,7 +366,7 @@ impl Stage {
         places.filter(|number| fits(&state.slots[*number])).take(wanted).collect()
     }
 
-    /// The cloud says of living machines that they are gone.
+    /// The cloud reports living machines as gone.
     async fn lie(&self, percent: usize, time: Duration, target: usize) {
         let fits = |slot: &Slot| {
             slot.busy.is_none() && slot.uid.is_some() && slot.lives() && slot.told_ready && slot.renewed > 0
@@ -389,7 +390,7 @@ impl Stage {
             });
             self.push_maybe(&slot);
         }
-        // What was decided on the lie is over before something else happens there.
+        // Let decisions that are based on the lie take effect before the next fault at these places.
         sleep(Duration::from_secs(3)).await;
         for number in &chosen {
             self.world.with(*number, |slot| slot.busy = None);

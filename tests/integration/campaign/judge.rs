@@ -1,4 +1,5 @@
-//! What is right and wrong. Pure, but for [`Deletion::observe`], which notes what is true when a deletion is sent.
+//! Judges deletions and writes. Pure, except for [`Deletion::observe`], which records the true state when a
+//! deletion is sent.
 
 use std::collections::HashMap;
 
@@ -7,20 +8,21 @@ use super::{
     world::{Machine, Mark, Micros, SECOND, Slot, World, seconds},
 };
 
-/// What a note in this process may come late on a busy machine.
+/// How late this process may note an event on a busy machine.
 pub(super) const LATE: Micros = SECOND / 2;
 
-/// A kubelet renews after a quarter of its lease's duration; so much of it, and never less than ten seconds, is silence.
+/// A kubelet renews after a quarter of its lease's duration. It counts as silent after this fraction of the
+/// duration, and never before ten seconds.
 const SILENCE: (i64, i64) = (5, 16);
 const LEAST_SILENCE: Micros = 10 * SECOND;
 
-/// How long after that was told the breaker must be open: within a monitor period all are counted.
+/// How long after the answers the breaker must be open: all Nodes are counted within a monitor period.
 const TOLD: Micros = 6 * SECOND;
 
-/// How long the cloud's claim must have been beyond the breaker's limits before every leader has to know.
+/// How long the cloud's claim must have been beyond the breaker's limits until every leader has to know.
 const KNOWN_TO_ALL: Micros = 60 * SECOND;
 
-/// What a process of the daemon was told to do.
+/// The timing flags of a daemon's process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) lease_duration: Micros,
@@ -28,32 +30,32 @@ pub(super) struct Rules {
     pub(super) minimum_age: Micros,
 }
 
-/// A deletion of a Node, with what was true when it was sent.
+/// A deletion of a Node, with the true state when it was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Deletion {
     pub(super) life: u32,
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) sent: Micros,
-    /// The Node's place, as it was; `None` for a Node that is none of this cloud's.
+    /// The Node's place at that time; `None` for a Node that does not belong to this cloud.
     pub(super) slot: Option<Slot>,
-    /// How many times in a row this process was told that the instance is gone, and since when.
+    /// How many consecutive answers to this process said that the instance is gone, and since when.
     pub(super) absences: u32,
     pub(super) absent_since: Option<Micros>,
-    /// Nodes without an instance and all Nodes, as this process was told.
+    /// The number of Nodes without an instance and of all Nodes, by the answers to this process.
     pub(super) known: (usize, usize),
-    /// Since when that is beyond the breaker's limits.
+    /// Since when those numbers are beyond the breaker's limits.
     pub(super) known_over_limit_since: Option<Micros>,
     /// Since when the cloud's claim is beyond the breaker's limits.
     pub(super) over_limit_since: Option<Micros>,
     /// Whether the process' wall clock jumped.
     pub(super) jumped: bool,
-    /// Whether the process was told that it may not read kubelets' leases: then upstream's rule holds.
+    /// Whether the process was refused to read kubelets' leases: then upstream's rule applies.
     pub(super) leases_forbidden: bool,
 }
 
 impl Deletion {
-    /// Notes what is true of a Node that a process deletes.
+    /// Records the true state of a Node that a process deletes.
     pub(super) fn observe(world: &World, life: u32, name: &str, uid: Option<&str>, sent: Micros) -> Self {
         let state = world.lock();
         let uid = uid.unwrap_or_default();
@@ -74,7 +76,7 @@ impl Deletion {
         }
     }
 
-    /// What was wrong with it, given that it succeeded.
+    /// What was wrong with the deletion, assuming that it succeeded.
     pub(super) fn faults(&self, rules: Rules) -> Vec<String> {
         let seconds = |time: Micros| format!("{:.2} s", seconds(time));
         if self.uid.is_empty() {
@@ -86,7 +88,7 @@ impl Deletion {
         let mut faults = Vec::new();
         match slot.machine {
             Machine::Gone(_) => {}
-            // Whoever is cut off by the campaign's own delay looks dead to everybody.
+            // A kubelet that the campaign itself delays looks dead to every client.
             Machine::Running if slot.due.is_some_and(|due| self.sent - due > LEAST_SILENCE / 2) => {}
             machine => faults.push(format!(
                 "the machine is {machine:?}, its kubelet {}, and renewed {} before",
@@ -106,12 +108,13 @@ impl Deletion {
         if slot.excluded == Mark::Present {
             faults.push("the Node has the label exclude-from-lifecycle-management".to_owned());
         }
-        // Creation times are whole seconds, rounded down.
+        // Creation timestamps are whole seconds, rounded down.
         if !self.jumped && self.sent - slot.registered + SECOND < rules.minimum_age {
             faults.push(format!("the Node is only {} old", seconds(self.sent - slot.registered)));
         }
         if slot.allowed == Mark::Absent {
-            // Who was told is not seen here: it may have been the controller that initialises Nodes.
+            // Which controller got the answers is not known here: it may have been the one that initialises
+            // Nodes.
             let since = self.known_over_limit_since.map_or(0, |since| self.sent - since);
             if since > TOLD {
                 let (absent, all) = self.known;
@@ -138,24 +141,24 @@ impl Deletion {
     }
 }
 
-/// A write to the election's Lease that succeeded, as its sender knows.
+/// A successful write to the election's Lease, as seen by its sender.
 #[derive(Clone, Debug)]
 pub(super) struct Renewal {
     pub(super) life: u32,
     pub(super) sent: Micros,
     pub(super) done: Micros,
-    /// Whether it gave the Lease back.
+    /// Whether it released the Lease.
     pub(super) released: bool,
 }
 
-/// Who led when.
+/// Which process led at which time.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
-    /// In the order in which they were done.
+    /// In the order of their completion.
     renewals: Vec<Renewal>,
-    /// When somebody else than the candidates took or deleted the Lease.
+    /// When the campaign took or deleted the Lease.
     pub(super) interference: Vec<Micros>,
-    /// How often the Lease went to another process.
+    /// How often the Lease changed hands.
     pub(super) changes: usize,
     last_holder: Option<u32>,
 }
@@ -170,14 +173,14 @@ impl Terms {
         self.renewals.insert(place, renewal);
     }
 
-    /// The last one that holds now.
+    /// The current holder.
     pub(super) fn holder(&self) -> Option<u32> {
         self.renewals.last().filter(|renewal| !renewal.released).map(|renewal| renewal.life)
     }
 
-    /// What was wrong with a write that was sent then, if anything.
+    /// Why the sender of a write was not allowed to write at that time, if so.
     pub(super) fn fault(&self, write: &Write, rules: &HashMap<u32, Rules>) -> Option<String> {
-        // A process writes after it has heard that it leads, and both pass here.
+        // A process writes only after it knows that it leads, and the proxy sees both.
         let before = self.renewals.partition_point(|renewal| renewal.done <= write.sent);
         let before = &self.renewals[..before];
         let Some(place) = before.iter().rposition(|renewal| renewal.life == write.life) else {
@@ -198,7 +201,8 @@ impl Terms {
                 seconds(duration)
             ));
         }
-        // Who took the Lease by the rules meanwhile. After an interference the old leader finds out with its next try.
+        // Another process that took the Lease by the rules meanwhile. After an interference, the old leader
+        // notices with its next renewal.
         let disturbed = self.interference.iter().any(|at| *at > own.sent && *at < write.sent + LATE);
         let other = before[place..]
             .iter()
@@ -212,7 +216,7 @@ impl Terms {
         })
     }
 
-    /// Forgets what no write can ask for any more.
+    /// Forgets renewals that no later write depends on.
     pub(super) fn forget_before(&mut self, time: Micros) {
         let cut = self.renewals.partition_point(|renewal| renewal.done < time);
         self.renewals.drain(..cut);

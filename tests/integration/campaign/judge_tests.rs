@@ -1,4 +1,4 @@
-//! A judge that finds nothing proves nothing: what it must find, and what it must not.
+//! Tests of the judge: the faults that it must find, and the correct cases that it must accept.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const RULES: Rules = Rules { lease_duration: 15 * SECOND, grace: 2 * SECOND, min
 
 const NOW: Micros = 1_000_000 * SECOND;
 
-/// A deletion with which nothing is wrong: the machine is gone for 20 s, and its kubelet is silent for as long.
+/// A correct deletion: the machine is gone for 20 s, and its kubelet is silent for as long.
 fn right() -> Deletion {
     let world = World::new(1);
     let mut slot = world.lock().slots[0].clone();
@@ -86,13 +86,13 @@ fn wrong_deletions() -> Outcome {
             ensure!(faults.len() == 1 && faults[0].contains(words), "{words}: {faults:?}");
         }
         let right_too: [Change; 5] = [
-            // an operator let it go
+            // an operator allowed the deletion
             |it| {
                 slot(it).allowed = Mark::Present;
                 it.known_over_limit_since = Some(NOW - 50 * SECOND);
                 it.over_limit_since = Some(NOW - 90 * SECOND);
             },
-            // without a lease upstream's rule holds
+            // without a lease, upstream's rule applies
             |it| {
                 slot(it).lease_exists = false;
                 slot(it).renewed = NOW - SECOND;
@@ -101,9 +101,9 @@ fn wrong_deletions() -> Outcome {
                 it.leases_forbidden = true;
                 slot(it).renewed = NOW - SECOND;
             },
-            // a label that is being written is no label yet
+            // a label does not count while it is being written
             |it| slot(it).excluded = Mark::Changing,
-            // the campaign itself did not let the kubelet renew
+            // the campaign itself delayed the kubelet's renewal
             |it| {
                 slot(it).machine = Machine::Running;
                 slot(it).due = Some(NOW - 12 * SECOND);
@@ -124,7 +124,8 @@ fn wrong_writes() -> Outcome {
         let second = |n: i64| NOW + n * SECOND;
         let mut terms = Terms::default();
         let renewal = |life, at, released| Renewal { life, sent: at, done: at + 1000, released };
-        // The first one leads from 0 on and is silent from 10 on; the second one takes over at 26 and gives it back at 40.
+        // The first process leads from 0 s on and does not renew after 10 s. The second one takes over at 26
+        // s and releases at 40 s.
         for at in [0, 2, 4, 6, 8, 10] {
             terms.add(renewal(1, second(at), false));
         }
@@ -152,7 +153,7 @@ fn wrong_writes() -> Outcome {
             let found = fault(&terms, life, sent).unwrap_or_default();
             ensure!(found.contains(words), "{life} at {sent}: {found:?}");
         }
-        // One that takes the Lease while the other one's term is not over.
+        // A process that takes the Lease before the other one's term has ended.
         terms.add(renewal(3, second(39), false));
         let found = fault(&terms, 2, second(39) + LATE + SECOND / 5);
         ensure!(found.as_ref().is_some_and(|found| found.contains("had taken")), "{found:?}");

@@ -1,4 +1,4 @@
-//! Kubelets, and what kube-controller-manager does about those that fall silent.
+//! Kubelets, and kube-controller-manager's reaction to silent ones.
 
 use std::time::Duration;
 
@@ -15,31 +15,32 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Machine, Mark, SECOND, World, micros, now};
 use crate::support::set_ready_unknown;
 
-/// How often a kubelet looks whether something is to be done.
+/// The interval at which a kubelet checks for work.
 const TICK: Duration = Duration::from_millis(150);
-/// A kubelet's own time limit of a request.
+/// The timeout of a kubelet's requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long kube-controller-manager waits for a kubelet. Shorter than in a cluster (50 s), so that more happens.
+/// After this time kube-controller-manager marks a silent kubelet. Shorter than in a cluster (50 s), so that
+/// more happens.
 const GRACE: i64 = 9 * SECOND;
 
-/// What the kubelet in one place did.
+/// What the kubelet of one place has done so far.
 #[derive(Default)]
 struct Done {
     generation: u32,
     uid: Option<String>,
-    /// What the Node says of it.
+    /// The status that the Node shows.
     ready: Option<bool>,
     renew_at: Option<Instant>,
 }
 
-/// The kubelet of one place, until stopped. It starts and ends as the world says.
+/// Runs the kubelet of one place until stopped. It starts and ends as the world says.
 pub(super) async fn run(number: usize, world: World, client: Client, stop: CancellationToken) {
     let mut done = Done::default();
     let mut wait = Duration::ZERO;
     while stop.run_until_cancelled(sleep(TICK + wait)).await.is_some() {
         wait = match step(number, &world, &client, &mut done).await {
             Ok(()) => Duration::ZERO,
-            // as a kubelet: at once, then more slowly
+            // retries with backoff, as a kubelet does
             Err(_) => (wait * 2).clamp(Duration::from_millis(100), Duration::from_secs(7)),
         };
     }
@@ -63,7 +64,7 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
         let registered = timeout(TIMEOUT, kubelet::register(client, &node)).await;
         let uid = match registered {
             Ok(Ok(node)) => node.metadata.uid,
-            // It may be there: the answer was lost.
+            // The Node may exist: the response may have been lost.
             _ => existing(client, &name, &slot.uuid()).await?,
         };
         world.with(number, |now_there| {
@@ -83,9 +84,9 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
         return Ok(());
     }
     if done.renew_at.is_none_or(|at| Instant::now() >= at) {
-        // From here on it is up to the API server.
+        // From here on, any delay is the API server's.
         world.with(number, |slot| slot.due = None);
-        // Some give up before the API server answers again, and come back a little later than others.
+        // Some give up before the API server answers again, and retry a little later than others.
         let limit = Duration::from_millis(fastrand::u64(2000..10_000));
         timeout(limit, renew(client, &name, slot.lease_seconds)).await??;
         let quarter = Duration::from_secs(u64::try_from(slot.lease_seconds.clamp(2, 40)).unwrap_or(40)) / 4;
@@ -110,7 +111,7 @@ async fn step(number: usize, world: &World, client: &Client, done: &mut Done) ->
     Ok(())
 }
 
-/// The Node of this machine, where there is one.
+/// The Node of this machine, if it exists.
 async fn existing(client: &Client, name: &str, uuid: &str) -> anyhow::Result<Option<String>> {
     let node = timeout(TIMEOUT, Api::<Node>::all(client.clone()).get_opt(name)).await??;
     let is_ours = |node: &Node| {
@@ -139,7 +140,7 @@ async fn renew(client: &Client, name: &str, seconds: i32) -> anyhow::Result<()> 
     }
 }
 
-/// What kube-controller-manager does about kubelets that are silent, and what its garbage collector does about leases.
+/// Plays kube-controller-manager's handling of silent kubelets, and its garbage collection of leases.
 pub(super) async fn controller_manager(world: World, client: Client, stop: CancellationToken) {
     while stop.run_until_cancelled(sleep(Duration::from_millis(500))).await.is_some() {
         let silent: Vec<(usize, String)> = {
@@ -154,7 +155,7 @@ pub(super) async fn controller_manager(world: World, client: Client, stop: Cance
             if let Ok(Ok(())) = timeout(TIMEOUT, set_ready_unknown(&client, &name)).await {
                 world.with(number, |slot| {
                     slot.marked_unknown = !slot.kubelet;
-                    // A kubelet that is back meanwhile says so again.
+                    // A kubelet that is back reports its status again.
                     slot.told_ready = false;
                     slot.note("Ready is Unknown");
                 });
@@ -175,7 +176,7 @@ pub(super) async fn controller_manager(world: World, client: Client, stop: Cance
                 Ok(Err(kube::Error::Api(status))) if status.code == 404 => {}
                 _ => continue,
             }
-            // Somebody puts up another machine in its place.
+            // An operator installs another machine in its place.
             let mut state = world.lock();
             let slot = &state.slots[number];
             if slot.uid.is_none() && matches!(slot.machine, Machine::Gone(_)) {

@@ -1,4 +1,5 @@
-//! What the judge is given, each second: the audit log's news, what came through the proxy, what the watch showed.
+//! Collects the judge's input each second: the audit log, the requests through the proxy, the events of the
+//! watch.
 
 use std::{
     collections::HashMap,
@@ -16,14 +17,14 @@ use super::{
     world::{Micros, SECOND, now, seconds},
 };
 
-/// How long a leader may be without a watch of Nodes while its other requests are answered.
+/// How long a leader may be without a watch of Nodes while its other requests succeed.
 const WITHOUT_WATCH: Micros = 15 * SECOND;
 
 /// How long writes to one Node may be refused as invalid.
 const REFUSED: Micros = 8 * SECOND;
 
 impl Campaign {
-    /// Judges what happened since the last look.
+    /// Judges everything since the last call.
     pub(super) fn look(&mut self) -> anyhow::Result<()> {
         while let Some(ended) = self.tasks.try_join_next() {
             ended??;
@@ -47,7 +48,7 @@ impl Campaign {
                     None => self.report.fault(format!("{} was deleted past the proxy", answer.node)),
                 }
             }
-            // An API server that is killed says nothing of what it did last.
+            // An API server that is killed does not log its last requests.
             let old = now() - 30 * SECOND;
             let without_answer: Vec<String> = seen
                 .deletions
@@ -60,7 +61,7 @@ impl Campaign {
             for renewal in seen.renewals.drain(..) {
                 terms.add(renewal);
             }
-            // A renewal that was sent before may still be on its way.
+            // A renewal that was sent before these writes may not have completed yet.
             let settled = now() - 2 * SECOND;
             let split = seen.writes.partition_point(|write| write.sent < settled);
             writes.extend(seen.writes.drain(..split));
@@ -86,7 +87,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// A leader whose requests are answered has its watch again soon.
+    /// A leader whose requests succeed must soon have its watch again.
     fn look_at_watch(&mut self) {
         let (since, now) = (self.looked, now());
         self.looked = now;
@@ -113,7 +114,7 @@ impl Campaign {
         }
     }
 
-    /// What the API server finds invalid is not sent again and again.
+    /// A write that the API server refuses as invalid must not be repeated for long.
     fn look_at_refusals(&mut self, answered: &[Answered]) {
         for answer in answered {
             let Some(life) = answer.life() else { continue };
@@ -157,7 +158,7 @@ impl Campaign {
         }
     }
 
-    /// Deletions that the audit log says nothing about: they may have happened.
+    /// Judges deletions that are not in the audit log, since they may have happened.
     fn judge_lost(&mut self, lost: Vec<Deletion>, deletions: &mut Vec<Deletion>) {
         let state = self.stage.world.lock();
         let by_campaign = self.stage.deleted();
@@ -194,7 +195,7 @@ impl Campaign {
         self.stage.world.with(number, |slot| history(&slot.history, moment))
     }
 
-    /// The faults before a moment that met no single Node, for people.
+    /// The faults before a moment that were not of a single Node, for the report.
     pub(super) fn recent_faults(&self, moment: Micros) -> String {
         let log = self.stage.log();
         let mut text = String::from("\n    faults of the last 60 s, without those of single Nodes:");
@@ -206,7 +207,7 @@ impl Campaign {
     }
 }
 
-/// What happened in one place before a moment, and since.
+/// The events at one place before and after a moment, for the report.
 fn history(history: &[(Micros, String)], moment: Micros) -> String {
     let mut text = String::from("\n    what happened there:");
     for (at, line) in history.iter().rev().take(12).rev() {

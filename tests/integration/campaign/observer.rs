@@ -1,4 +1,4 @@
-//! Follows the Nodes at the API server itself: which there are, and whether one was initialised as another.
+//! Watches the Nodes at the API server: which exist, and whether one was initialised as another.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use crate::support::{
     SHUTDOWN, UNINITIALIZED, addresses, condition, condition_status, has_taint, label, nodes, provider_id,
 };
 
-/// Follows the Nodes until stopped. What is wrong goes to `faults`.
+/// Follows the Nodes until stopped. Errors go to `faults`.
 pub(super) async fn run(
     world: World,
     client: Client,
@@ -96,7 +96,7 @@ fn look(world: &World, node: &Node, faults: &Mutex<Vec<String>>) {
     }
 }
 
-/// What is wrong with a Node that counts as initialised, at any time.
+/// What is wrong with an initialised Node, at any time.
 fn initialized_wrong(slot: &Slot, node: &Node) -> Option<String> {
     let id = provider_id(node);
     if id.as_ref().is_some_and(|id| *id != slot.provider_id()) {
@@ -113,7 +113,7 @@ fn initialized_wrong(slot: &Slot, node: &Node) -> Option<String> {
         .then(|| format!("it is initialised and has the addresses {:?}, not {own}", addresses(node)))
 }
 
-/// What is not yet as it is to be when nothing was disturbed for long enough.
+/// What is not in its final state after enough time without faults.
 pub(super) fn unsettled(slot: &Slot, node: Option<&Node>) -> Option<String> {
     use super::world::{Machine, Mark};
     let absent = matches!(slot.machine, Machine::Gone(_));

@@ -1,4 +1,4 @@
-//! The faults of single Nodes.
+//! The faults on single Nodes.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ const EXCLUDE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
 const ALLOW: &str = "node.cloudprovider.kubernetes.io/allow-deletion";
 
 impl Stage {
-    /// An operator, who knows which machines are gone: lets go what the breaker keeps.
+    /// Plays an operator who knows which machines are gone, and allows deletions that the breaker holds back.
     pub(super) async fn operate(&self) -> ! {
-        /// An operator has other things to do.
+        /// How long the operator takes to react.
         const PATIENCE: Micros = 15 * SECOND;
         loop {
             sleep(Duration::from_secs(1)).await;
@@ -54,7 +54,7 @@ impl Stage {
             Fault::MachineVanishes => {
                 self.world.lock().lose_machine(number);
                 self.push_maybe(slot);
-                // Free again when its Node is gone and another machine is in its place.
+                // The place is free again when its Node is gone and another machine is installed.
             }
             Fault::MachineOff(time) => {
                 with(&|slot| {
@@ -122,7 +122,7 @@ impl Stage {
                 with(&|slot| slot.lease_seconds = seconds);
                 self.hold(time).await;
                 with(&|slot| slot.lease_seconds = 40);
-                // until it has written that
+                // until the kubelet has written the normal duration
                 let since = now();
                 self.until(number, move |slot| slot.renewed > since).await;
                 with(&|slot| slot.busy = None);
@@ -167,7 +167,7 @@ impl Stage {
         self.try_for_long(|| api.delete(&name, &parameters).map(|done| done.map(drop))).await;
     }
 
-    /// Writes something on this very Node, and keeps the account of it.
+    /// Writes something on this Node (by UID), and keeps track of its state.
     async fn mark(&self, slot: &Slot, field: fn(&mut Slot) -> &mut Mark, patch: &Value, then: Mark) {
         let mut patch = patch.clone();
         patch["metadata"]["uid"] = json!(slot.uid);
@@ -185,7 +185,7 @@ impl Stage {
         set(then);
     }
 
-    /// Puts a taint on this very Node or takes it away, and keeps the account of it.
+    /// Adds a taint to this Node (by UID) or removes it, and keeps track of its state.
     async fn taint(&self, slot: &Slot, key: &str, value: Option<&str>, then: Mark) {
         let set = |mark: Mark| {
             self.world.with(slot.number, |now_there| {
@@ -214,7 +214,8 @@ impl Stage {
         self.change_taints(slot, &add).await;
     }
 
-    /// As kubectl does it: read, change, replace the list; again after a conflict. `false` where the Node is gone.
+    /// Works as kubectl does: reads, changes, and replaces the list, and retries after a conflict. `false` if
+    /// the Node is gone.
     async fn change_taints(&self, slot: &Slot, change: &(dyn Fn(&mut Vec<Value>) + Sync)) -> bool {
         let (api, name) = (nodes(&self.client), slot.name());
         loop {

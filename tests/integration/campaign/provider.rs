@@ -1,5 +1,5 @@
-//! The provider inside the daemon's process: it asks the campaign's cloud over a socket and does what that says, hang
-//! and panic included.
+//! The provider inside the daemon's process. It asks the campaign's cloud over a socket and does what the
+//! reply says, including hanging and panicking.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::world::SCHEME;
 
 pub(super) const NAME: &str = "campaign";
 
-/// What a panic of this provider says, so that it is told from a mistake in the program.
+/// The message of this provider's panics, to tell them from real ones.
 pub(super) const PANIC: &str = "the campaign's provider panics on purpose";
 
 /// Pause before the stream of changes is opened again.
@@ -30,18 +30,18 @@ const RECONNECT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Config {
     pub(super) port: u16,
-    /// Which process of the daemon this is.
+    /// The number of this daemon's process.
     pub(super) life: u32,
-    /// Never to be seen in a log.
+    /// Must never be in a log.
     pub(super) password: String,
 }
 
-/// What the cloud is asked, one line of JSON.
+/// A request to the cloud, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Question {
     pub(super) life: u32,
     pub(super) password: String,
-    /// `None` asks for the stream of changes.
+    /// `None` requests the stream of changes.
     pub(super) nodes: Option<Vec<Asked>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Asked {
     pub(super) system_uuid: Option<String>,
 }
 
-/// What the cloud answers to a look-up, one line of JSON.
+/// The cloud's reply to a look-up, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
     Answers(Vec<Answer>),
@@ -66,7 +66,7 @@ pub(super) enum Answer {
     Unknown(String),
 }
 
-/// A change that the cloud pushes: a machine, or everything.
+/// A change that the cloud pushes: of one machine, or of all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) uuid: Option<String>,
@@ -85,7 +85,7 @@ fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Provider { config }))
 }
 
-/// The kinds of errors that the campaign's cloud gives, by name.
+/// The kinds of errors of the campaign's cloud, by name.
 pub(super) const KINDS: [(&str, ErrorKind); 8] = [
     ("unavailable", ErrorKind::Unavailable),
     ("timeout", ErrorKind::Timeout),

@@ -1,5 +1,6 @@
-//! The way from the daemons to the API server: one address for each daemon. It spoils requests and answers as the
-//! faults want it, says in the audit log which process sent what, and notes what was true when a write was sent.
+//! The proxy between the daemons and the API server, with one address for each daemon. It injects faults into
+//! requests and responses, marks each request with the sending process for the audit log, and records the
+//! true state when a write is sent.
 
 use std::{
     collections::BTreeMap,
@@ -38,11 +39,11 @@ use super::{
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 type Upstream = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
 
-/// Which requests a rule meets.
+/// The requests that a rule affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     All,
-    /// Everything but GET.
+    /// All methods except GET.
     Writes,
     /// The start of a watch.
     WatchStarts,
@@ -52,18 +53,18 @@ pub(super) enum Which {
     Election,
 }
 
-/// What a rule does with them.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum What {
-    /// Answers in place of the API server.
+    /// Responds instead of the API server.
     Status(u16),
-    /// Serves the request, and breaks the connection in place of the answer.
+    /// Serves the request, and breaks the connection instead of responding.
     LoseAnswer,
     /// Breaks the connection before the request is served.
     Reset,
-    /// Leads nowhere until the rule ends: requests and open watches.
+    /// Stalls requests and open watches until the rule ends.
     Stall,
-    /// Serves it so much later.
+    /// Delays the request by this time.
     Delay(Duration),
 }
 
@@ -75,7 +76,7 @@ struct Rule {
     probability: f64,
 }
 
-/// A write of the daemon, as it was sent.
+/// A write of a daemon, when it was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) life: u32,
@@ -83,20 +84,20 @@ pub(super) struct Write {
     pub(super) what: String,
 }
 
-/// What came through.
+/// The traffic through the proxy.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Writes to Nodes that nobody judged yet.
+    /// Writes to Nodes that have not been judged yet.
     pub(super) writes: Vec<Write>,
-    /// Deletions of Nodes by audit ID, with what was true when they were sent.
+    /// Deletions of Nodes by audit ID, with the true state when they were sent.
     pub(super) deletions: BTreeMap<String, Deletion>,
-    /// Writes to Nodes that were answered, and that nobody looked at yet.
+    /// Writes to Nodes with a response that has not been checked yet.
     pub(super) answered: Vec<Answered>,
-    /// Writes to the election's Lease that succeeded, and that nobody judged yet.
+    /// Successful writes to the election's Lease that have not been judged yet.
     pub(super) renewals: Vec<Renewal>,
-    /// Requests of the daemons by the status of their answer, and without one.
+    /// Counts of the daemons' requests by response status, including those without a response.
     pub(super) answers: BTreeMap<String, u64>,
-    /// Requests that a rule spoiled.
+    /// The number of requests that a rule affected.
     pub(super) spoiled: u64,
 }
 
@@ -112,26 +113,26 @@ struct State {
     rules: Vec<Rule>,
     cut: CancellationToken,
     cut_watches: CancellationToken,
-    /// Watches that get something that nobody can read.
+    /// When cancelled, watches get an unreadable event.
     garbage: CancellationToken,
 }
 
-/// One daemon's way to the API server.
+/// One daemon's connection to the API server.
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) port: u16,
-    /// The process that connects now.
+    /// The number of the current process.
     pub(super) life: AtomicU32,
-    /// Watches of Nodes that are open.
+    /// The number of open watches of Nodes.
     node_watches: AtomicUsize,
-    /// When a request other than a watch was answered well.
+    /// When a request other than a watch last succeeded.
     answered: AtomicI64,
-    /// When a kubelet's lease was last forbidden.
+    /// When a read of a kubelet's lease was last forbidden.
     forbidden: AtomicI64,
     state: Mutex<State>,
 }
 
-/// All of them.
+/// The proxies of all daemons.
 #[derive(Debug)]
 pub(super) struct Proxy {
     pub(super) ways: Vec<Arc<Way>>,
@@ -140,8 +141,8 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on ports of 127.0.0.1 for so many daemons. `kubeconfig` says where the API server is; who asks is what
-    /// the daemon sends.
+    /// Listens on ports of 127.0.0.1, one for each daemon. `kubeconfig` has the address of the API server;
+    /// the daemon sends its own credentials.
     pub(super) async fn start(
         kubeconfig: &std::path::Path,
         daemons: usize,
@@ -189,7 +190,7 @@ impl Proxy {
         self.shared.seen()
     }
 
-    /// Ends all faults.
+    /// Ends all rules.
     pub(super) fn clear(&self) {
         for way in &self.ways {
             way.state().rules.clear();
@@ -208,7 +209,7 @@ impl Way {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Spoils what `which` says for so long.
+    /// Adds a rule for this time.
     pub(super) fn spoil(&self, time: Duration, which: Which, what: What, probability: f64) {
         let now = Instant::now();
         let mut state = self.state();
@@ -221,12 +222,12 @@ impl Way {
         std::mem::take(&mut self.state().cut).cancel();
     }
 
-    /// Ends all watches, in the middle of what they say.
+    /// Ends all watches in the middle of their body.
     pub(super) fn cut_watches(&self) {
         std::mem::take(&mut self.state().cut_watches).cancel();
     }
 
-    /// Sends something that nobody can read into all watches.
+    /// Sends an unreadable event to all watches.
     pub(super) fn garble_watches(&self) {
         std::mem::take(&mut self.state().garbage).cancel();
     }
@@ -236,7 +237,7 @@ impl Way {
         self.node_watches.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether requests were answered well since then, nothing is spoilt, and no watch of Nodes is open all the same.
+    /// Whether no watch of Nodes is open, although requests have succeeded since then and no rule is active.
     pub(super) fn misses_watch(&self, since: Micros) -> bool {
         let now = Instant::now();
         !self.has_watch()
@@ -251,13 +252,13 @@ impl Way {
         rules.find(|rule| fastrand::f64() < rule.probability).cloned()
     }
 
-    /// Until when open watches lead nowhere.
+    /// Until when open watches are stalled.
     fn stalled(&self) -> Option<Instant> {
         self.rule(|which| which == Which::All).filter(|rule| rule.what == What::Stall).map(|rule| rule.until)
     }
 }
 
-/// Counts a watch of Nodes as long as somebody may read it.
+/// Counts a watch of Nodes as long as its body is being read.
 struct OpenWatch(Arc<Way>);
 
 impl OpenWatch {
@@ -273,7 +274,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// What one connection needs.
+/// The context of one connection.
 #[derive(Clone)]
 struct Passing {
     shared: Arc<Shared>,
@@ -291,7 +292,7 @@ async fn serve(stream: TcpStream, passing: Passing) {
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
-    // What goes wrong here is the daemon's to see.
+    // Errors are for the daemon to handle.
     let _ = cut.run_until_cancelled(connection).await;
 }
 
@@ -382,7 +383,7 @@ impl Passing {
         Ok(Response::from_parts(parts, self.watched(body, is_binary, open)))
     }
 
-    /// A watch that can be stalled, cut and garbled.
+    /// The body of a watch that can be stalled, cut and garbled.
     fn watched(&self, body: Incoming, is_binary: bool, open: Option<OpenWatch>) -> Body {
         let (cut, garbage) = {
             let state = self.way.state();
@@ -411,7 +412,8 @@ impl Passing {
         StreamBody::new(stream).boxed_unsync()
     }
 
-    /// Notes what counts of a request when it is sent. For a write to the election's Lease: whom it makes the holder.
+    /// Records a relevant request when it is sent. Returns the new holder, for a write to the election's
+    /// Lease.
     fn note(&self, method: &Method, path: &str, body: &Bytes, audit_id: &str) -> Option<String> {
         if method == Method::GET {
             return None;
@@ -437,7 +439,7 @@ impl Passing {
     }
 }
 
-/// An event that is none: as a line, or as a frame that has a length.
+/// An invalid event: a line, or a frame with its length.
 fn nonsense(is_binary: bool) -> Bytes {
     const NONSENSE: &[u8] = b"\xff\xff\xff\xff nobody reads this";
     if !is_binary {
@@ -447,7 +449,7 @@ fn nonsense(is_binary: bool) -> Bytes {
     [&length, NONSENSE].concat().into()
 }
 
-/// An answer as the API server gives it.
+/// A response in the API server's form.
 fn status(code: u16) -> anyhow::Result<Response<Body>> {
     let reason = match code {
         403 => "Forbidden",

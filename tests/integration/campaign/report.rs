@@ -1,4 +1,4 @@
-//! What a campaign comes to.
+//! The result of a campaign.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -13,10 +13,10 @@ use super::{
     world::{Micros, seconds},
 };
 
-/// Faults that are kept and told: more of them say nothing new.
+/// The most faults that are kept and reported. More would not add information.
 const MAX: usize = 20;
 
-/// The figures, and what was wrong.
+/// Figures and faults.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     seed: u64,
@@ -32,14 +32,14 @@ pub(super) struct Report {
     pub(super) leader_changes: usize,
     pub(super) processes: u32,
     pub(super) memory: Memory,
-    /// Answers to the daemons, by status.
+    /// Responses to the daemons, by status.
     pub(super) answers: BTreeMap<String, u64>,
     pub(super) spoiled: u64,
     /// Writes to Nodes in the audit log, by verb and status.
     pub(super) audited: BTreeMap<String, u64>,
-    /// How long it took until all was as it is to be: at the start, and after each row of faults.
+    /// How long settling took: at the start, and after each series of faults.
     pub(super) settled: Vec<Duration>,
-    /// The longest time that a leader was without a watch of Nodes while its other requests were answered.
+    /// The longest time that a leader was without a watch of Nodes while its other requests succeeded.
     pub(super) longest_without_watch: Micros,
     /// The longest time that writes to one Node were refused as invalid.
     pub(super) longest_refused: Micros,
@@ -52,7 +52,7 @@ impl Report {
         Self { seed, nodes, ..Self::default() }
     }
 
-    /// Notes something wrong, and says so at once.
+    /// Adds a fault and prints it at once.
     pub(super) fn fault(&mut self, what: String) {
         self.wrong_in_all += 1;
         if self.wrong.len() < MAX {
@@ -80,10 +80,10 @@ impl Report {
         )
     }
 
-    /// Fails where something was wrong.
+    /// Fails if there was a fault.
     ///
     /// # Errors
-    /// The first thing that was wrong, and how to repeat it.
+    /// The first fault, and how to reproduce it.
     pub(super) fn verdict(&self) -> anyhow::Result<()> {
         let Some(first) = self.wrong.first() else { return Ok(()) };
         bail!(

@@ -1,4 +1,4 @@
-//! The course of a campaign: its parts are started, faults come, all settles, again and again.
+//! The course of a campaign: all parts are started, then faults and settling alternate.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{api, support::nodes};
 
-/// What a process of the daemon may allocate, in KiB.
+/// The memory limit of a daemon's process, in KiB.
 const MEMORY_LIMIT: u64 = 100 * 1024;
 
 pub(super) struct Campaign {
@@ -43,7 +43,7 @@ pub(super) struct Campaign {
     pub(super) common: Arc<Common>,
     pub(super) proxy: Proxy,
     calm: watch::Sender<bool>,
-    /// What the watch of the Nodes found.
+    /// Faults that the watch of the Nodes found.
     pub(super) observed: Arc<Mutex<Vec<String>>>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: JoinSet<anyhow::Result<()>>,
@@ -51,9 +51,9 @@ pub(super) struct Campaign {
     begin: Instant,
     told: Instant,
     pub(super) looked: Micros,
-    /// How long the leader has been without a watch of Nodes though its requests are answered.
+    /// How long the leader has been without a watch of Nodes although its requests succeed.
     pub(super) without_watch: Micros,
-    /// Process and Node -> since when its writes there are refused as invalid.
+    /// Process and Node -> since when its writes to the Node are refused as invalid.
     pub(super) refused: HashMap<(u32, String), Micros>,
 }
 
@@ -160,7 +160,7 @@ impl Campaign {
             focus: self.options.focus,
         };
         let mut sequence = Sequence::new(self.options.seed, shape).peekable();
-        // The time of the faults, without the pauses in which all has to settle.
+        // The time with faults, without the pauses for settling.
         let mut done = Duration::ZERO;
         let mut disturbing = JoinSet::new();
         while done < self.options.time {
@@ -187,7 +187,7 @@ impl Campaign {
         self.end().await
     }
 
-    /// Ends what disturbs more than single Nodes.
+    /// Ends all faults that affect more than single Nodes.
     async fn calm_down(&mut self) -> anyhow::Result<()> {
         self.calm.send_replace(true);
         self.proxy.clear();
@@ -197,7 +197,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Waits until all is as it is to be, and judges meanwhile.
+    /// Waits until everything is in its final state, and judges meanwhile.
     pub(super) async fn settle(&mut self, when: &str) -> anyhow::Result<()> {
         let begin = Instant::now();
         let mut rest;
@@ -222,7 +222,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Places that are not as they are to be, and why.
+    /// Places that are not in their final state, and why.
     async fn unsettled(&self) -> Vec<(usize, String)> {
         let listed =
             timeout(Duration::from_secs(10), nodes(&self.stage.client).list(&ListParams::default())).await;
@@ -242,7 +242,7 @@ impl Campaign {
             .collect()
     }
 
-    /// Says now and then how it goes.
+    /// Prints the progress at intervals.
     fn progress(&mut self, what: &str) {
         const INTERVAL: Duration = Duration::from_secs(20);
         if self.options.is_short || self.told.elapsed() < INTERVAL {
@@ -268,7 +268,7 @@ impl Campaign {
     }
 
     async fn end(mut self) -> anyhow::Result<Report> {
-        // What is on its way is judged too.
+        // Judge requests that are still in progress, too.
         sleep(Duration::from_secs(3)).await;
         self.look()?;
         self.common.look_at_logs()?;
@@ -286,7 +286,7 @@ impl Campaign {
         Ok(self.report)
     }
 
-    /// Neither Nodes nor events hold a secret.
+    /// Checks that neither Nodes nor events contain a secret.
     async fn no_secret_in_the_cluster(&mut self) -> anyhow::Result<()> {
         let all = ListParams::default();
         let events: Api<Event> = Api::all(self.stage.client.clone());

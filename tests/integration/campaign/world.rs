@@ -1,5 +1,5 @@
-//! What is true: the machines, their kubelets, what the cloud is made to say of them, and what others did to the Nodes.
-//! The judge asks nobody else.
+//! The true state: the machines, their kubelets, what the cloud is made to claim about them, and what others
+//! did to the Nodes. It is the judge's only source.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 
-/// Microseconds of the wall clock, as in the audit log.
+/// Microseconds since the epoch, by the wall clock, as in the audit log.
 pub(super) type Micros = i64;
 
 pub(super) const SECOND: Micros = 1_000_000;
@@ -18,7 +18,7 @@ pub(super) fn now() -> Micros {
     Timestamp::now().as_microsecond()
 }
 
-/// For people.
+/// A time in seconds, for messages.
 #[expect(clippy::cast_precision_loss, reason = "hundredths of a second are told")]
 pub(super) fn seconds(time: Micros) -> f64 {
     time as f64 / SECOND as f64
@@ -28,68 +28,68 @@ pub(super) fn micros(time: Duration) -> Micros {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A machine in truth.
+/// The true state of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
     Running,
     Off,
-    /// Gone since then, and never to come back.
+    /// Gone for good since then.
     Gone(Micros),
 }
 
-/// Something that others wrote on a Node.
+/// The state of something that others write on a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Absent,
-    /// A write is under way.
+    /// A write is in progress.
     Changing,
     Present,
 }
 
-/// The place of a Node: its name stays, its machine and its Node object may be replaced.
+/// The place of a Node. Its name stays; its machine and its Node object may be replaced.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) number: usize,
-    /// Counts the machines of this place.
+    /// The number of the current machine at this place.
     pub(super) generation: u32,
     pub(super) machine: Machine,
-    /// What the instance type is called; changes are to be followed.
+    /// The number in the instance type's name. The daemon must follow changes.
     pub(super) flavour: u32,
     /// Whether the kubelet runs.
     pub(super) kubelet: bool,
-    /// What the kubelet says of itself.
+    /// The status that the kubelet reports.
     pub(super) ready: bool,
-    /// Whether it has told the API server so.
+    /// Whether it has reported that to the API server.
     pub(super) told_ready: bool,
-    /// What the kubelet writes into its lease.
+    /// The duration that the kubelet writes into its lease.
     pub(super) lease_seconds: i32,
-    /// Whether the cloud says that the machine is gone though it is not.
+    /// Whether the cloud claims that the machine is gone although it is not.
     pub(super) lied_about: bool,
-    /// Whether the cloud cannot tell about this machine.
+    /// Whether look-ups of this machine fail.
     pub(super) failing: bool,
-    /// The Node's UID, from when it was registered until it is known to be gone.
+    /// The Node's UID, from its registration until it is known to be gone.
     pub(super) uid: Option<String>,
     /// Whether it has its provider ID.
     pub(super) initialized: bool,
-    /// Since when the breaker keeps the Node, by its condition.
+    /// Since when the breaker holds back the Node's deletion, by the Node's condition.
     pub(super) kept_by_breaker: Option<Micros>,
     /// When the Node was registered.
     pub(super) registered: Micros,
-    /// When the last renewal of the lease was answered.
+    /// When the last renewal of the lease succeeded.
     pub(super) renewed: Micros,
-    /// When the next renewal is to be sent. What is late here is the campaign's own delay, not the API server's.
+    /// When the next renewal is due. A delay of it is the campaign's own, not the API server's.
     pub(super) due: Option<Micros>,
-    /// Whether kube-controller-manager has found the kubelet silent.
+    /// Whether kube-controller-manager has marked the kubelet as silent.
     pub(super) marked_unknown: bool,
-    /// Whether the lease is there, as far as the campaign did not take it away.
+    /// Whether the lease exists, unless the campaign deleted it.
     pub(super) lease_exists: bool,
     pub(super) excluded: Mark,
     pub(super) allowed: Mark,
-    /// Whether the taint of others is on it.
+    /// Whether it has the taint of others.
     pub(super) tainted: Mark,
-    /// The fault that has this place to itself.
+    /// The fault that has reserved this place.
     pub(super) busy: Option<&'static str>,
-    /// What happened here, for people.
+    /// Events at this place, for messages.
     pub(super) history: Vec<(Micros, String)>,
 }
 
@@ -142,7 +142,7 @@ impl Slot {
         address(self.number, self.generation)
     }
 
-    /// Whether the cloud says that there is no such instance.
+    /// Whether the cloud claims that the instance does not exist.
     pub(super) fn is_absent_by_claim(&self) -> bool {
         matches!(self.machine, Machine::Gone(_)) || self.lied_about
     }
@@ -151,9 +151,9 @@ impl Slot {
         self.machine == Machine::Running && self.kubelet
     }
 
-    /// Notes what happened, for people.
+    /// Adds an event to the history.
     pub(super) fn note(&mut self, what: impl Into<String>) {
-        /// What is older is not asked for.
+        /// The length of the history.
         const MAX: usize = 60;
         if self.history.len() >= MAX {
             self.history.remove(0);
@@ -161,7 +161,7 @@ impl Slot {
         self.history.push((now(), what.into()));
     }
 
-    /// Another machine in the same place, which boots.
+    /// Puts a new machine at this place, which boots.
     pub(super) fn replace_machine(&mut self) {
         let history = std::mem::take(&mut self.history);
         *self = Self { generation: self.generation + 1, history, busy: self.busy, ..Self::new(self.number) };
@@ -183,20 +183,20 @@ fn address(number: usize, generation: u32) -> String {
     format!("10.{}.{}.{}", generation % 250, number / 250, number % 250 + 1)
 }
 
-/// What the cloud does with every question.
+/// How the cloud treats all requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CloudMode {
-    /// Kind of the error that every question gets.
+    /// The kind of error that all requests get.
     pub(super) error: Option<&'static str>,
-    /// Questions are answered after this time.
+    /// The delay of each response.
     pub(super) delay: Duration,
     /// The provider panics.
     pub(super) panic: bool,
-    /// Fewer answers than questions.
+    /// Responses have too few answers.
     pub(super) short: bool,
 }
 
-/// One answer, as one daemon got it.
+/// The kind of an answer to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Present,
@@ -204,14 +204,14 @@ pub(super) enum Told {
     Unknown,
 }
 
-/// What one process of the daemon was told about one Node.
+/// The answers about one Node that one process of the daemon got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Knowledge {
     /// The last answer.
     pub(super) last: Option<(Micros, Told)>,
-    /// The first answer of the row of "absent" that the last one belongs to.
+    /// When the current run of consecutive "absent" answers began.
     pub(super) absent_since: Option<Micros>,
-    /// How many in that row.
+    /// The number of answers in that run.
     pub(super) absences: u32,
 }
 
@@ -219,21 +219,21 @@ pub(super) struct Knowledge {
 pub(super) struct State {
     pub(super) slots: Vec<Slot>,
     pub(super) cloud: CloudMode,
-    /// Machine -> place, for machines that are there.
+    /// Machine -> place, for existing machines.
     machines: HashMap<String, usize>,
-    /// Process of the daemon -> UID of the Node -> what it was told.
+    /// Process of the daemon -> UID of the Node -> its answers.
     pub(super) told: HashMap<u32, BTreeMap<String, Knowledge>>,
-    /// UIDs that the API server has by the last word of the watch.
+    /// UIDs of the Nodes that exist, by the latest events of the watch.
     pub(super) existing: BTreeSet<String>,
     /// Processes whose wall clock jumped.
     pub(super) jumped: BTreeSet<u32>,
-    /// Since when more Nodes than the breaker allows have no instance by the cloud's claim.
+    /// Since when the cloud claims that more Nodes than the breaker allows have no instance.
     pub(super) over_limit_since: Option<Micros>,
-    /// Process of the daemon -> since when that is so by what it was told.
+    /// Process of the daemon -> since when that is so by its answers.
     pub(super) told_over_limit_since: HashMap<u32, Micros>,
 }
 
-/// Cloning shares it.
+/// Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct World(Arc<Mutex<State>>);
 
@@ -263,7 +263,7 @@ impl World {
 }
 
 impl State {
-    /// The place of a machine that is there.
+    /// The place of an existing machine.
     pub(super) fn by_uuid(&self, uuid: &str) -> Option<&Slot> {
         self.machines.get(uuid).map(|number| &self.slots[*number])
     }
@@ -272,7 +272,7 @@ impl State {
         self.slots.iter().find(|slot| slot.uid.as_deref() == Some(uid))
     }
 
-    /// Takes the machine away for good.
+    /// Removes the machine permanently.
     pub(super) fn lose_machine(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         slot.machine = Machine::Gone(now());
@@ -290,7 +290,7 @@ impl State {
         self.machines.insert(uuid, number);
     }
 
-    /// Puts another machine where one is gone, whose Node is deleted; unless there is one already.
+    /// Replaces a machine that is gone, after the deletion of its Node, unless there is a new one already.
     pub(super) fn replace_now(&mut self, number: usize, uid: Option<&str>) {
         let slot = &mut self.slots[number];
         if slot.uid.as_deref() == uid {
@@ -301,7 +301,7 @@ impl State {
         }
     }
 
-    /// Notes what a process was told about a Node.
+    /// Records an answer to a process about a Node.
     pub(super) fn note_told(&mut self, life: u32, uid: &str, told: Told) {
         let now = now();
         let known = self.told.entry(life).or_default().entry(uid.to_owned()).or_default();
@@ -315,7 +315,7 @@ impl State {
         }
     }
 
-    /// How many Nodes have no instance, and how many there are: as this process was told.
+    /// The number of Nodes without an instance and of all Nodes, by the answers to this process.
     pub(super) fn known_absent(&self, life: u32) -> (usize, usize) {
         let Some(told) = self.told.get(&life) else { return (0, 0) };
         let existing = || told.iter().filter(|(uid, _)| self.existing.contains(*uid));
@@ -323,18 +323,18 @@ impl State {
         (absent, existing().count())
     }
 
-    /// The same by the cloud's claim.
+    /// The same, by the cloud's claim.
     pub(super) fn claimed_absent(&self) -> (usize, usize) {
         let with_node = || self.slots.iter().filter(|slot| slot.uid.is_some());
         (with_node().filter(|slot| slot.is_absent_by_claim()).count(), with_node().count())
     }
 
-    /// Whether so many are more than the breaker allows.
+    /// Whether these numbers are beyond the breaker's limits.
     pub(super) fn is_over_limit((absent, all): (usize, usize)) -> bool {
         absent > super::BREAKER_COUNT && absent * 100 > super::BREAKER_PERCENT * all
     }
 
-    /// To be called often: notes since when the limit is passed.
+    /// Records since when the limits are exceeded. Must be called often.
     pub(super) fn watch_limit(&mut self) {
         if Self::is_over_limit(self.claimed_absent()) && self.cloud.error.is_none() {
             self.over_limit_since.get_or_insert_with(now);
@@ -351,7 +351,7 @@ impl State {
         }
     }
 
-    /// A process that ended knows nothing any more.
+    /// Forgets the answers to a process that has ended.
     pub(super) fn forget_process(&mut self, life: u32) {
         self.told.remove(&life);
         self.told_over_limit_since.remove(&life);

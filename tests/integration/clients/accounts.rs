@@ -1,4 +1,4 @@
-//! `--use-service-account-credentials`: controllers act as their own accounts.
+//! `--use-service-account-credentials`: controllers use service accounts of their own.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     })]
 }
 
-/// The daemon's own user may not write a single Node; kube-apiserver's bootstrap role of the account may.
+/// The daemon's own user may not write Nodes; kube-apiserver's bootstrap role of the account may.
 async fn accounts(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let user = "ccm-with-accounts";
@@ -50,7 +50,8 @@ async fn accounts(api: &Api) -> anyhow::Result<()> {
     event(&api.client, "default", "n1", "Synced").await?;
     let first = accounts.get("node-controller").await.context("the account was made")?;
 
-    // With the account its tokens end: the API server says 401, once it has forgotten that it knew them.
+    // An account's tokens end with it: the API server responds with 401 once its cached authentication has
+    // expired.
     accounts.delete("node-controller", &kube::api::DeleteParams::default()).await?;
     sleep(Duration::from_secs(15)).await;
     cloud.put(&uuid(2), running(2));

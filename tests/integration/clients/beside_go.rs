@@ -1,4 +1,4 @@
-//! The first step of a migration: a dry run beside the Go cloud-controller-manager that works.
+//! The first step of a migration: a dry run beside a working Go cloud-controller-manager.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The two agree about one Node, and about another one they do not.
+/// The two daemons agree about the first Node and differ about the second one.
 const SAME: usize = 1;
 const DIFFERENT: usize = 2;
 
@@ -54,7 +54,8 @@ fn arguments(folder: &TempDir, kubeconfig: &std::path::Path) -> Vec<String> {
     ]
 }
 
-/// What we make of two Nodes, in the form of the Go one's cloud, which sees the second one differently.
+/// Our fields of two Nodes, in the format of the Go daemon's cloud. That cloud has other values for the
+/// second Node.
 async fn initialized_by_us(api: &Api, folder: &TempDir) -> anyhow::Result<BTreeMap<usize, Value>> {
     binary()?;
     let machines = folder.path().join("machines.xml");
@@ -89,7 +90,7 @@ async fn initialized_by_us(api: &Api, folder: &TempDir) -> anyhow::Result<BTreeM
         states.insert(number, state);
     }
     first.terminate()?;
-    // The Go one labels Nodes only when it initialises them.
+    // The Go daemon labels Nodes only when it initialises them.
     delete_and_register_again(api, DIFFERENT).await?;
     Ok(states)
 }
@@ -142,7 +143,7 @@ async fn beside(api: &Api, folder: &TempDir, go: &FrameworkCcm) -> anyhow::Resul
     ours.terminate()
 }
 
-/// The Nodes' versions, without those that a kubelet makes.
+/// The Nodes' resource versions. No kubelet runs that would change them.
 async fn versions(api: &Api) -> anyhow::Result<BTreeMap<String, Option<String>>> {
     let list = nodes(&api.client).list(&kube::api::ListParams::default()).await?;
     Ok(list

@@ -1,4 +1,4 @@
-//! The way to the API server: half-open connections, and proxies.
+//! The connection to the API server: half-open connections, and proxies.
 
 use std::{fs, net::Ipv4Addr, time::Duration};
 
@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 async fn swallowed(api: &Api) -> anyhow::Result<()> {
-    // A watch says nothing for 90 s at most.
+    // A watch may be silent for up to 90 s.
     let limit = Duration::from_secs(200);
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let forwarder = Forwarder::start(control_plane.port()).await?;
@@ -85,7 +85,7 @@ async fn proxies(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A proxy on this port that lets the user `u` with the password `hunter2` through.
+/// A proxy on this port for the user `u` with the password `hunter2`.
 async fn proxy(scheme: &'static str) -> anyhow::Result<(u16, JoinHandle<()>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let port = listener.local_addr()?.port();
@@ -116,7 +116,7 @@ async fn tunnel(stream: TcpStream) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// RFC 1928, RFC 1929.
+/// SOCKS5 (RFC 1928) with a user name and a password (RFC 1929).
 async fn socks(mut stream: TcpStream) -> anyhow::Result<()> {
     let part = async |stream: &mut TcpStream, length: usize| {
         let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! Tokens that are none, and credential plugins.
+//! Invalid tokens, and credential plugins.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -70,7 +70,7 @@ async fn broken(api: &Api) -> anyhow::Result<()> {
     let faults: [(&Path, String); 4] = [
         (&token, String::new()),
         (&token, format!("{}\nabc", control_plane.admin_token())),
-        // A name without a password is nobody.
+        // A user name without a password is not a credential.
         (&path, of_user(api, "username: nobody")?),
         (&path, of_user(api, "token: \"hunter2\\nabc\"")?),
     ];
@@ -83,7 +83,7 @@ async fn broken(api: &Api) -> anyhow::Result<()> {
         ensure!(daemon.leads(), "it leads all the time");
         fs::write(file, good)?;
     }
-    // A line end belongs to no token.
+    // A line end is not part of a token.
     fs::write(&token, format!("{}\n", control_plane.admin_token()))?;
     eventually(LIMIT, "taken", || async {
         Ok((metrics.config_reload_failed.with_label_values(&[label]).get() == 0).then_some(()))

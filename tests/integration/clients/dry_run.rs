@@ -1,4 +1,4 @@
-//! `--dry-run`: everything runs and nothing is written.
+//! `--dry-run`: everything runs, and nothing is written.
 
 use std::{fs, time::Duration};
 
@@ -43,7 +43,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     cloud.put(&uuid(1), running(1));
     cloud.put(&uuid(2), FakeInstance { power_state: PowerState::Off, ..running(2) });
     cloud.put(&uuid(4), running(4));
-    // One to be initialised, one that is off, one that is gone, one that is not as the cloud says.
+    // One Node to be initialised, one that is off, one that is gone, and one that differs from the cloud.
     kubelet::register(&api.client, &kubelet::node("new", &uuid(1))).await?;
     for number in [2, 3, 4] {
         let mut node = kubelet::node(&format!("n{number}"), &uuid(number));
@@ -82,7 +82,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     sleep(Duration::from_secs(3)).await;
     let before = sum();
     sleep(Duration::from_secs(20)).await;
-    // The kubelet labels its Node, and somebody asks for the cloud's word anew.
+    // The kubelet labels its Node, and the cloud is asked again.
     let labels = json!({"metadata": {"labels": {"example.com/disk": "ssd"}}});
     let new = merge(&api.client, "new", labels.clone()).await?;
     merge(&api.client, "n4", labels).await?;
@@ -112,7 +112,7 @@ async fn said(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The binary, as a user who has what the table says for a dry run, while somebody else holds the lease.
+/// The binary, as a user with the documented permissions of a dry run, while another daemon holds the Lease.
 async fn read_only(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
@@ -124,7 +124,7 @@ async fn read_only(api: &Api) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let config = folder.path().join("cloud.yaml");
     fs::write(&config, "hypervisors:\n- name: kvm1\n  uri: test:///default\n")?;
-    // libvirt's test driver has one machine, and this is its UUID.
+    // the UUID of the only machine of libvirt's test driver
     let uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f";
     let registered = kubelet::register(&api.client, &kubelet::node("test", uuid)).await?;
     let arguments = [
@@ -138,7 +138,7 @@ async fn read_only(api: &Api) -> anyhow::Result<()> {
         Ok((daemon.log().contains("would write") && daemon.log().contains("nodes")).then_some(()))
     })
     .await?;
-    // As long as it takes to tell of a write that does not work.
+    // Long enough for the daemon to report a write that fails.
     sleep(Duration::from_secs(8)).await;
     let log = daemon.log();
     for words in ["forbidden", "WriteFailed", "not initialized", "node initialized", "follows the cloud"] {

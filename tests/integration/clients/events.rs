@@ -1,4 +1,4 @@
-//! Events that come too often, as the API has them in the end.
+//! Events that occur too often, as they are stored in the end.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     on_both("clients::similar_events_are_combined", |api| combined(api).boxed_local())
 }
 
-/// client-go's numbers: from the tenth different message on they are one event, and 25 are written at once.
+/// client-go's limits: from the tenth different message on they are combined into one event, and a burst of
+/// 25 is written.
 async fn combined(api: &Api) -> anyhow::Result<()> {
     let metrics = EventMetrics::unregistered()?;
     let object = EventObject::lease("kube-system", "combined", "");

@@ -1,4 +1,4 @@
-//! A right is taken away and given back while the daemon runs.
+//! A permission is removed and restored while the daemon runs.
 
 use std::{fs, time::Duration};
 
@@ -33,7 +33,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     let user = "loses-its-binding";
     let all = "- {apiGroups: ['*'], resources: ['*'], verbs: ['*']}";
     allow(control_plane, user, all)?;
-    // A watch under way is not asked again whether it is allowed, so that it has to break.
+    // An open watch is not authorized again, so it has to be interrupted.
     let forwarder = Forwarder::start(control_plane.port()).await?;
     let folder = TempDir::new()?;
     let path = folder.path().join("kubeconfig");

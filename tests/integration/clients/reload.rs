@@ -65,7 +65,7 @@ async fn reload(api: &Api) -> anyhow::Result<()> {
     };
     initialized(1).await?;
 
-    // Nonsense, then credentials that the API server refuses, then a server that is not there.
+    // An invalid file, then credentials that the API server refuses, then a server that does not exist.
     let admin = fs::read_to_string(control_plane.kubeconfig())?;
     let wrong_token = admin.replace(control_plane.admin_token(), "hunter2");
     let nobody = admin.replace(&control_plane.url(), "https://127.0.0.1:1");
@@ -112,7 +112,7 @@ async fn new_address(api: &Api) -> anyhow::Result<()> {
     ensure!(old.open() > 0 && new.open() == 0, "{} and {} connections", old.open(), new.open());
 
     fs::write(&path, direct.replace(&control_plane.url(), &new.url()))?;
-    // Watches and the election, too: nothing holds on to the old one, which could be gone.
+    // Watches and the election move as well. Nothing keeps using the old server, which could be gone.
     eventually(LIMIT, "everything moves", || async { Ok((old.open() == 0).then_some(())) }).await?;
     ensure!(new.open() > 0);
     drop(old);
@@ -121,7 +121,7 @@ async fn new_address(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// As when a token ends before its file is written again: 401 Unauthorized.
+/// A token ends before its file is written again: 401 Unauthorized.
 async fn new_token(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let in_namespace = |arguments: &[&str]| {
@@ -154,7 +154,7 @@ async fn new_token(api: &Api) -> anyhow::Result<()> {
     register(1).await?;
     node_becomes(&api.client, "n1", LIMIT, "initialized", is_initialized).await?;
 
-    // Its tokens end with the account; the API server remembers for some seconds that it knew them.
+    // An account's tokens end with it. The API server caches their authentication for some seconds.
     in_namespace(&["delete", "serviceaccount", "ends"])?;
     let second = create()?;
     let old = folder.path().join("old");

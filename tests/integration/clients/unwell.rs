@@ -1,4 +1,4 @@
-//! An API server that is unwell is not made worse.
+//! A failing API server gets no additional load.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ async fn start(api: &Api) -> anyhow::Result<InProcess> {
 
 async fn retry_after(api: &Api) -> anyhow::Result<()> {
     let daemon = start(api).await?;
-    // The daemon has sent nothing yet: its tasks run when this one waits.
+    // The daemon has sent nothing yet: its tasks run only when this one waits.
     faults(api)?.inject(Fault::new(Matcher::any().resource("nodes"), Action::TooManyRequests(10)));
     sleep(Duration::from_secs(120)).await;
     let asked = api.requests.of("GET nodes");
-    // Who watches asks every five seconds at least, however long an outage lasts, and never in a storm.
+    // A watcher retries at least every five seconds, however long an outage lasts, and never in a storm.
     ensure!((20..=40).contains(&asked), "{asked} lists in 120 s");
     faults(api)?.clear();
     let patches = Matcher::any().verb("patch").resource("nodes");
@@ -68,7 +68,7 @@ async fn refuses(api: &Api) -> anyhow::Result<()> {
         api.requests.reset();
         sleep(Duration::from_secs(600)).await;
         let lists = api.requests.of("GET nodes");
-        // One every five seconds: whether it refuses others too is not known to who watches.
+        // One every five seconds: a watcher does not know whether other requests are refused too.
         ensure!(lists < 150, "{action:?}: {lists} lists in 10 minutes");
         faults(api)?.clear();
         all_initialized(api).await?;
@@ -93,7 +93,7 @@ async fn lost_watches(api: &Api) -> anyhow::Result<()> {
         }
         sleep(Duration::from_secs(30)).await;
     }
-    // A watch for each loss, and a list for each version that is gone.
+    // One watch after each lost connection, and one list after each expired version.
     let asked = api.requests.of("GET nodes");
     ensure!(asked < 60, "{asked} lists and watches for 20 losses");
     daemon.stop().await

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Helm on our chart, for a release called as the chart.
+/// Runs Helm on our chart, for a release with the chart's name.
 pub(super) struct Helm {
     program: PathBuf,
     folder: TempDir,
@@ -16,7 +16,7 @@ impl Helm {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.program);
-        // Nothing of the user's own.
+        // Do not use the user's own Helm configuration.
         for variable in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
             command.env(variable, self.folder.path());
         }
@@ -35,7 +35,7 @@ impl Helm {
     }
 }
 
-/// Values of the chart, and the options that mean the same.
+/// Values of the chart, and the equivalent options.
 pub(super) fn chart_cases() -> Vec<(Value, ManifestOptions)> {
     let base = || ManifestOptions::new("libvirt");
     let config = "hypervisors:\n- name: kvm1\n  uri: \"qemu:///system\"\n";
@@ -188,7 +188,7 @@ pub(super) fn helm() -> Outcome {
     for (values, options) in chart_cases() {
         same(&values.to_string(), &helm.template(&values)?, &options)?;
     }
-    // The chart's roles keep the Lease.
+    // The chart's roles include the Lease even without an election.
     let alone = json!({"provider": "libvirt", "kind": "Deployment", "replicas": 1,
                        "extraArgs": ["--leader-elect=false"]});
     let options = ManifestOptions {

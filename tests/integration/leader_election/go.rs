@@ -1,4 +1,5 @@
-//! client-go's own elector on the same Lease: neither leads while the other does, either takes over from the other.
+//! client-go's own elector on the same Lease: the two never lead at the same time, and each takes over from
+//! the other.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// What all candidates here have.
+/// The lease duration of all candidates.
 const LEASE: Duration = Duration::from_secs(4);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -57,7 +58,7 @@ impl Go {
         Ok(Self { process: Process::spawn(identity, &command, folder.path().join(identity))? })
     }
 
-    /// Whether it says that it leads.
+    /// Whether it reports that it leads.
     fn leads(&self) -> bool {
         let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
         log.lines().rfind(|line| ["leading", "stopped"].contains(line)) == Some("leading")
@@ -79,7 +80,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     let start_go = |identity| Go::start(&program, control_plane, identity, &folder);
     let two_terms = 2 * LEASE;
 
-    // It leads, we stand by; it gives the Lease back, we lead.
+    // It leads, and we stand by. It releases the Lease, and we lead.
     let mut go = start_go("go-1")?;
     go.leads_soon().await?;
     let ours = acquire(api, "ours-1")?;
@@ -92,7 +93,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     ensure!(start.elapsed() < LEASE, "a release is no crash");
     ensure!(record(&api.client).await?.transitions == 1);
 
-    // We lead, it stands by; we give the Lease back, it leads.
+    // We lead, and it stands by. We release the Lease, and it leads.
     let mut go = start_go("go-2")?;
     ensure!(timeout(two_terms, ours.renew()).await.is_err() && !go.leads(), "we lead and renew");
     let start = Instant::now();
@@ -104,7 +105,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     let held = record(&api.client).await?;
     ensure!(held.transitions == 2 && held.holder == "go-2", "{held:?}");
 
-    // It crashes: we have to wait.
+    // It crashes, and we have to wait.
     let ours = acquire(api, "ours-2")?;
     sleep(LEASE).await;
     let start = Instant::now();
@@ -114,7 +115,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     println!("from client-go, crashed, to us: {:?}", start.elapsed());
     expired(&left, &record(&api.client).await?)?;
 
-    // We crash: it has to wait.
+    // We crash, and it has to wait.
     let go = start_go("go-3")?;
     let start = Instant::now();
     drop(ours);
@@ -123,7 +124,7 @@ async fn take_turns(api: &Api, program: PathBuf) -> anyhow::Result<()> {
     println!("from us, crashed, to client-go: {:?}", start.elapsed());
     expired_for_go(&left, &record(&api.client).await?)?;
 
-    // And a new one of ours stands by again.
+    // Another one of our candidates stands by again.
     let late = timeout(two_terms, lead(&api.client, "ours-3")).await;
     ensure!(late.is_err() && go.leads(), "client-go leads and renews");
     Ok(())

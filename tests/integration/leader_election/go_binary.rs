@@ -1,5 +1,5 @@
-//! The binary beside a Go cloud-controller-manager on one Lease, while kubelets register all the time: who holds the
-//! Lease, and who fills the Nodes in. The two give their Nodes different zones.
+//! The binary and a Go cloud-controller-manager on one Lease, while kubelets register all the time: which one
+//! holds the Lease, and which one initialises the Nodes. The two give Nodes different zones.
 
 use std::{fs, ops::Range, path::PathBuf, process::ExitStatus, time::Duration};
 
@@ -25,12 +25,12 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// Zones, which say who filled a Node in.
+/// Zones, which show which daemon initialised a Node.
 const GO: &str = "by-go";
 const OURS: &str = "by-us";
-/// Machines that both know.
+/// Machines that both daemons know.
 const MACHINES: Range<usize> = 0..400;
-/// A machine that only we know.
+/// A machine that only our daemon knows.
 const ONLY_OURS: usize = 500;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -53,7 +53,7 @@ fn beside(scenario: fn(&Both) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outc
     })
 }
 
-/// Waits for its end, while everything else goes on.
+/// Waits until a process ends, without blocking other tasks.
 async fn end_of(process: &mut Process) -> anyhow::Result<ExitStatus> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -65,7 +65,7 @@ async fn end_of(process: &mut Process) -> anyhow::Result<ExitStatus> {
     }
 }
 
-/// What both kinds of managers are started with.
+/// What both kinds of daemons need to start.
 struct Both {
     api: Api,
     folder: TempDir,
@@ -129,7 +129,8 @@ impl Both {
         DaemonProcess::start(&arguments, &self.folder.path().join(title))
     }
 
-    /// Waits until somebody else than `before` holds the Lease and this zone's Nodes come; gives the holder.
+    /// Waits until the holder of the Lease is not `before`, and Nodes with this zone appear. Returns the
+    /// holder.
     async fn led_by(&self, zone: &str, before: &str) -> anyhow::Result<String> {
         let held = eventually(LIMIT, &format!("{zone}: holds the lease"), || async {
             let found = record(&self.api.client).await.ok();
@@ -140,7 +141,7 @@ impl Both {
         Ok(held.holder)
     }
 
-    /// Waits until Nodes that registered from now on are filled in by this one.
+    /// Waits until newly registered Nodes are initialised with this zone.
     async fn fills_in(&self, zone: &str) -> anyhow::Result<()> {
         let before = self.timeline.filled_in_by(zone);
         eventually(LIMIT, &format!("{zone}: fills Nodes in"), || async {
@@ -150,14 +151,14 @@ impl Both {
     }
 
     async fn take_turns(&self) -> anyhow::Result<()> {
-        // It leads, we stand by.
+        // The Go daemon leads, and ours stands by.
         let mut go = self.go()?;
         let first = self.led_by(GO, "").await?;
         let ours = self.ours("ours-1")?;
         self.fills_in(GO).await?;
         ensure!(self.timeline.filled_in_by(OURS) == 0, "a standby fills nothing in");
 
-        // SIGTERM ends it at once, and it gives nothing back.
+        // SIGTERM ends the Go daemon at once, and it does not release the Lease.
         let start = Instant::now();
         go.process().signal(Signal::Term)?;
         go.process().wait(LIMIT)?;
@@ -166,7 +167,7 @@ impl Both {
         println!("SIGTERM to the Go binary: we work after {:?}", start.elapsed());
         expired(&left, &record(&self.api.client).await?)?;
 
-        // SIGTERM to us: the Lease is free at once.
+        // After SIGTERM to our daemon, the Lease is free at once.
         let mut go = self.go()?;
         self.fills_in(OURS).await?;
         let start = Instant::now();
@@ -175,7 +176,7 @@ impl Both {
         println!("SIGTERM to us: the Go binary works after {:?}", start.elapsed());
         ensure!(start.elapsed() < Duration::from_secs(4), "a release is no crash");
 
-        // Both crash.
+        // Both crash, one after the other.
         let mut ours = self.ours("ours-2")?;
         self.fills_in(GO).await?;
         let start = Instant::now();
@@ -200,7 +201,7 @@ impl Both {
     }
 
     async fn freeze(&self) -> anyhow::Result<()> {
-        // Theirs freezes, and finds somebody else on the Lease when it goes on.
+        // The Go daemon freezes, and finds another holder on the Lease when it resumes.
         let mut go = self.go()?;
         let first = self.led_by(GO, "").await?;
         let mut ours = self.ours("ours-1")?;
@@ -215,13 +216,13 @@ impl Both {
         go.process().signal(Signal::Cont)?;
         let ended = end_of(go.process()).await?;
         ensure!(ended.code() == Some(1) && go.log().contains("leaderelection lost"), "{ended}: {}", go.log());
-        // It goes on until its renew deadline; that is how client-go is.
+        // It works until its renew deadline, as every client-go leader does.
         let late = self.timeline.filled_in_by(GO) - by_go;
         println!("the Go binary, awake again, filled in {late} Nodes beside us");
         let held = record(&self.api.client).await?;
         ensure!(held.holder == second && held.transitions == 1, "{held:?}");
 
-        // Ours freezes. What it missed meanwhile is a Node that nobody else can fill in.
+        // Our daemon freezes. It misses the registration of a Node that only it can initialise.
         let go = self.go()?;
         self.fills_in(OURS).await?;
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Leader migration: a second Lease for the controllers that another manager may run, too.
+//! Leader migration: a second Lease for controllers that another manager may run as well.
 
 use std::{fs, time::Duration};
 
@@ -47,7 +47,8 @@ fn flags<'a>(more: &[&'a str]) -> Vec<&'a str> {
     SHORT.into_iter().chain(migration).chain(more.iter().copied()).collect()
 }
 
-/// A machine that is off, and its initialised Node, whose kubelet is silent: what the lifecycle controller taints.
+/// A machine that is off, with an initialised Node and a silent kubelet, which the lifecycle controller
+/// taints.
 async fn switch_off(api: &Api, cloud: &FakeCloud) -> anyhow::Result<()> {
     cloud.change(&uuid(0), |machine| machine.power_state = PowerState::Off);
     set_ready_unknown(&api.client, "n0").await
@@ -63,14 +64,14 @@ async fn becomes_tainted(api: &Api) -> anyhow::Result<()> {
 }
 
 async fn second_lock(api: &Api) -> anyhow::Result<()> {
-    // As kube-controller-manager of an older release holds it.
+    // Held as kube-controller-manager of an older release holds it.
     let never = CancellationToken::new();
     let rival = LeaderElectionOptions { name: MIGRATION.to_owned(), ..options("kcm") };
     let mut rival = elector(&api.client, rival)?.acquire(&never).await.context("the rival")?;
 
     let cloud = FakeCloud::new();
     cloud.put(&uuid(0), running(0));
-    // The shipped roles know the second Lease only where the flags ask for it.
+    // The shipped roles contain the second Lease only if the flags need it.
     let daemon = InProcess::start_elected(&api.client, cloud.provider(), &flags(&[]))?;
     leads(&daemon, LIMIT).await?;
     initialized(api, 0).await?;
@@ -162,7 +163,7 @@ async fn elsewhere(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The binary, and client-go's own elector on the second Lease in kube-controller-manager's place.
+/// The binary, and client-go's own elector in place of kube-controller-manager on the second Lease.
 fn beside_client_go() -> Outcome {
     binary()?;
     let program = built("leader")?.join("leader");
@@ -224,7 +225,7 @@ async fn hand_over(
     .await?;
     println!("the migrated controller is ours {:?} after the other manager ended", start.elapsed());
 
-    // And back.
+    // And in the other direction.
     let _other = start_other()?;
     let start = Instant::now();
     ours.terminate()?;

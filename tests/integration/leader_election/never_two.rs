@@ -1,4 +1,4 @@
-//! Candidates over a bad network, for hours: never do two lead at the same time.
+//! Candidates on a bad network for hours: two never lead at the same time.
 
 use std::{
     cell::RefCell,
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("sandbox::leader_election::never_two_whatever_happens", never_two)]
 }
 
-/// From when until when somebody led.
+/// The times from and until which a candidate led.
 type Terms = Rc<RefCell<Vec<(Instant, Instant, String)>>>;
 
 fn never_two() -> Outcome {
@@ -45,7 +45,7 @@ fn never_two() -> Outcome {
 }
 
 async fn run(seed: u64) -> anyhow::Result<usize> {
-    // Jitter and faults come from the thread's generator: a failing seed fails again.
+    // Jitter and faults come from the thread's generator, so a failing seed is reproducible.
     fastrand::seed(seed);
     let sandbox = Sandbox::new();
     sandbox.faults().seed(seed);
@@ -74,7 +74,7 @@ async fn run(seed: u64) -> anyhow::Result<usize> {
     Ok(terms.len())
 }
 
-/// Starts, leads, works, and ends in every way, again and again.
+/// Starts, leads, works, and ends in all ways, repeatedly.
 async fn candidate(
     sandbox: Sandbox,
     number: usize,
@@ -85,7 +85,7 @@ async fn candidate(
     let mut life = 0;
     while !stop.is_cancelled() {
         life += 1;
-        // Different timing, as with different flags: each one's own counts for the others.
+        // Different timings, as with different flags: a candidate must respect those of the holder.
         let lease = Duration::from_millis(fastrand::u64(4_000..16_000));
         let identity = format!("candidate-{number}-life-{life}");
         let options = LeaderElectionOptions {
@@ -102,7 +102,7 @@ async fn candidate(
         if !lost && fastrand::bool() {
             leadership.release().await;
         } else {
-            // A crash, or what ends as one.
+            // A crash, or an end that is equivalent.
             drop(leadership);
         }
         sleep(Duration::from_millis(fastrand::u64(0..5_000))).await;
@@ -110,7 +110,7 @@ async fn candidate(
     Ok(())
 }
 
-/// Requests are served late, also after the one who asked has given up, and answers come late or never.
+/// Delays requests, which are served even if the client has given up, and delays or loses responses.
 #[derive(Clone, Copy)]
 struct BadNetwork;
 
@@ -149,10 +149,10 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // Taken from the generator here, in an order that a seed repeats.
+        // Drawn here, so that a seed gives the same order.
         let (there, back) = (delay(), delay());
         let mut inner = self.inner.clone();
-        // A task of its own: it goes on when the one who asked has gone.
+        // A separate task, so that the request is served even if the client has gone.
         let served = tokio::spawn(async move {
             sleep(there).await;
             inner.call(request).await

@@ -1,4 +1,4 @@
-//! The binary itself, and users that may do no more than they need.
+//! The binary itself, as users with only the necessary permissions.
 
 use std::{fs, time::Duration};
 
@@ -102,7 +102,7 @@ async fn permissions(api: &Api) -> anyhow::Result<()> {
         control_plane.kubectl_output(&["apply", "-f", &file.display().to_string()])?;
         let client = api::client(&control_plane.kubeconfig_for(user, &[])?).await?;
 
-        // Roles take a moment to be known.
+        // It takes a moment until new roles are effective.
         let first = super::lead(&client, "first").await?;
         let second = elector(&client, options("second"))?;
         let acquiring = tokio::spawn(async move { second.acquire(&CancellationToken::new()).await });

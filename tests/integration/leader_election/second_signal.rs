@@ -1,4 +1,5 @@
-//! The binary's two signals: the first lets a write under way end, the second waits for nothing.
+//! Two signals to the binary: after the first one a write in progress is completed; after the second one it
+//! exits at once.
 
 use std::{fs, ops::Range, time::Duration};
 
@@ -25,11 +26,11 @@ use crate::{
     trial::on,
 };
 
-/// Not what a bad command line or a lost lease ends with.
+/// Differs from the exit codes of a bad command line and of a lost lease.
 const ABORTED: i32 = 255;
 const SOON: Duration = Duration::from_secs(30);
 const MACHINES: Range<usize> = 0..200;
-/// An admission webhook that never answers.
+/// The name of an admission webhook that never answers.
 const WEBHOOK: &str = "never-answers";
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -58,10 +59,10 @@ async fn second_signal(api: &Api) -> anyhow::Result<()> {
         let log = folder.path().join(format!("{first:?}"));
         let mut daemon = DaemonProcess::start(&arguments, &log)?;
         let outcome = abort(api, &mut daemon, &mut machines, first, second).await;
-        // The next test on this control plane writes Nodes, too.
+        // The next test on this control plane writes Nodes as well.
         delete_webhook(control_plane)?;
         outcome.with_context(|| daemon.log())?;
-        // The next round does not wait for its end.
+        // The next round must not wait for the Lease to expire.
         leases(&api.client).delete(NAME, &DeleteParams::default()).await?;
     }
     Ok(())
@@ -100,8 +101,8 @@ async fn abort(
     Ok(())
 }
 
-/// Registers Nodes until the API server knows the webhook: it is then asked about a write of the daemon's, and that write
-/// is under way for as long as the connection is held.
+/// Registers Nodes until the API server uses the webhook: then it calls the webhook about a write of the
+/// daemon, and that write is in progress as long as the connection is open.
 async fn write_under_way(
     api: &Api,
     webhook: &TcpListener,
@@ -116,7 +117,7 @@ async fn write_under_way(
     anyhow::bail!("the webhook is not asked")
 }
 
-/// Asks the server on this port about every change of a Node.
+/// Makes the API server call the server on this port about every change of a Node.
 fn make_webhook(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! What happened to the Lease and to the Nodes, in the order in which the API server let it happen.
+//! The changes of the Lease and of the Nodes, in the API server's order.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{NAME, leases};
 use crate::support::{is_initialized, label, nodes};
 
-/// Records until it is dropped. Cloud providers are told apart by the zones that they give.
+/// Records changes until dropped. Cloud providers are identified by the zones that they set.
 pub(crate) struct Timeline {
     seen: Arc<Mutex<Seen>>,
     _watches: [AbortOnDropHandle<()>; 2],
@@ -27,9 +27,9 @@ pub(crate) struct Timeline {
 
 #[derive(Default)]
 struct Seen {
-    /// Versions at which the Lease changed hands, and who had it from then on.
+    /// Versions at which the Lease changed hands, and the new holder.
     holders: BTreeMap<u64, String>,
-    /// Nodes: the version at which each lost its taint, and its zone then.
+    /// For each Node, the version at which it lost its taint, and its zone then.
     filled_in: BTreeMap<String, (u64, String)>,
 }
 
@@ -54,13 +54,13 @@ impl Timeline {
         Ok(Self { seen, _watches: [leases, nodes] })
     }
 
-    /// How many Nodes were filled in with this zone.
+    /// The number of Nodes that were initialised with this zone.
     pub(crate) fn filled_in_by(&self, zone: &str) -> usize {
         lock(&self.seen).filled_in.values().filter(|(_, by)| by == zone).count()
     }
 
-    /// The Nodes that were filled in by one that did not hold the Lease at that version. `zones` are of those that
-    /// take turns, and the holder's first Node says whose identity that is.
+    /// The Nodes that were initialised by a daemon that did not hold the Lease at that version. `zones` are
+    /// those of the daemons that take turns; a holder is identified with the zone of its first Node.
     pub(crate) fn filled_in_by_others(&self, zones: &[&str]) -> Vec<String> {
         let seen = lock(&self.seen);
         let mut zone_of = BTreeMap::new();
@@ -82,7 +82,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `look` with every version from now on.
+/// Calls `look` with each version from now on.
 async fn follow<K>(
     api: Api<K>,
     look: impl Fn(&K, u64) + Send + 'static,

@@ -23,7 +23,7 @@ pub(super) fn trials() -> Vec<Trial> {
 
 async fn breaker(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
-    // A cloud that forgets everything, as with wrong credentials or an empty project.
+    // The cloud reports all instances as absent, as with wrong credentials or an empty project.
     cloud.fail_lookups(Fault::Absent);
     node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
     ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
@@ -32,12 +32,12 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
         condition(node, "CloudProviderInstanceExists").is_some_and(|(_, reason, _)| reason == "BreakerOpen")
     };
     node_becomes(&api.client, "n3", SOON, "says that the breaker is open", held_back).await?;
-    // An operator says that this one may go.
+    // An operator allows this deletion.
     let allow =
         json!({"metadata": {"annotations": {"node.cloudprovider.kubernetes.io/allow-deletion": "true"}}});
     merge(&api.client, "n3", allow).await?;
     node_vanishes(&api.client, "n3", SOON).await?;
-    // The cloud remembers.
+    // The cloud reports the instances again.
     cloud.fail_lookups(None);
     eventually(SOON, "the breaker closes", || async {
         Ok((daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 0).then_some(()))
@@ -47,7 +47,7 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
         |node: &_| condition_status(node, "CloudProviderInstanceExists").as_deref() == Some("True");
     node_becomes(&api.client, "n0", SOON, "recovers", recovered).await?;
     ensure!(nodes(&api.client).list(&kube::api::ListParams::default()).await?.items.len() == 9);
-    // Three of nine may go.
+    // The deletion of three of nine Nodes is within the limits.
     for number in 0..3 {
         cloud.remove(&uuid(number));
     }
@@ -57,7 +57,8 @@ async fn breaker(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// A Ready Node is asked about once a minute; a cloud that forgets everything is known before the one that is silent goes.
+/// A Ready Node is looked up once a minute. If all instances are absent, the breaker has to open before the
+/// silent Node is deleted.
 async fn breaker_of_ready_nodes(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
     for number in 1..10 {
@@ -81,7 +82,7 @@ async fn one_decision(api: &Api) -> anyhow::Result<()> {
     let keep =
         json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-lifecycle-management": "true"}}});
     merge(&api.client, "n0", keep).await?;
-    // Its kubelet lives: that an operator allows the deletion does not make it right.
+    // Its kubelet lives, so the deletion is wrong even if an operator allows it.
     kubelet::heartbeat(&api.client, "n1", true).await?;
     kubelet::renew_lease(&api.client, "n1").await?;
     let allow =
@@ -97,7 +98,8 @@ async fn one_decision(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Six of ten vanish, an operator lets four go, and the leader ends: the other two are far from the limits.
+/// Six of ten machines vanish, an operator allows four deletions, and the leader ends. The remaining two are
+/// far below the limits.
 async fn new_leader(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 10, &QUICK).await?;
     for number in 0..6 {
@@ -121,7 +123,7 @@ async fn new_leader(api: &Api) -> anyhow::Result<()> {
     node_stays(&api.client, "n0", Duration::from_secs(8)).await?;
     nodes(&api.client).get("n1").await?;
     ensure!(daemon.counted::<NodeLifecycleMetrics>().deletion_breaker_open.get() == 1);
-    // While the cloud cannot tell, the Nodes go on saying what is known; the next leader has nothing else.
+    // While the cloud cannot tell, the Nodes' conditions must stay: the next leader has no other source.
     cloud.fail_lookups(unavailable("kvm1 is unreachable"));
     sleep(Duration::from_secs(2)).await;
     ensure!(is_held(&nodes(&api.client).get("n0").await?));
@@ -130,7 +132,7 @@ async fn new_leader(api: &Api) -> anyhow::Result<()> {
     cloud.fail_lookups(None);
     let daemon = InProcess::start(&api.daemon_client, cloud.provider(), &QUICK)?;
     node_stays(&api.client, "n1", Duration::from_secs(5)).await?;
-    // An operator decides on one, and the machine of the other one is back.
+    // An operator allows one deletion, and the machine of the other Node returns.
     merge(&api.client, "n0", allow).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
     nodes(&api.client).get("n1").await?;

@@ -1,4 +1,4 @@
-//! The cloud says that a machine is gone, and its kubelet lives or not.
+//! The cloud reports a machine as gone, and its kubelet lives or not.
 
 use anyhow::ensure;
 use ccm::controllers::node_lifecycle::NodeLifecycleMetrics;
@@ -45,7 +45,7 @@ pub(super) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Kubelets that renew their leases this often until the set is dropped.
+/// Kubelets that renew their leases with this period, until the set is dropped.
 fn renewing(client: &Client, names: &[&str], period: Duration) -> JoinSet<()> {
     let mut kubelets = JoinSet::new();
     for name in names {
@@ -90,7 +90,7 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
             .get()
             == 1
     );
-    // The kubelet stops; nobody has marked the Node NotReady yet.
+    // The kubelet stops, and the Node has not been marked NotReady yet.
     let stopped = Instant::now();
     kubelet::renew_lease(&api.client, "n0").await?;
     node_stays(&api.client, "n0", Duration::from_secs(20)).await?;
@@ -109,7 +109,7 @@ async fn living_kubelet(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// The cloud is wrong about two machines, and nobody mends that.
+/// The cloud is wrong about two machines, and stays wrong.
 async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
     let flags = ["--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
     let (cloud, daemon) = silent_nodes(api, 6, &flags).await?;
@@ -120,7 +120,7 @@ async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
     let kubelets = renewing(&api.client, &names[1..], Duration::from_secs(10));
     let kubelet = renewing(&api.client, &names[..1], Duration::from_secs(10));
     cloud.remove(&uuid(0));
-    // This one has no lease.
+    // This Node has no lease.
     cloud.remove(&uuid(1));
     node_becomes(&api.client, "n0", SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
     node_becomes(&api.client, "n1", SOON, "it is Ready", is_held_back("NodeReady")).await?;
@@ -132,7 +132,7 @@ async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
     };
     let minutes = 10;
     let read = reads(Duration::from_secs(60 * minutes)).await;
-    // Two leases in each period of 5 s, and those of kubelets whose renewal is due.
+    // Two leases in each period of 5 s, and the leases whose renewal is due.
     ensure!(read <= 30 * usize::try_from(minutes)?, "{read} reads in {minutes} minutes");
     let reasons = ["KubeletAlive", "NodeReady"];
     for (name, reason) in ["n0", "n1"].into_iter().zip(reasons) {
@@ -145,7 +145,7 @@ async fn held_for_ever(api: &Api) -> anyhow::Result<()> {
             .get();
         ensure!(told == 1, "{reason} was told {told} times");
     }
-    // The kubelet ends, and is found dead: it is listened to from its first missing renewal on.
+    // The kubelet ends, and is found dead. Its silence is measured from the first missing renewal on.
     drop(kubelet);
     let stopped = Instant::now();
     node_vanishes(&api.client, "n0", Duration::from_secs(70)).await?;
@@ -159,13 +159,13 @@ async fn ready_without_lease(api: &Api) -> anyhow::Result<()> {
     kubelet::heartbeat(&api.client, "n0", true).await?;
     cloud.remove(&uuid(0));
     node_stays(&api.client, "n0", Duration::from_secs(15)).await?;
-    // NotReady by the kubelet's own word: upstream's rule.
+    // The kubelet itself reports NotReady, so upstream's rule applies.
     kubelet::heartbeat(&api.client, "n0", false).await?;
     node_vanishes(&api.client, "n0", SOON).await?;
     daemon.stop().await
 }
 
-/// What makes a Node one that may go comes while the cloud is asked, long after the leases to be read were chosen.
+/// The change that makes a Node deletable comes during a look-up, long after the leases to read were chosen.
 async fn comes_during_a_look(
     api: &Api,
     flags: &[&str],
@@ -176,7 +176,7 @@ async fn comes_during_a_look(
     let (cloud, daemon) = silent_nodes(api, 2, &[&QUICK[..], flags].concat()).await?;
     merge(&api.client, "n0", before).await?;
     let kubelets = renewing(&api.client, &["n0"], Duration::from_secs(2));
-    // The other one keeps the breaker open, where there is one.
+    // The second machine keeps the breaker open, in the test with a breaker.
     cloud.remove(&uuid(0));
     cloud.remove(&uuid(1));
     node_becomes(&api.client, "n0", SOON, "is held back", is_held_back(held_back)).await?;
@@ -234,7 +234,7 @@ async fn endless(api: &Api) -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// A read that is answered late, with what was true before: the kubelet could not renew in all that time.
+/// A read is answered late, with an old state, and the kubelet could not renew in all that time.
 async fn hanging_read(api: &Api) -> anyhow::Result<()> {
     for hang in [3.0, 8.0, 9.5, 60.0].map(Duration::from_secs_f64) {
         let (cloud, daemon) = silent_nodes(api, 1, &QUICK).await?;
@@ -260,7 +260,7 @@ async fn hanging_read(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The API server answers us and no kubelet.
+/// The API server answers us, but no kubelet.
 async fn all_silent(api: &Api) -> anyhow::Result<()> {
     let (cloud, daemon) = silent_nodes(api, 3, &QUICK).await?;
     let names = ["n0", "n1", "n2"];
@@ -271,21 +271,22 @@ async fn all_silent(api: &Api) -> anyhow::Result<()> {
     cloud.remove(&uuid(0));
     node_becomes(&api.client, "n0", SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
     drop(kubelets);
-    // kube-controller-manager loses sight of all of them.
+    // kube-controller-manager marks all of them as unknown.
     sleep(Duration::from_secs(50)).await;
     for name in names {
         set_ready_unknown(&api.client, name).await?;
     }
     node_becomes(&api.client, "n0", SOON, "says why it is kept", is_held_back("NoKubeletHeard")).await?;
     node_stays(&api.client, "n0", Duration::from_secs(300)).await?;
-    // The others are back; this one has as long as the outage took, at most the 40 s of its lease.
+    // The other kubelets are back. This one still has as long as the outage took, up to the 40 s of its
+    // lease.
     let _kubelets = renewing(&api.client, &["n1", "n2"], Duration::from_secs(10));
     node_stays(&api.client, "n0", Duration::from_secs(30)).await?;
     node_vanishes(&api.client, "n0", Duration::from_secs(40)).await?;
     daemon.stop().await
 }
 
-/// The cloud is wrong about three Nodes, which their kubelets keep; then nobody can renew for a while.
+/// The cloud is wrong about three Nodes, which their kubelets keep. Then no kubelet can renew for a while.
 fn frozen() -> Outcome {
     let control_plane = ControlPlane::start(&ControlPlaneOptions::default())?;
     runtime(false)?.block_on(async {
@@ -319,7 +320,7 @@ fn frozen() -> Outcome {
             node_becomes(&client, name, SOON, "its kubelet lives", is_held_back("KubeletAlive")).await?;
         }
         renew().await?;
-        // Less than they take from one renewal to the next.
+        // Shorter than the interval between two renewals.
         sleep(Duration::from_secs(6)).await;
         control_plane.freeze_api_server()?;
         sleep(Duration::from_millis(9_300)).await;

@@ -1,4 +1,4 @@
-//! Who may see what, as a real API server says.
+//! Authentication and authorization by a real API server.
 
 use std::{fs, time::Duration};
 
@@ -53,7 +53,7 @@ fn apply(control_plane: &ControlPlane, manifest: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A service account, and a real token of it.
+/// A service account, and a real token for it.
 pub(crate) fn service_account(control_plane: &ControlPlane, name: &str) -> anyhow::Result<String> {
     apply(
         control_plane,
@@ -113,7 +113,7 @@ async fn grants(api: &Api) -> anyhow::Result<()> {
     {
         get(path).expect(403).await?;
     }
-    // What is authorized is what is answered, however it is spelt.
+    // The authorized path is the one that is served, however it is spelt.
     for path in ["/%6detrics", "/healthz/../metrics", "//metrics", "/healthz%2f..%2fmetrics"] {
         get(path).args(["--path-as-is"]).expect(403).await?;
     }
@@ -142,7 +142,7 @@ async fn grants(api: &Api) -> anyhow::Result<()> {
     ensure!(compressed.headers.contains("content-encoding: gzip"), "{}", compressed.headers);
     ensure!(compressed.text().contains("# TYPE cloud_controller_manager_"));
     get("/metrics/slis").token(&token).expect(200).await?;
-    // A grant to read is no grant to reset.
+    // Permission to read does not include reset.
     get("/metrics/slis").token(&token).method("DELETE").expect(403).await?;
     get("/debug/state").token(&token).expect(403).await?;
 
@@ -161,7 +161,7 @@ async fn client_certificates(api: &Api) -> anyhow::Result<()> {
     let control_plane = control_plane(api)?;
     let server = Server::start(&options_with(control_plane.kubeconfig())?).await?;
     let get = |path: &str| Curl::get(&server.url(path));
-    // Signed by the authority that the API server publishes; nothing here names it.
+    // Signed by the authority that the API server publishes, which is not in this server's options.
     let certificate = |user: &str, groups: &[&str]| -> anyhow::Result<_> {
         Ok(control_plane.kubeconfig_for(user, groups)?.with_extension("crt"))
     };
@@ -183,10 +183,10 @@ async fn client_certificates(api: &Api) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let stranger = Authority::new("stranger")?.client(folder.path(), "root", &["system:masters"])?;
     get("/healthz").certificate(&stranger).expect(401).await?;
-    // A token that is right makes up for it, as upstream has it.
+    // As upstream, a valid token is enough even with an invalid certificate.
     get("/metrics").certificate(&stranger).token(control_plane.admin_token()).expect(200).await?;
 
-    // An authority in a file takes the place of the cluster's.
+    // An authority in a file replaces the cluster's.
     let authority = Authority::new("own")?;
     let mut options = options_with(control_plane.kubeconfig())?;
     options.authentication.client_ca_file = Some(authority.write(&folder.path().join("ca.crt"))?);
@@ -194,7 +194,7 @@ async fn client_certificates(api: &Api) -> anyhow::Result<()> {
     let own = authority.client(folder.path(), "own", &["system:masters"])?;
     Curl::get(&server.url("/metrics")).certificate(&own).expect(200).await?;
     Curl::get(&server.url("/metrics")).certificate(&admin).expect(401).await?;
-    // And is read again when it changes.
+    // The file is read again when it changes.
     let next = Authority::new("next")?;
     let of_next = next.client(folder.path(), "next", &["system:masters"])?;
     Curl::get(&server.url("/metrics")).certificate(&of_next).expect(401).await?;
@@ -245,7 +245,7 @@ async fn front_proxy(api: &Api) -> anyhow::Result<()> {
             "X-Remote-Group: system:masters",
         ])
     };
-    // This one is no authority of the cluster yet.
+    // This authority is not known to the cluster yet.
     get("/healthz").certificate(&proxy).expect(401).await?;
     get("/metrics").expect(403).await?;
     let config_maps: kube::Api<ConfigMap> = kube::Api::namespaced(api.client.clone(), "kube-system");
@@ -273,7 +273,7 @@ async fn front_proxy(api: &Api) -> anyhow::Result<()> {
         .expect(403)
         .await?;
     ensure!(answer.text().contains("User \\\"joe\\\" cannot get path"), "{}", answer.text());
-    // A server that starts now knows it from the beginning.
+    // A new server knows it from the start.
     let second = Server::start(&options_with(control_plane.kubeconfig())?).await?;
     Curl::get(&second.url("/metrics"))
         .args(["--header", "X-Remote-User: jane", "--header", "X-Remote-Group: system:masters"])
@@ -291,7 +291,7 @@ async fn front_proxy(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many objects of this kind the API server was asked to create.
+/// The number of create requests for this kind that the API server got.
 fn created(control_plane: &Borrowed, resource: &str) -> anyhow::Result<u64> {
     let metrics = control_plane.get("/metrics")?;
     let lines = metrics.lines().filter(|line| {
@@ -314,7 +314,7 @@ async fn counted(api: &Api) -> anyhow::Result<()> {
         Ok((created(control_plane, "tokenreviews")?, created(control_plane, "subjectaccessreviews")?))
     };
     let before = counts()?;
-    // At once, and then one after the other.
+    // Eight concurrent requests, then one after another.
     let url = server.url("/metrics");
     let at_once = (0..8).map(|_| Curl::get(&url).token(&token).expect(403));
     futures::future::try_join_all(at_once).await?;
@@ -323,7 +323,7 @@ async fn counted(api: &Api) -> anyhow::Result<()> {
     }
     let after = counts()?;
     ensure!((after.0 - before.0, after.1 - before.1) == (1, 1), "{before:?} {after:?}");
-    // Health takes neither.
+    // Health checks need no reviews.
     for _ in 0..4 {
         Curl::get(&server.url("/healthz")).expect(200).await?;
     }
@@ -333,7 +333,7 @@ async fn counted(api: &Api) -> anyhow::Result<()> {
     let last = counts()?;
     ensure!((last.0 - after.0, last.1 - after.1) == (1, 0), "{after:?} {last:?}");
 
-    // Without a cache each request is asked about.
+    // Without a cache, each request needs reviews.
     let mut options = options_with(control_plane.kubeconfig())?;
     options.authentication.token_webhook_cache_ttl = Duration::ZERO;
     (options.authorization.authorized_ttl, options.authorization.unauthorized_ttl) =
@@ -359,7 +359,7 @@ async fn away(api: &Api) -> anyhow::Result<()> {
     ensure!(answer.text().starts_with("Internal Server Error: \"/metrics\": "), "{}", answer.text());
     get("/metrics").token("a-token-that-nobody-checks").expect(401).await?;
     control_plane.start_api_server()?;
-    // That it failed is not remembered.
+    // A failed review is not cached.
     get("/metrics").certificate(&jane).expect(403).await?;
     Ok(())
 }

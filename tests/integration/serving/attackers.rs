@@ -1,4 +1,4 @@
-//! Clients of the secure port that mean ill. None has credentials.
+//! Malicious clients of the secure port. None has credentials.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,53 +25,53 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// What they do.
+/// The kinds of attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attack {
-    /// Certificates that fit together in a hundred thousand ways, and as many of them as a handshake holds.
+    /// Certificates that can be combined into a hundred thousand chains, as many as fit into a handshake.
     ManyCertificates,
-    /// Certificates that are verified, each with the name of all others, and that nobody trusts.
+    /// Certificates that all have the same name and are verified, but whose issuer is not trusted.
     EqualCertificates,
-    /// Certificates that say that the cluster's authority issued them: its key is looked at.
+    /// Certificates that name the cluster's authority as their issuer, so that they are checked with its key.
     TrustedName,
-    /// Handshakes that are as large as they may be and never done.
+    /// Handshakes of the largest size that are never completed.
     Handshakes,
-    /// HTTP/2 requests with so many fields, each of which takes one byte on the way.
+    /// HTTP/2 requests with this many fields, each of which takes one byte on the wire.
     Fields(usize),
-    /// HTTP/2 requests whose answers nobody takes.
+    /// HTTP/2 requests whose responses are not read.
     Unread,
-    /// The same for the metrics, which everybody may read.
+    /// The same for the metrics, which any client may read here.
     UnreadMetrics,
-    /// HTTP/2 requests, with tokens, that are broken off at once.
+    /// HTTP/2 requests with tokens that are cancelled at once.
     Resets,
-    /// A head of HTTP/2 that never ends.
+    /// HTTP/2 headers that never end.
     Continuations,
-    /// Requests whose bodies come byte by byte.
+    /// Requests whose bodies arrive byte by byte.
     SlowBodies,
-    /// HTTP/2 frames that want an answer and are no requests.
+    /// HTTP/2 frames that need an answer but are not requests.
     Pings,
-    /// Requests one after the other.
+    /// Requests one after another.
     Requests,
-    /// Requests with tokens that nobody asked about yet.
+    /// Requests with a new token each.
     Tokens,
-    /// Connections on which nothing is said.
+    /// Connections without data.
     Silence,
-    /// Connections that begin something and are gone at once.
+    /// Connections that begin a handshake and are closed at once.
     Churn,
 }
 
-/// Where attackers come from, and what they know.
+/// The attackers' addresses, and their target.
 #[derive(Clone, Debug)]
 pub(super) struct Camp {
-    /// The port.
+    /// The address of the port.
     pub(super) target: SocketAddr,
-    /// Their addresses. Of none, the machine chooses.
+    /// The attackers' addresses. If empty, the system chooses.
     pub(super) addresses: Vec<IpAddr>,
     /// The common name of the cluster's authority.
     pub(super) authority: String,
 }
 
-/// Attackers at work, on a thread of their own, until dropped.
+/// Running attackers, on a thread of their own, until dropped.
 pub(super) struct Siege {
     stop: Arc<AtomicBool>,
     answers: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ pub(super) struct Siege {
 }
 
 impl Siege {
-    /// So many connections at the same time. Who is thrown out comes again.
+    /// Keeps this many connections open at the same time. A connection that is closed is replaced.
     pub(super) fn begin(camp: &Camp, attack: Attack, connections: usize) -> anyhow::Result<Self> {
         let client = Arc::new(client(attack, &camp.authority)?);
         let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -107,7 +107,7 @@ impl Siege {
         Ok(Self { stop, answers, thread: Some(thread) })
     }
 
-    /// How many bytes and pieces of answers came.
+    /// The number of bytes and parts of responses that were received.
     pub(super) fn answers(&self) -> usize {
         self.answers.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ impl Attack {
         )
     }
 
-    /// Between two connections.
+    /// The pause between two connections.
     fn pause(self) -> Duration {
         Duration::from_millis(match self {
             Self::Silence => 1000,
@@ -146,7 +146,7 @@ impl Attack {
         })
     }
 
-    /// One connection to its end.
+    /// Runs one connection until it ends.
     async fn once(
         self,
         (to, from): (SocketAddr, Option<IpAddr>),
@@ -167,7 +167,7 @@ impl Attack {
                 return Ok(());
             }
             Self::Handshakes => {
-                // A message of 64 KiB less one byte, of which three records come.
+                // A message of 64 KiB less one byte, of which only three records are sent.
                 let record =
                     |begin: &[u8]| [&[22, 3, 1, 0x34, 0][..], begin, &vec![0; 0x3400 - begin.len()]].concat();
                 stream.write_all(&record(&[1, 0, 0xff, 0xfe])).await?;
@@ -197,7 +197,7 @@ impl Attack {
         }
     }
 
-    /// Frames as fast as they are taken.
+    /// Sends frames as fast as they are accepted.
     async fn http2(self, stream: Stream, token: &str, answers: &AtomicUsize) -> anyhow::Result<()> {
         let (mut from, mut to) = split(stream);
         let read = async {
@@ -208,7 +208,7 @@ impl Attack {
         };
         let write = async {
             let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            // No room for answers, or all of it.
+            // No flow-control window for responses, or the largest one.
             let is_unread = matches!(self, Self::Unread | Self::UnreadMetrics);
             let window: u32 = if is_unread { 0 } else { 0x7fff_ffff };
             let mut settings = vec![0, 4];
@@ -218,7 +218,7 @@ impl Attack {
             let path = if self == Self::UnreadMetrics { "/metrics" } else { "/healthz" };
             let mut block = request(path);
             if let Self::Fields(count) = self {
-                // A field that is known from now on, and then so often in one byte.
+                // A field that enters the table, then many one-byte references to it.
                 block.extend([0x40, 1, b'x', 1, b'y']);
                 block.extend(std::iter::repeat_n(0x80 | 0x3e, count));
             }
@@ -234,7 +234,7 @@ impl Attack {
                     let stream = 1 + 2 * (40 * round + index);
                     match self {
                         Self::Pings => frame(&mut bytes, 6, 0, 0, &[0; 8]),
-                        // A field that is kept nowhere.
+                        // A field that does not enter the table.
                         Self::Continuations => frame(&mut bytes, 9, 0, 1, &[0, 1, b'x', 1, b'y']),
                         Self::Resets => {
                             let value = format!("Bearer {token}-{stream}");
@@ -262,7 +262,7 @@ impl Attack {
     }
 }
 
-/// `GET https://a` and a path of 8 bytes, in HPACK.
+/// `GET https://a` and a path of 8 bytes, encoded in HPACK.
 fn request(path: &str) -> Vec<u8> {
     [b"\x82\x87\x04\x08", path.as_bytes(), b"\x01\x01a"].concat()
 }
@@ -345,11 +345,11 @@ fn client(attack: Attack, trusted: &str) -> anyhow::Result<ClientConfig> {
     Ok(config)
 }
 
-/// Bytes of certificates that a handshake holds.
+/// The size of the certificates in one handshake.
 const HANDSHAKE_SIZE: usize = 60_000;
 
-/// A certificate and so many authorities of each of these names, the last one excepted, each of which any of the next name
-/// may have issued.
+/// A certificate, and this many authorities of each name but the last. Any authority with the next name may
+/// have issued one of them.
 fn levels(
     names: &[&str],
     each: usize,
@@ -374,7 +374,7 @@ fn levels(
     Ok((chain, key))
 }
 
-/// Believes any server.
+/// Accepts any server certificate.
 #[derive(Debug)]
 struct Anybody;
 

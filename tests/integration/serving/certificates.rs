@@ -38,7 +38,7 @@ async fn self_signed() -> anyhow::Result<()> {
     let mut options = options()?;
     options.certificates.cert_dir = Some(folder.path().to_owned());
     let server = Server::start(&options).await?;
-    // It is its own authority, and is for loopback.
+    // The certificate is its own authority, and is valid for loopback.
     let authority = folder.path().join("cloud-controller-manager.crt");
     Curl::get(&server.url("/healthz")).authority(&authority).expect(200).await?;
     let port = server.serving.address().port();
@@ -48,12 +48,12 @@ async fn self_signed() -> anyhow::Result<()> {
         .expect(200)
         .await?;
     server.serving.stop().await;
-    // Another port each time: a peer of another test may have taken the first one meanwhile.
+    // A new port each time: a peer of another test may have taken the first one meanwhile.
     options.secure_port = free_port()?;
     let again = Server::start(&options).await?;
     Curl::get(&again.url("/healthz")).authority(&authority).expect(200).await?;
     again.serving.stop().await;
-    // In memory there is another one, each time.
+    // A certificate in memory is a new one each time.
     options.certificates.cert_dir = None;
     options.secure_port = free_port()?;
     let server = Server::start(&options).await?;
@@ -62,7 +62,7 @@ async fn self_signed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes as Kubernetes does: into a new folder that a link is swapped to.
+/// Replaces the files as Kubernetes does: writes a new folder and swaps a link to it.
 fn swap(folder: &Path, version: &str, (certificate, key): &(String, String)) -> anyhow::Result<()> {
     fs::create_dir(folder.join(version))?;
     fs::write(folder.join(version).join("tls.crt"), certificate)?;
@@ -96,7 +96,7 @@ async fn given() -> anyhow::Result<()> {
     .await?;
     ensure!(status(&ca_of_one).await? == 0);
     ensure!(server.reloads("serving-certificate", "success") == 1);
-    // A key that does not fit is refused, and the one before goes on.
+    // A key that does not fit its certificate is refused, and the previous pair is still used.
     let (certificate, _) = one.server(&["127.0.0.1"])?;
     let (_, key) = one.server(&["127.0.0.1"])?;
     swap(folder.path(), "..3", &(certificate, key))?;
@@ -131,7 +131,7 @@ async fn by_name() -> anyhow::Result<()> {
     let server = Server::start(&options).await?;
     let port = server.serving.address().port();
     let ask = |name: &str| {
-        // curl checks that the certificate is for the name.
+        // curl checks that the certificate is valid for the name.
         Curl::get(&format!("https://{name}:{port}/healthz"))
             .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
             .authority(&ca)
@@ -185,7 +185,7 @@ async fn taken() -> anyhow::Result<()> {
     let _first = Server::start(&options).await?;
     let Err(error) = Server::start(&options).await else { anyhow::bail!("two on one port") };
     ensure!(error.to_string().contains("--secure-port"), "{error}");
-    // All addresses, of all families, are in one socket.
+    // One socket serves the addresses of all families.
     let taken = options.secure_port;
     options = ServingOptions { bind_address: "0.0.0.0".parse()?, ..super::options()? };
     ensure!(options.secure_port != taken);

@@ -1,4 +1,4 @@
-//! Many who ask at once, and many who connect and ask nothing.
+//! Many concurrent requests, and many connections without requests.
 
 use std::{
     fs,
@@ -31,10 +31,11 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Reviews of each client that are under way at once take a connection each at most; there are two clients.
+/// Each concurrent review takes at most one connection; the limit of reviews is per client, and there are two
+/// clients.
 const CONNECTIONS: usize = 2 * 16;
 
-/// Each request takes a review of its own: of access to a path that nobody asked about before.
+/// Each request needs a review of its own, since it is for a new path.
 async fn flood(api: &Api) -> anyhow::Result<()> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let forwarder = Forwarder::start(control_plane.port()).await?;
@@ -69,17 +70,17 @@ async fn flood(api: &Api) -> anyhow::Result<()> {
     };
     let count = |code: &str| answers.lines().filter(|line| *line == code).count();
     ensure!(count("403") == 1200, "{} of 1200 were answered: {answers}", count("403"));
-    // A burst of 400, and 200 a second.
+    // The limit is a burst of 400 and 200 a second.
     ensure!(start.elapsed() >= Duration::from_secs(3), "too fast: {:?}", start.elapsed());
     let most = most.load(Ordering::Relaxed);
     ensure!(most <= before + CONNECTIONS, "{most} connections to the API server");
-    // Afterwards all is well.
+    // Afterwards the server works normally.
     Curl::get(&server.url("/metrics")).token(control_plane.admin_token()).expect(200).await?;
     Ok(())
 }
 
 async fn silent() -> anyhow::Result<()> {
-    /// More than may be open at once.
+    /// More connections than may be open at once.
     const MANY: usize = 300;
     let server = Server::start(&options()?).await?;
     let mut open = Vec::new();

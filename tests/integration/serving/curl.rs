@@ -1,24 +1,24 @@
-//! curl.
+//! Requests with curl.
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use tokio::process::Command;
 
-/// One request. It believes any server unless told otherwise.
+/// One request. It accepts any server certificate by default.
 pub(crate) struct Curl {
     command: Command,
     checks_server: bool,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// 0 where there was no answer at all.
+    /// 0 if there was no response.
     pub(crate) status: u16,
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
-    /// curl's own words.
+    /// curl's error message.
     pub(crate) error: String,
 }
 
@@ -60,13 +60,13 @@ impl Curl {
         self.args(["--header", &header])
     }
 
-    /// A client certificate, with its key beside it.
+    /// Uses a client certificate; its key is beside it.
     pub(crate) fn certificate(mut self, certificate: &Path) -> Self {
         self.command.arg("--cert").arg(certificate).arg("--key").arg(certificate.with_extension("key"));
         self
     }
 
-    /// Believes only servers that this authority signed, and only for the name asked for.
+    /// Accepts only certificates that this authority signed, and only for the requested name.
     pub(crate) fn authority(mut self, authority: &Path) -> Self {
         self.command.arg("--cacert").arg(authority);
         self.checks_server = true;
@@ -84,7 +84,7 @@ impl Curl {
         Ok(Answer { status, headers: headers.to_lowercase(), body: output.stdout, error: headers.to_owned() })
     }
 
-    /// Sends it and expects this status.
+    /// Sends the request and expects this status.
     pub(crate) async fn expect(self, status: u16) -> anyhow::Result<Answer> {
         let answer = self.send().await?;
         ensure!(

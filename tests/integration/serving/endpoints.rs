@@ -1,4 +1,4 @@
-//! What the daemon shows of itself.
+//! The daemon's endpoints.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn daemon(api: &Api) -> anyhow::Result<()> {
     get(first, "/livez/cloud-node-controller").expect(200).await?;
     get(first, "/livez/nope").expect(404).await?;
 
-    // A standby is healthy, ready and shows what it knows.
+    // A standby is healthy and ready, and shows its state.
     let (second, stop_second, second_task) = start()?;
     serves(second).await?;
     let standby = get(second, "/readyz?verbose").expect(200).await?.text();
@@ -113,7 +113,7 @@ async fn daemon(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A Node that waits for its initialisation and that no instance is known for.
+/// A Node that waits for its initialisation, and has no known instance.
 async fn sandbox_node(api: &Api) -> anyhow::Result<()> {
     let node = serde_json::from_value(json!({
         "metadata": {"name": "unknown-to-the-cloud"},
@@ -123,7 +123,7 @@ async fn sandbox_node(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What go's own tool says about it.
+/// Checks a profile with Go's own tool.
 fn profile(content: &[u8]) -> anyhow::Result<()> {
     ensure!(content.starts_with(&[0x1f, 0x8b]), "it is not compressed");
     let file = tempfile::NamedTempFile::new()?;

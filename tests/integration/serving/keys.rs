@@ -1,4 +1,4 @@
-//! Certificates that a test makes for itself.
+//! Certificates made by a test.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-/// An authority.
+/// A certificate authority.
 pub(super) struct Authority {
     pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -23,7 +23,7 @@ impl Authority {
         Ok(Self { pem, issuer: Issuer::new(parameters, key) })
     }
 
-    /// Writes its certificate.
+    /// Writes the authority's certificate.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<PathBuf> {
         fs::write(path, &self.pem)?;
         Ok(path.to_owned())
@@ -50,8 +50,8 @@ impl Authority {
         Ok(path)
     }
 
-    /// The same as a certificate of X.509 version 1, in DER, without a signature that is good. Go and OpenSSL take such
-    /// ones.
+    /// The same as an X.509 version 1 certificate in DER, with an invalid signature. Go and OpenSSL accept
+    /// this version.
     pub(super) fn client_of_version_1(&self, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, name);
@@ -59,7 +59,7 @@ impl Authority {
         let certificate = parameters.signed_by(&key, &self.issuer)?;
         let of_certificate = elements(elements(certificate.der())[0].content);
         let [body, algorithm, signature] = of_certificate[..] else { anyhow::bail!("no certificate") };
-        // Neither [0], the version, nor [3], the extensions.
+        // Leave out [0], the version, and [3], the extensions.
         let fields = elements(body.content).into_iter().filter(|field| field.all[0] & 0x80 == 0);
         let body = sequence(&fields.map(|field| field.all).collect::<Vec<_>>().concat());
         let path = folder.join(format!("{name}.crt"));

@@ -1,4 +1,4 @@
-//! Who is asked, and what holds where nobody can be asked.
+//! Which API server is asked for reviews and trusted authorities, and the rules without one.
 
 use anyhow::{Context, ensure};
 use futures::FutureExt;
@@ -38,7 +38,7 @@ async fn forbidden(api: &Api) -> anyhow::Result<()> {
     options.authentication.tolerate_lookup_failure = true;
     let server = Server::start(&options).await?;
     Curl::get(&server.url("/healthz")).expect(200).await?;
-    // Nor may it review.
+    // This user may not create reviews either.
     Curl::get(&server.url("/metrics")).expect(500).await?;
     Curl::get(&server.url("/metrics")).token(control_plane.admin_token()).expect(401).await?;
     let mut options = options_with(&powerless)?;
@@ -53,7 +53,7 @@ async fn nobody_to_ask(api: &Api) -> anyhow::Result<()> {
     let server = Server::start(&options()?).await?;
     Curl::get(&server.url("/healthz")).expect(200).await?;
     let admin = control_plane.kubeconfig_for("root", &["system:masters"])?.with_extension("crt");
-    // Not asked for a certificate, so none is shown; and a token says nothing.
+    // The server requests no client certificate, so curl sends none, and a token cannot be checked.
     for request in [
         Curl::get(&server.url("/metrics")).certificate(&admin),
         Curl::get(&server.url("/metrics")).token(control_plane.admin_token()),

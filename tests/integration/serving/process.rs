@@ -1,4 +1,4 @@
-//! The binary with its flags, beside a Go cloud-controller-manager with the same ones.
+//! The binary with its flags, compared with a Go cloud-controller-manager with the same flags.
 
 use std::{fs, net::TcpListener, time::Duration};
 
@@ -88,7 +88,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
     let theirs: Value = serde_json::from_str(&go.get("/configz", token)?)?;
     let own = get("/configz").token(token).expect(200).await?.json()?;
     let differences = differences(&theirs, &own);
-    // The provider is another one, and what is sent to the API server is JSON.
+    // The provider differs, and we send JSON to the API server.
     let expected = [
         "/cloudcontrollermanager.config.k8s.io/Generic/ClientConnection/contentType",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/CloudConfigFile",
@@ -98,7 +98,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
         ensure!(expected.contains(&difference.as_str()), "{differences:?}\n{theirs:#}\n{own:#}");
     }
 
-    // What both have is answered alike; we have more paths, and one check more.
+    // Both respond equally on common paths. We have more paths, and one more check.
     for path in ["/metrics", "/configz", "/", "/nope", "/debug/pprof/", "/healthz/ping"] {
         let (their, our) = (go.get(path, "")?, get(path).send().await?);
         let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| json!(text));
@@ -123,7 +123,7 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
     ours.terminate()
 }
 
-/// Where two documents differ, as JSON pointers.
+/// The differences between two documents, as JSON pointers.
 fn differences(one: &Value, other: &Value) -> Vec<String> {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -175,7 +175,7 @@ async fn verbosity(api: &Api) -> anyhow::Result<()> {
     })
     .await
     .with_context(|| daemon.log())?;
-    // What is refused is said at 4, before the answer.
+    // Refusals are logged at level 4, before the response.
     let refusals = async || {
         get("/metrics").expect(403).await?;
         anyhow::Ok(daemon.log().lines().filter(|line| line.contains("\"Forbidden\"")).count())
@@ -187,20 +187,21 @@ async fn verbosity(api: &Api) -> anyhow::Result<()> {
     ensure!(refusals().await? == 1, "{}", daemon.log());
     put("0").expect(200).await?;
     ensure!(refusals().await? == 1, "{}", daemon.log());
-    // Not for everybody, and not with anything.
+    // Only authorized clients may change it, and only to a number.
     get("/debug/flags/v").method("PUT").args(["--data", "9"]).expect(403).await?;
     put("much").expect(400).await?;
     ensure!(refusals().await? == 1, "{}", daemon.log());
     daemon.terminate()
 }
 
-/// A kubelet must not restart a daemon that waits for its API server: it stands by for as long as that takes, as upstream.
+/// A kubelet must not restart a daemon that waits for its API server. As upstream, the daemon stands by
+/// however long that takes.
 async fn without_api_server(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;
     let (port, later) = (free_port()?, free_port()?);
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
-    // Nobody listens there yet.
+    // No server listens there yet.
     let away = format!("https://127.0.0.1:{later}");
     let path = folder.path().join("kubeconfig");
     let kubeconfig = fs::read_to_string(control_plane.kubeconfig())?;
@@ -244,7 +245,7 @@ async fn without_api_server(api: &Api) -> anyhow::Result<()> {
     daemon.terminate()?;
     drop(there);
 
-    // Without an election it does not wait for ever.
+    // Without an election, the daemon does not wait forever.
     arguments.push("--leader-elect=false".to_owned());
     let mut daemon = DaemonProcess::start(&arguments, &folder.path().join("log-alone"))?;
     is_healthy(&daemon).await?;
@@ -254,7 +255,7 @@ async fn without_api_server(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A leader that cannot work ends after ten seconds, and gives the Lease back.
+/// A leader that cannot work exits after ten seconds and releases the Lease.
 async fn useless_leader(api: &Api) -> anyhow::Result<()> {
     binary()?;
     let folder = TempDir::new()?;

@@ -1,5 +1,5 @@
-//! The daemon as a process, with an election, while its port is attacked by clients without credentials: from this
-//! machine, and from many addresses, in network namespaces of their own.
+//! The daemon as a process, with an election, while clients without credentials attack its port: from this
+//! machine, and from many addresses in a network namespace.
 
 use std::{
     cell::Cell,
@@ -30,36 +30,37 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-/// How long each attack takes in a soak.
+/// The variable with the duration of each attack in a soak.
 const SECONDS: &str = "CCM_SOAK_SECONDS";
 
-/// And in a test.
+/// The duration of each attack in a test.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// MiB of the whole daemon, and of the kernel for its connections. The manifests allow 512.
+/// The memory limit in MiB, for the daemon and for the kernel's buffers of its connections. The manifests
+/// allow 512.
 const MEMORY: u64 = 128;
 
-/// The longest time between two renewals: a pause of two seconds, and five for a machine that has much to do.
+/// The longest time between two renewals: a pause of two seconds, and five more on a busy machine.
 const RENEWAL: Duration = Duration::from_secs(7);
 
-/// How long Prometheus waits, and less than a kubelet's failed probes take that restart a daemon. A debug build beside
-/// other tests has no better claim.
+/// Prometheus' timeout, which is less than the time in which failed probes make a kubelet restart the daemon.
+/// It is not shorter, since this is a debug build that runs beside other tests.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Set where this program runs in namespaces for the siege from many addresses.
+/// Set if this program runs in the namespaces for the siege from many addresses.
 const INSIDE: &str = "CCM_SIEGE_INSIDE";
 
 const FROM_HERE: &str = "apiserver::serving::a_leader_under_siege_leads_and_answers";
 const FROM_MANY: &str = "apiserver::serving::a_leader_under_siege_from_many_addresses_leads_and_answers";
 
-/// The network of the namespace: the daemon, honest clients and attackers have addresses in it.
+/// The network of the namespace, with addresses of the daemon, honest clients and attackers.
 const NETWORK: &str = "198.51.100.0/24";
 
 fn in_network(last: u8) -> IpAddr {
     Ipv4Addr::new(198, 51, 100, last).into()
 }
 
-/// Each attack, and from how many connections.
+/// All attacks, and their numbers of connections.
 const ATTACKS: &[(Attack, usize)] = &[
     (Attack::ManyCertificates, 16),
     (Attack::EqualCertificates, 16),
@@ -79,7 +80,8 @@ const ATTACKS: &[(Attack, usize)] = &[
     (Attack::Churn, 64),
 ];
 
-/// Those that take what all addresses share. One connection from each where it is the machine's time that is short.
+/// Attacks on resources that all addresses share. Where the CPU is the bottleneck, each address has one
+/// connection.
 const SHARED: &[(Attack, usize)] = &[
     (Attack::Handshakes, 400),
     (Attack::Fields(450), 190),
@@ -91,7 +93,7 @@ const SHARED: &[(Attack, usize)] = &[
 ];
 
 pub(super) fn trials() -> Vec<Trial> {
-    // Without the deadline of scenarios: a soak takes longer, and all that it waits for has one.
+    // Without the time limit of scenarios: a soak takes longer, and each of its steps has a time limit.
     let here = trial(FROM_HERE, || {
         runtime(false)?.block_on(async {
             let api = Api::connect(Target::ApiServer).await?;
@@ -105,7 +107,7 @@ pub(super) fn trials() -> Vec<Trial> {
         }
         runtime(false)?.block_on(async {
             let api = Api::connect(Target::ApiServer).await?;
-            // Somebody who shares nothing with the attackers, and the machine itself.
+            // One client from an address that is not an attacker's, and one from the machine itself.
             let honest = [Some(in_network(250)), None];
             let attackers: Vec<IpAddr> = (10..200).map(in_network).collect();
             siege(&api, SHARED, &attackers, &honest).await?;
@@ -115,8 +117,8 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![here, many]
 }
 
-/// Runs this trial once more, alone, in a network namespace whose machine has all addresses of a network: a client of one
-/// of them that asks another one is a client of another machine.
+/// Runs this trial once more, alone, in a network namespace that owns all addresses of a network: a client
+/// that uses another address than the server looks like another machine.
 fn in_namespaces() -> Outcome {
     let can = Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
@@ -133,7 +135,7 @@ fn in_namespaces() -> Outcome {
         .output()
         .context("unshare")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // Not the lines in which it counts its tests: whoever reads ours would count them too.
+    // Omit the lines with test counts, which a reader of our output would add to ours.
     for line in said.lines().filter(|line| line.contains("Seen {")) {
         println!("{line}");
     }
@@ -141,37 +143,37 @@ fn in_namespaces() -> Outcome {
     if !output.status.success() {
         return Err(anyhow::anyhow!("in its namespace: {said}\n{errors}").into());
     }
-    // Its peers may be missing there too.
+    // Its peers may be unavailable there too.
     if said.contains("1 passed") { Ok(()) } else { Err(StartError::Unavailable(format!("{said}\n{errors}"))) }
 }
 
-/// What was seen of the daemon.
+/// Measurements of the daemon.
 #[derive(Debug, Default)]
 struct Seen {
     probe: Duration,
     scrape: Duration,
     probes: usize,
-    /// Requests that were not answered at first.
+    /// The number of requests without a response at the first try.
     again: usize,
     renewal: Duration,
-    /// MiB of the process.
+    /// Memory of the process in MiB.
     memory: u64,
-    /// MiB of its connections in the kernel, where that can be seen.
+    /// Kernel memory for its connections in MiB, if that can be measured.
     kernel: u64,
 }
 
-/// Where the daemon is asked.
+/// How the daemon is asked.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     port: u16,
     pid: u32,
     token: &'a str,
-    /// Those who ask: with this address, or on loopback.
+    /// The addresses of honest clients; `None` means loopback.
     honest: &'a [Option<IpAddr>],
     attack: Attack,
 }
 
-/// `attackers`: their addresses; of none they come from loopback.
+/// `attackers`: their addresses. If empty, they use loopback.
 async fn siege(
     api: &Api,
     attacks: &[(Attack, usize)],
@@ -227,7 +229,7 @@ async fn spec(leases: &KubeApi<Lease>) -> anyhow::Result<k8s_openapi::api::coord
     leases.get("cloud-controller-manager").await?.spec.context("a lease")
 }
 
-/// Asks as the kubelet and Prometheus do, and looks at the lease meanwhile. Each answer must be there in time.
+/// Sends requests as the kubelet and Prometheus do, and watches the lease. Each response must arrive in time.
 async fn watch(leases: &KubeApi<Lease>, asked: Asked<'_>, limit: Duration) -> anyhow::Result<Seen> {
     let longest = Cell::new(Duration::ZERO);
     let renewals = async {
@@ -268,9 +270,9 @@ async fn ask(asked: Asked<'_>, limit: Duration) -> anyhow::Result<Seen> {
     Ok(seen)
 }
 
-/// The body of a good answer, how long it took, and how often it was asked for in vain before. A connection that was
-/// ended before the answer is tried again, as the kubelet and Prometheus do: among clients of one address nobody can
-/// tell who is honest.
+/// The body of a successful response, the time that it took, and the number of failed tries before. A
+/// connection that was closed before the response is tried again, as the kubelet and Prometheus do: the
+/// server cannot tell honest clients from attackers with the same address.
 async fn answered(
     asked: Asked<'_>,
     from: Option<IpAddr>,
@@ -305,7 +307,7 @@ async fn answered(
     }
 }
 
-/// MiB that a process had in memory at most.
+/// The peak memory of a process in MiB.
 fn memory(pid: u32) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
@@ -313,8 +315,8 @@ fn memory(pid: u32) -> anyhow::Result<u64> {
     Ok(kib / 1024)
 }
 
-/// MiB that the kernel holds for connections to this port: what was received, and what waits to be sent. 0 where `ss` is not
-/// there.
+/// Kernel memory in MiB for connections to this port: received data, and data that waits to be sent. 0 if
+/// `ss` is missing.
 fn kernel_memory(port: u16) -> u64 {
     let filter = format!("sport = :{port}");
     let output = Command::new("ss").args(["--tcp", "--memory", "--numeric", "--no-header", &filter]).output();
@@ -325,6 +327,6 @@ fn kernel_memory(port: u16) -> u64 {
         let counts = parts.filter_map(|part| part.strip_prefix(kind)?.parse::<u64>().ok());
         counts.sum()
     };
-    // Received, to be sent, and set aside for more of it.
+    // Received data, data to be sent, and memory reserved for more.
     (of("r") + of("w") + of("f")) >> 20
 }

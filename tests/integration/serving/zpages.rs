@@ -1,4 +1,4 @@
-//! `/statusz` and `/flagz` beside those of kube-apiserver.
+//! `/statusz` and `/flagz`, compared with those of kube-apiserver.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     trial::on,
 };
 
-/// What a client may send as `Accept`, `KIND` being that of the page. Those of a browser and of curl are among them.
+/// `Accept` headers of clients, including those of a browser and of curl. `KIND` stands for the page's kind.
 const ACCEPTED: [&str; 14] = [
     "",
     "*/*",
@@ -44,7 +44,7 @@ async fn pages(api: &Api) -> anyhow::Result<()> {
     let server = Server::start(&options).await?;
     let token = control_plane.admin_token();
     let nobody = service_account(control_plane, "reads-no-pages")?;
-    // Upstream's own role for it.
+    // Upstream's own role for this.
     let monitoring = control_plane.kubeconfig_for("monitor", &["system:monitoring"])?.with_extension("crt");
     for (page, kind) in [("/statusz", "Statusz"), ("/flagz", "Flagz")] {
         let get = || Curl::get(&server.url(page));
@@ -64,13 +64,13 @@ async fn pages(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What does not depend on who answers.
+/// The parts of a response that do not depend on the server.
 #[derive(Debug, PartialEq)]
 struct Shape {
     status: u16,
     headers: Vec<String>,
     fields: BTreeSet<String>,
-    /// Of an error.
+    /// The message of an error.
     message: Option<String>,
     warning: Option<String>,
 }
@@ -87,7 +87,7 @@ fn shape(answer: &Answer) -> anyhow::Result<Shape> {
     Ok(Shape {
         status: answer.status,
         headers,
-        // Of Kubernetes' own components.
+        // Kubernetes' own components have another field.
         fields: fields.filter(|field| field != "emulationVersion").collect(),
         message: object["message"].as_str().map(str::to_owned),
         warning: text.lines().find(|line| line.starts_with("Warning:")).map(str::to_owned),

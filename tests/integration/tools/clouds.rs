@@ -1,4 +1,5 @@
-//! `check` and `explain` where a cloud is only half there, shared with another one, or wants a Secret.
+//! `check` and `explain` with a cloud that is partly unreachable, that is shared with another cloud, or that
+//! needs a Secret.
 
 use std::fs;
 
@@ -21,7 +22,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs `act` while these objects are there.
+/// Runs `act` while these objects exist.
 fn with_objects(
     control_plane: &Borrowed,
     yaml: &str,
@@ -52,7 +53,7 @@ fn check_mixed(control_plane: &Borrowed) -> anyhow::Result<()> {
     for text in ["it has instances for 1 of 1 nodes", "are left alone: foreign", "Everything works."] {
         ensure!(code == 0 && out.contains(text), "{code}, {text}: {out}{err}");
     }
-    // Every Node has its machine, and nobody could say of another one.
+    // Every Node has a machine, but another machine could not be confirmed as absent.
     let half = folder.path().join("half.yaml");
     let away = format!("qemu+tcp://127.0.0.1:{}/system", free_port()?);
     fs::write(
@@ -63,7 +64,7 @@ fn check_mixed(control_plane: &Borrowed) -> anyhow::Result<()> {
     let (code, out, err) = run(&["check", PROVIDER, &config, &kubeconfig])?;
     ensure!(code == 1 && out.contains("kvm2") && out.contains("1 failed"), "{code}: {out}{err}");
     ensure!(out.contains("libvirt cannot tell about machines that it does not see"), "{out}");
-    // The one reason, once.
+    // The common reason is printed once.
     let nodes = "apiVersion: v1\nkind: Node\nmetadata: {name: other-1}\n---\n\
                  apiVersion: v1\nkind: Node\nmetadata: {name: other-2}\n";
     with_objects(control_plane, nodes, || {
@@ -115,7 +116,7 @@ fn with_secret(control_plane: &Borrowed, vcsim: &Vcsim) -> anyhow::Result<()> {
             let (code, out, err) = run(&["check"], kubeconfig)?;
             ensure!(code == 0 && out.contains("vsphere answers"), "{code}: {out}{err}");
             ensure!(out.contains("vsphere.conf is good"), "{out}");
-            // What is odd is shown, and in a refusal too.
+            // Oddities are printed, also if the configuration is refused.
             let good = fs::read_to_string(&path)?;
             fs::write(
                 &path,
@@ -146,7 +147,7 @@ fn with_secret(control_plane: &Borrowed, vcsim: &Vcsim) -> anyhow::Result<()> {
             Ok(())
         },
     )?;
-    // The plain roles do not allow the Secret.
+    // The roles without the configuration do not include the Secret.
     as_shipped(
         control_plane,
         &["--provider=vsphere"],
@@ -160,7 +161,7 @@ fn with_secret(control_plane: &Borrowed, vcsim: &Vcsim) -> anyhow::Result<()> {
             let why = "Secret kube-system/vc cannot be read: secrets \"vc\" is forbidden";
             ensure!(out.contains(why) && !out.contains("Status {"), "{out}");
             ensure!(out.matches("cannot be read").count() == 1, "{out}");
-            // Who stands in the configuration comes before the Secret.
+            // A user in the configuration is tried before the Secret.
             let both = fs::read_to_string(&path)?
                 + &format!("    user: {:?}\n    password: {:?}\n", vcsim.user(), vcsim.password());
             fs::write(&path, both)?;

@@ -1,5 +1,5 @@
-//! vSphere's own cloud-controller-manager (CPI) and our binary, with the same configuration file, on the same vCenter and
-//! the same Nodes, one after the other: what they write is compared field by field.
+//! vSphere's own cloud-controller-manager (CPI) and our binary, run one after the other with the same
+//! configuration file, on the same vCenter and the same Nodes: their writes are compared field by field.
 
 mod compare;
 mod machines;
@@ -38,8 +38,8 @@ use crate::{
     trial::{Outcome, runtime, trial},
 };
 
-/// Flags that both are started with. One Node at a time: with several CPI 1.36 reads and writes its map of names from
-/// several goroutines, and may end in a fatal error.
+/// The flags of both programs. One Node at a time: with several, CPI 1.36 reads and writes its map of names
+/// from several goroutines, and may end in a fatal error.
 const FLAGS: [&str; 3] = [
     "--concurrent-node-syncs=1",
     "--node-monitor-period=1s",
@@ -57,7 +57,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A vCenter, an API server and a folder for configuration files.
+/// A vCenter, an API server, and a folder for configuration files.
 struct World {
     api: Api,
     vcsim: Vcsim,
@@ -69,7 +69,7 @@ struct World {
 impl World {
     async fn new() -> Result<Self, StartError> {
         binary()?;
-        // says what this machine lacks before anything is started
+        // fails with the missing requirement before anything is started
         built("cpi")?;
         let api = Api::connect(Target::ApiServer).await?;
         let kubeconfig = api.control_plane.as_ref().context("the control plane")?.kubeconfig().to_owned();
@@ -117,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// The version of each Node, and its fields.
+    /// The resource version and the fields of each Node.
     async fn versions(&self) -> anyhow::Result<BTreeMap<String, (String, Fields)>> {
         let all = nodes(&self.api.client).list(&ListParams::default()).await?;
         let of = |node: Node| {
@@ -127,7 +127,7 @@ impl World {
         Ok(all.items.into_iter().map(of).collect())
     }
 
-    /// Waits until every Node but these is complete, and gives all their fields.
+    /// Waits until all Nodes but these are complete, and returns all Nodes' fields.
     async fn complete(
         &self,
         title: &str,
@@ -169,7 +169,8 @@ fn tail(log: &str) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Names of the Nodes that are meant to stay uninitialised: by CPI (or else by us), by these differences and this list.
+/// The Nodes that are expected to stay uninitialised with CPI (`by_cpi`) or with us, from this list and these
+/// differences.
 fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> {
     let only_one = wanted.iter().filter(|difference| {
         difference.field == INITIALIZED && (if by_cpi { difference.cpi } else { difference.ours }) == "false"
@@ -177,7 +178,7 @@ fn waiting(both: &[usize], wanted: &[Wanted], by_cpi: bool) -> BTreeSet<String> 
     both.iter().map(|number| name(*number)).chain(only_one.map(|one| one.node.clone())).collect()
 }
 
-/// Runs a scenario in a world of its own.
+/// Runs a scenario with a new vCenter and API server.
 fn in_world(scenario: fn(&World) -> LocalBoxFuture<'_, anyhow::Result<()>>) -> Outcome {
     runtime(false)?.block_on(async {
         let world = World::new().await?;
@@ -196,7 +197,7 @@ async fn every_round(world: &World) -> anyhow::Result<()> {
     }
     let mut faults = Vec::new();
     for round in rounds::all() {
-        // what differs in one round is told together with what differs in the others
+        // the differences of all rounds are reported together
         if let Err(error) = both(world, &round).await? {
             faults.push(format!("{error:#}"));
         }
@@ -220,7 +221,7 @@ fn credentials(name: &str, user: &str, password: &str) -> Secret {
     }
 }
 
-/// First CPI, then ours, each on Nodes that have just registered.
+/// Runs CPI, then our binary, each on newly registered Nodes.
 async fn both(world: &World, round: &Round) -> anyhow::Result<anyhow::Result<()>> {
     let title = round.title;
     let config = world.write(title, &(round.config)(world)?)?;
@@ -249,7 +250,7 @@ async fn both(world: &World, round: &Round) -> anyhow::Result<anyhow::Result<()>
     Ok(compare(title, &theirs, &ours, &wanted))
 }
 
-/// Ours on Nodes that CPI has left: nothing is written to them that does not have to be.
+/// Runs our binary on Nodes that CPI has initialised: it makes only necessary writes.
 async fn taken_over(world: &World) -> anyhow::Result<()> {
     let round = rounds::in_yaml();
     let config = world.write("takeover", &(round.config)(world)?)?;
@@ -262,7 +263,7 @@ async fn taken_over(world: &World) -> anyhow::Result<()> {
     let daemon = world.ours("takeover", &config)?;
     world.register(&[LATE]).await?;
     world.complete("takeover", &waiting(round.both_wait, &wanted, false), || daemon.log()).await?;
-    // some rounds of comparisons
+    // enough time for some periodic comparisons
     sleep(Duration::from_secs(3)).await;
     let after = world.versions().await?;
     daemon.terminate()?;

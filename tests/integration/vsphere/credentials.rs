@@ -1,4 +1,4 @@
-//! Credentials that are refused are not tried again, and new ones at once.
+//! Refused credentials are not tried again, and new ones are tried at once.
 
 use std::time::Duration;
 

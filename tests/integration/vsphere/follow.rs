@@ -1,4 +1,4 @@
-//! What changes in vCenter shows on the Node at once.
+//! Changes in vCenter appear on the Node at once.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn follow(api: &Api) -> anyhow::Result<()> {
     )
     .await?;
 
-    // a move to the host with a zone of its own, or away from it
+    // a move to the host with its own zone, or away from it
     let (host, zone) = if zones[0] == "z1" { ("DC0_C0_H0", "z0") } else { ("DC0_C0_H1", "z1") };
     followed(
         api,
@@ -73,13 +73,13 @@ async fn follow(api: &Api) -> anyhow::Result<()> {
     };
     followed(api, &name(1), "another tag", retag, |node| label(node, REGION) == Some("r1")).await?;
 
-    // renamed: its name in vCenter is not what a Node is known by
+    // a rename: the machine's name in vCenter does not identify a Node
     vcsim.act(&machine(1), "rename", "another-name")?;
     node_stays(&api.client, &name(1), Duration::from_secs(3)).await?;
     let node = nodes(&api.client).get(&name(1)).await?;
     ensure!(is_initialized(&node) && !has_taint(&node, SHUTDOWN));
 
-    // off and on
+    // powered off and on
     set_ready_unknown(&api.client, &name(2)).await?;
     followed(
         api,
@@ -90,7 +90,7 @@ async fn follow(api: &Api) -> anyhow::Result<()> {
     )
     .await?;
     node_stays(&api.client, &name(2), Duration::from_secs(2)).await?;
-    // the taint goes with the first sign of life of the kubelet, as upstream's does
+    // as with upstream, the taint is removed with the kubelet's first report
     vcsim.act(&machine(2), "power-on", "")?;
     let began = Instant::now();
     kubelet::heartbeat(&api.client, &name(2), true).await?;
@@ -98,14 +98,14 @@ async fn follow(api: &Api) -> anyhow::Result<()> {
     node_becomes(&api.client, &name(2), LIMIT, "powered on", is_free).await?;
     println!("powered on: the Node shows it after {} ms", began.elapsed().as_millis());
 
-    // what vCenter cannot reach is not gone
+    // a machine that vCenter cannot reach is not gone
     set_ready_unknown(&api.client, &name(2)).await?;
     for state in ["inaccessible", "disconnected", "orphaned"] {
         vcsim.set_guest(&machine(2), json!({"connection": state}))?;
         node_stays(&api.client, &name(2), Duration::from_secs(2)).await?;
     }
 
-    // gone
+    // the machine is gone
     set_ready_unknown(&api.client, &name(3)).await?;
     let began = Instant::now();
     vcsim.act(&machine(3), "destroy", "")?;

@@ -1,4 +1,4 @@
-//! The vCenter fails in every way: nothing is wrongly deleted, and all is well again without a restart.
+//! The vCenter fails in various ways: no Node is deleted wrongly, and everything recovers without a restart.
 
 use std::time::Duration;
 
@@ -35,13 +35,13 @@ async fn begin(api: &Api) -> anyhow::Result<(Vcsim, Arc<VSphereProvider>, InProc
     }
     for number in 0..NODES {
         node_becomes(&api.client, &name(number), LIMIT, "initialized", is_initialized).await?;
-        // NotReady, so that it is asked for all the time
+        // NotReady, so that it is looked up all the time
         set_ready_unknown(&api.client, &name(number)).await?;
     }
     Ok((vcsim, provider, daemon))
 }
 
-/// A new Node is initialised, and an old one follows its machine.
+/// A new Node is initialised, and an existing one follows its machine.
 async fn works(api: &Api, vcsim: &Vcsim, new: usize) -> anyhow::Result<()> {
     kubelet::register(&api.client, &kubelet::node(&name(new), &uuid(new))).await?;
     followed(api, &name(new), "a new Node", || Ok(()), is_initialized).await?;
@@ -76,7 +76,7 @@ async fn killed(api: &Api) -> anyhow::Result<()> {
     vcsim.reset_counts()?;
     vcsim.expire_sessions()?;
     works(api, &vcsim, NODES + 1).await?;
-    // the wait that was under way brought the change; the next one opens a session
+    // the waiting call returned with the change, and the next one opens a session
     eventually(LIMIT, "one session", || async { Ok((vcsim.sessions()?.0 == 1).then_some(())) }).await?;
     let counts = vcsim.counts()?;
     println!("after the sessions ended: {counts:?}");
@@ -89,7 +89,7 @@ async fn killed(api: &Api) -> anyhow::Result<()> {
 
 async fn failing(api: &Api) -> anyhow::Result<()> {
     let (vcsim, provider, daemon) = begin(api).await?;
-    // 30 % of all calls fail, in three ways, and what is up is thrown away again and again.
+    // 30 % of all calls fail, in three ways, and sessions are ended repeatedly.
     vcsim.reset_counts()?;
     vcsim.set_rules(&json!([
         {"methods": ["*"], "fault": "HostCommunication", "probability": 0.1},
@@ -106,7 +106,7 @@ async fn failing(api: &Api) -> anyhow::Result<()> {
     println!("{calls} calls while 30 % fail: {counts:?}");
     ensure!(calls < 500, "a storm: {counts:?}");
 
-    // Everything takes 2 s.
+    // Every call takes 2 s.
     vcsim.set_rules(&json!([{"methods": ["*"], "delayMillis": 2000}]))?;
     vcsim.expire_sessions()?;
     works(api, &vcsim, NODES + 1).await?;

@@ -1,4 +1,4 @@
-//! The binary, and what it leaves behind in vCenter.
+//! The binary leaves nothing behind in vCenter.
 
 use anyhow::{Context as _, ensure};
 use futures::FutureExt;
@@ -28,7 +28,7 @@ async fn logs_out(api: &Api) -> anyhow::Result<()> {
     let simulators = [&one?, &other?];
     let folder = TempDir::new()?;
     let file = folder.path().join("vsphere.conf");
-    // Both have the same address: each its own name.
+    // Both have the same IP address, so each gets a name of its own.
     let text = config(&simulators)?.replacen("server: 127.0.0.1", "server: localhost", 1);
     std::fs::write(&file, with_zones(&text))?;
     let arguments = [

@@ -1,5 +1,5 @@
-//! A thousand Nodes: all initialised, and what that costs the vCenter, counted. Ten thousand machines: what that costs in
-//! memory.
+//! A thousand Nodes: all are initialised, and the calls to vCenter are counted. Ten thousand machines: the
+//! memory is measured.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const NODES: usize = 1000;
 
-/// The long poll, in pages of at most 100 objects at first: what changes is told by it, and it keeps the session alive.
+/// The long poll, at first with pages of at most 100 objects. It reports changes and keeps the session alive.
 const LONG_POLL: &str = "soap:WaitForUpdatesEx";
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -32,7 +32,7 @@ pub(super) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The daemon as a process of its own: 10,000 machines, of which 200 are Nodes.
+/// The daemon as a separate process: 10,000 machines, of which 200 are Nodes.
 async fn ten_thousand(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 200;
     const MOST: u64 = 60_000_000;
@@ -71,7 +71,7 @@ async fn ten_thousand(api: &Api) -> anyhow::Result<()> {
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).context("a number")
     };
     let (peak, now) = (1024 * kilobytes("VmHWM:")?, 1024 * kilobytes("VmRSS:")?);
-    // what is mapped from the binary can be read again, and is much of a debug build
+    // pages mapped from the binary can be dropped and read again, and are a large part of a debug build
     let file = 1024 * kilobytes("RssFile:")?;
     let in_mb = [peak, now, file].map(|bytes| bytes / 1_000_000);
     println!("10,000 machines, {NODES} Nodes: MB at most, now, and of that from files: {in_mb:?}");
@@ -118,10 +118,10 @@ async fn thousand(api: &Api) -> anyhow::Result<()> {
         counts.iter().filter(|(method, _)| *method != LONG_POLL).map(|(_, count)| count).sum();
     println!("{round_trips} round trips and the long poll");
     ensure!(round_trips <= 10, "{counts:?}");
-    // vcsim puts 100 objects into an update set: those of the listing, and the one that waits
+    // vcsim puts 100 objects into an update set: those are the listing, and one more call is waiting
     ensure!(counts[LONG_POLL] <= u64::try_from(NODES / 100)? + 2, "{counts:?}");
 
-    // Settled: but for the long poll, the vCenter is left alone, and nothing is written.
+    // Settled: there are no calls to vCenter except the long poll, and no writes.
     vcsim.reset_counts()?;
     let writes = api.requests.writes();
     sleep(Duration::from_secs(20)).await;

@@ -1,4 +1,4 @@
-//! What is made in a session of vCenter, and sessions that are not opened by a user and a password.
+//! Objects that are created in a vCenter session, and sessions that are opened without a user and a password.
 
 use anyhow::{Context as _, ensure};
 use futures::FutureExt;
@@ -22,14 +22,14 @@ pub(super) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// Whether the last wait for changes asked the property collector that every session has.
+/// Whether the last wait for changes used the property collector that every session has.
 fn asks_the_sessions_collector(vcsim: &Vcsim) -> anyhow::Result<bool> {
     let requests = vcsim.last_requests()?;
     let wait = requests.get("soap:WaitForUpdatesEx").context("nobody waits")?;
     Ok(wait.contains(">propertyCollector</_this>"))
 }
 
-/// A machine gets an address, and its Node shows it.
+/// Gives a machine an address, and waits until its Node shows it.
 async fn gets_address(api: &Api, vcsim: &Vcsim, number: usize, address: &str) -> anyhow::Result<()> {
     let nics = json!({"nics": [{"network": "VM Network", "ips": [format!("{address}/16")]}]});
     let wanted = format!("InternalIP {address}");
@@ -38,7 +38,8 @@ async fn gets_address(api: &Api, vcsim: &Vcsim, number: usize, address: &str) ->
     Ok(())
 }
 
-/// Changes are waited for by a property collector made for that, and where vCenter makes none, by the session's own.
+/// The provider waits for changes with a property collector of its own, or with the session's if vCenter does
+/// not create one.
 async fn collector(api: &Api) -> anyhow::Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).map_err(|error| anyhow::anyhow!("{error}"))?;
     let provider = provider(&config(&[&vcsim])?)?;
@@ -64,7 +65,7 @@ async fn collector(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A configuration without credentials, and the folder where they are looked for. Keys are put there by [`give`].
+/// A configuration without credentials, and the folder where the provider looks for them. [`give`] adds keys.
 fn without_credentials(vcsim: &Vcsim) -> anyhow::Result<(String, TempDir)> {
     let folder = TempDir::new()?;
     let text = format!(
@@ -85,13 +86,13 @@ fn share(folder: &TempDir, vcsim: &Vcsim) -> anyhow::Result<()> {
     give(folder, "vc-session-manager-token", Vcsim::SESSION_MANAGER_TOKEN)
 }
 
-/// How often each of these was called.
+/// The number of calls of each of these methods.
 fn counted<const N: usize>(vcsim: &Vcsim, methods: [&str; N]) -> anyhow::Result<[u64; N]> {
     let counts = vcsim.counts()?;
     Ok(methods.map(|method| counts.get(method).copied().unwrap_or(0)))
 }
 
-/// What a shared session costs: tickets, clones, logins, and sessions of REST that were opened or ended.
+/// The calls that a shared session causes: tickets, clones, logins, and REST sessions opened or ended.
 const CALLS: [&str; 5] = [
     "rest:GET /session-manager",
     "soap:CloneSession",
@@ -100,7 +101,7 @@ const CALLS: [&str; 5] = [
     "rest:DELETE /session",
 ];
 
-/// With the ticket of a session manager in place of a user and a password, for machines and for tags.
+/// A session manager's ticket is used instead of a user and a password, for machines and for tags.
 async fn shared_session(api: &Api) -> anyhow::Result<()> {
     let options = VcsimOptions { shares_sessions: true, ..VcsimOptions::default() };
     let vcsim = simulator(&options).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -113,7 +114,7 @@ async fn shared_session(api: &Api) -> anyhow::Result<()> {
     ensure!(label(&node, ZONE) == Some("z0") && label(&node, REGION) == Some("r0"));
     ensure!(counted(&vcsim, CALLS)? == [1, 1, 0, 0, 0], "{:?}", vcsim.counts()?);
 
-    // It expires, and the session manager is away for a while, in each way.
+    // The session expires, and the session manager fails for a while, in various ways.
     vcsim.reset_counts()?;
     vcsim.set_rules(&json!([
         {"methods": [CALLS[0]], "status": 401, "times": 1},
@@ -141,7 +142,8 @@ async fn shared_session(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tickets are not given, and then given by a vCenter whose REST does not take cloned sessions.
+/// The session manager refuses tickets at first. Then it gives them for a vCenter whose REST does not accept
+/// cloned sessions.
 async fn shared_without_tags(api: &Api) -> anyhow::Result<()> {
     let vcsim = simulator(&VcsimOptions::default()).map_err(|error| anyhow::anyhow!("{error}"))?;
     let (text, folder) = without_credentials(&vcsim)?;

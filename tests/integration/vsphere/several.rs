@@ -1,4 +1,4 @@
-//! Several vCenters, copies of machines, guests that say nothing, and both address families.
+//! Several vCenters, copied machines, guests without VMware Tools, and both address families.
 
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ async fn unreachable(api: &Api) -> anyhow::Result<()> {
     };
     node_becomes(&api.client, &name(100), LIMIT, "says which vCenter is away", doubt).await?;
     node_stays(&api.client, &name(100), Duration::from_secs(3)).await?;
-    // one that is gone from the vCenter that works might be in the other one
+    // a machine that is gone from the reachable vCenter might be in the other one
     set_ready_unknown(&api.client, &name(1)).await?;
     vc0.act(&machine(1), "destroy", "")?;
     node_stays(&api.client, &name(1), Duration::from_secs(4)).await?;
-    // the rest works
+    // everything else works
     kubelet::register(&api.client, &kubelet::node(&name(2), &uuid(2))).await?;
     node_becomes(&api.client, &name(2), LIMIT, "initialized", is_initialized).await?;
     vc1.restart().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -94,7 +94,7 @@ async fn odd_machines(api: &Api) -> anyhow::Result<()> {
         ensure!(found.iter().any(|address| address == wanted), "{found:?}");
     }
     ensure!(!found.iter().any(|address| address.contains("10.244") || address.contains("fe80")), "{found:?}");
-    // what was wrong is mended
+    // the faults are corrected
     vcsim.set_guest(&machine(1), json!({"uuid": uuid(1)}))?;
     let nics = json!([{"network": "VM Network", "ips": ["10.20.0.1/16", "fd00::1/64"]}]);
     vcsim.set_guest(&machine(0), json!({"nics": nics}))?;

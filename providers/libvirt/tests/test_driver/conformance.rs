@@ -1,5 +1,5 @@
-//! The rules of the contract. libvirt's test driver keeps its domains in the connection: they are acted on through the
-//! provider that was made last, and the connection cannot be taken away.
+//! The rules of the contract. libvirt's test driver keeps domains in the connection, so they are changed
+//! through the provider that was made last, and the connection cannot be cut.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -133,7 +133,8 @@ async fn the_rules_of_the_contract() {
     let driver = TestDriver { file, latest: Mutex::default(), created: AtomicU32::new(4) };
     let report = conformance::run(&driver).await;
     report.print_and_assert();
-    // What this driver cannot show, and what this provider need not: a rule more is a rule that nobody checks.
+    // The rules that this driver cannot test, or that do not apply to this provider. Another one here would
+    // be a rule that no test checks.
     let not_checked: Vec<_> = report.not_checked().map(|(rule, _)| rule.to_string()).collect();
     assert_eq!(
         not_checked,

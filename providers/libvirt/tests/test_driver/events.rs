@@ -1,4 +1,4 @@
-//! What libvirt tells by itself arrives as changes, soon.
+//! libvirt's events arrive as changes, without delay.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What is told about instances, and what it costs.
+//! The answers about instances, and the calls that they cost.
 
 use cloudprovider::{
     CloudProvider, ErrorKind, InstanceLookup, Instances, NodeAddress, NodeIdentity, PowerState, Zones,
@@ -111,7 +111,7 @@ async fn a_thousand_nodes_cost_one_listing_per_hypervisor() {
     assert_eq!(calls["list_domains"], 2);
     assert_eq!(calls["domain_xml"], 1000);
     assert_eq!(calls.get("lookup_domain"), None);
-    // states come in one call for all or, from this driver, in one for each
+    // all states come in one call or, from this driver, in one call for each domain
     let total = cloud.total_calls();
     assert!(total <= 2 * (5 + 2 * 500), "{calls:?}");
 }

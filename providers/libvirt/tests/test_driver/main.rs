@@ -1,4 +1,4 @@
-//! The provider against libvirt's own `test:///` driver: a real libvirt in this process, with domains of a file.
+//! The provider on libvirt's own `test:///` driver: a real libvirt in this process, with domains from a file.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
 
 mod support;

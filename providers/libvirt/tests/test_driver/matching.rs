@@ -1,4 +1,4 @@
-//! Which domain is behind a Node, over one and over several hypervisors.
+//! Matching a Node to its domain, with one and with several hypervisors.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn by_uuid_in_any_spelling_then_by_name() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF), domain(2, "b", OFF)]]).await;
     let swapped = "01000000-0200-0300-0004-000000000001";
     for text in [uuid(1), uuid(1).to_uppercase(), uuid(1).replace('-', ""), swapped.to_owned()] {
-        // the name is that of another domain: the UUID wins
+        // another domain has the node's name: the UUID decides
         let instance = cloud.present(&new_node("b", &text)).await;
         assert_eq!(instance.provider_id.as_ref().expect("an ID").as_str(), provider_id(1), "{text}");
     }
@@ -63,10 +63,10 @@ async fn two_matches_are_an_error_that_names_both() {
     let text = error.to_string();
     assert!(text.contains("\"twin\" on hypervisor \"kvm0\" and \"twin\" on hypervisor \"kvm1\""), "{text}");
     assert_eq!(cloud.unknown(&node(3)).await.kind(), ErrorKind::Ambiguous);
-    // one UUID twice with one of them running is a domain that was migrated
+    // a UUID that occurs twice, with one of the domains running, is a migrated domain
     let instance = cloud.present(&node(5)).await;
     assert_eq!(instance.metadata.zone.as_deref(), Some("rack-1"));
-    // by UUID a twin is found nevertheless
+    // a domain with a duplicate name is still found by its UUID
     assert_eq!(
         cloud.present(&new_node("twin", &uuid(2))).await.provider_id.as_ref().expect("an ID").as_str(),
         provider_id(2)

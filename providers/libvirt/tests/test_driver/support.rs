@@ -1,4 +1,4 @@
-//! Hypervisors made of files, and shorthands for what the tests ask.
+//! Hypervisors made from files, and helpers for the tests.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -11,13 +11,13 @@ use futures::StreamExt;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-/// States for `runstate`, by libvirt's numbers.
+/// Values of `runstate`: libvirt's constants.
 pub(crate) const RUNNING: u8 = 1;
 pub(crate) const PAUSED: u8 = 3;
 pub(crate) const OFF: u8 = 5;
 pub(crate) const CRASHED: u8 = 6;
 
-/// How long anything may take before a test counts as failed.
+/// The time limit of each step of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// UUID number `n`.
@@ -48,7 +48,7 @@ pub(crate) fn domain_with(n: u32, name: &str, state: u8, metadata: &str, source:
     )
 }
 
-/// A hypervisor with these domains: a file for `test:///`.
+/// A hypervisor with these domains, as a file for `test:///`.
 pub(crate) fn host(domains: &[String]) -> NamedTempFile {
     let mut xml = String::from(
         "<node><cpu><mhz>2000</mhz><model>x</model><active>16</active><nodes>1</nodes><sockets>1</sockets>
@@ -64,7 +64,7 @@ pub(crate) fn host(domains: &[String]) -> NamedTempFile {
     file
 }
 
-/// A provider with its files, stopped when dropped.
+/// A provider and its files. Stopped when dropped.
 pub(crate) struct Cloud {
     pub(crate) provider: LibvirtProvider,
     stop: CancellationToken,
@@ -78,12 +78,12 @@ impl Drop for Cloud {
 }
 
 impl Cloud {
-    /// Hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own.
+    /// Starts hypervisors `kvm0`, `kvm1`, ... with these domains, each in a zone of its own.
     pub(crate) async fn start(hosts: &[Vec<String>]) -> Self {
         Self::start_with(hosts, "").await
     }
 
-    /// The same with more lines of configuration.
+    /// Like [`start`](Self::start), with more lines of configuration.
     pub(crate) async fn start_with(hosts: &[Vec<String>], more: &str) -> Self {
         let files: Vec<_> = hosts.iter().map(|domains| host(domains)).collect();
         let mut config = String::from("hypervisors:\n");
@@ -110,7 +110,7 @@ impl Cloud {
         self.provider.hypervisor(&format!("kvm{i}")).expect("configured")
     }
 
-    /// Does something to a hypervisor.
+    /// Acts on a hypervisor.
     pub(crate) async fn act<T: Send + 'static>(
         &self,
         i: usize,
@@ -119,7 +119,7 @@ impl Cloud {
         self.host(i).with_connection(work).await.expect("connected").expect("libvirt does it")
     }
 
-    /// Stops, starts, ... the domain of this name on the first hypervisor.
+    /// Acts on the domain with this name on the first hypervisor, for example stops it.
     pub(crate) async fn to_domain(
         &self,
         name: &'static str,
@@ -160,7 +160,7 @@ impl Cloud {
         self.calls().values().sum()
     }
 
-    /// Waits until every hypervisor is live and has told so.
+    /// Waits until every hypervisor is live and has reported that.
     pub(crate) async fn live(&self) {
         let all = async {
             while !self.provider.hypervisors().all(|host| host.is_live()) {
@@ -175,12 +175,12 @@ impl Cloud {
     }
 }
 
-/// A node that is known by its provider ID.
+/// A node that has a provider ID.
 pub(crate) fn node(n: u32) -> NodeIdentity {
     NodeIdentity { name: format!("node-{n}"), provider_id: Some(provider_id(n)), ..NodeIdentity::default() }
 }
 
-/// A node that has just registered: its name, and what its firmware says.
+/// A newly registered node: its name, and its firmware's UUID.
 pub(crate) fn new_node(name: &str, system_uuid: &str) -> NodeIdentity {
     NodeIdentity {
         name: name.to_owned(),
@@ -196,7 +196,7 @@ pub(crate) async fn becomes(cloud: &Cloud, changes: &mut InstanceStream, n: u32,
     }
 }
 
-/// Waits for a change that names domain `n`; everything before it is skipped.
+/// Waits for a change of domain `n`, skipping all others.
 pub(crate) async fn changed(changes: &mut InstanceStream, n: u32) {
     let wait = async {
         loop {

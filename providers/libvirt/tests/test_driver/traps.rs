@@ -1,4 +1,4 @@
-//! Traps of libvirt and of its Rust layer, each shown to be avoided.
+//! Pitfalls of libvirt and of its Rust layer, with tests that they are avoided.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Cloud, OFF, RUNNING, changed, domain, host, node};
 
-/// The safe layer's `state()` gives a state that does not exist for a domain that is gone. Here it is gone.
+/// For a domain that does not exist, the safe layer's `state()` returns a state that is not defined. Here the
+/// domain is reported as gone.
 #[tokio::test]
 async fn a_domain_that_is_gone_has_no_state() {
     let cloud = Cloud::start(&[vec![domain(1, "a", OFF)]]).await;
@@ -26,7 +27,7 @@ async fn a_domain_that_is_gone_has_no_state() {
     assert!(cloud.is_absent(&node(1)).await);
 }
 
-/// Events must be set up before the first connection of the process, and connections come and go.
+/// Events must be set up before the first connection of the process, and must work on later connections too.
 #[tokio::test]
 async fn events_work_on_every_connection() {
     for _ in 0..5 {
@@ -38,7 +39,7 @@ async fn events_work_on_every_connection() {
     }
 }
 
-/// A connection with callbacks is kept open by libvirt, so a provider that stops must take them back.
+/// libvirt keeps a connection with callbacks open, so a provider that stops must deregister them.
 #[tokio::test]
 async fn a_stopped_provider_leaves_no_threads_behind() {
     let threads = || {
@@ -65,7 +66,7 @@ async fn a_stopped_provider_leaves_no_threads_behind() {
     panic!("the thread of the connection is still there");
 }
 
-/// The safe layer panics on a NUL in some texts; a Node can hold any text.
+/// The safe layer panics on a NUL character in some texts, and a Node can contain any text.
 #[tokio::test]
 async fn strange_texts_do_no_harm() {
     let cloud = Cloud::start(&[vec![domain(1, "a", RUNNING)]]).await;

@@ -1,4 +1,5 @@
-//! From what the operator wrote to what the provider works with: defaults, inheritance and checks.
+//! Builds the [`Config`] from the operator's settings: applies defaults and inheritance, and checks the
+//! values.
 
 mod credentials;
 
@@ -22,7 +23,7 @@ use crate::{
 
 const DEFAULT_PORT: u16 = 443;
 
-/// What NSX-T takes for the size of a load balancer.
+/// The load balancer sizes that NSX-T accepts.
 const LOAD_BALANCER_SIZES: [&str; 5] = ["DLB", "LARGE", "MEDIUM", "SMALL", "XLARGE"];
 
 pub(crate) fn build(settings: &Settings, environment: &Environment, findings: &mut Findings) -> Config {
@@ -53,8 +54,8 @@ impl Builder<'_> {
     fn vcenters(&mut self) -> Vec<VCenterConfig> {
         let mut names = self.settings.names(Section::VCenter);
         let global = self.settings.text(Section::Global, "", "server").map(str::to_owned);
-        // As in CPI, also where an entry of another name has the same server: that one may list other datacenters. Their
-        // machines are told apart by vCenter.
+        // As in CPI, also where another entry has the same server: that entry may list other datacenters.
+        // vCenter tells their machines apart.
         if let Some(server) = &global
             && !names.contains(server)
         {
@@ -82,7 +83,7 @@ impl Builder<'_> {
         } else {
             match self.settings.text(Section::VCenter, &name, "server") {
                 Some(server) => server.to_owned(),
-                // a section of INI is called by its server
+                // a section of INI is named after its server
                 None if self.settings.format == Format::Ini || global_server == Some(&name) => name.clone(),
                 None => {
                     let origin = self.settings.origin(Section::VCenter, &name, "server");
@@ -114,11 +115,11 @@ impl Builder<'_> {
             .iter()
             .any(|(section, name)| self.settings.flag(*section, name, "insecureFlag") == Some(true));
         let ca_files = self.inherited_text(&name, "caFile").map(|(text, _)| {
-            // Go's SplitList: empty parts are none
+            // As in Go's SplitList, empty parts are skipped.
             text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect()
         });
         let thumbprint = self.inherited_text(&name, "thumbprint").map(|(text, origin)| {
-            // Whether anybody looks at it is not known before there is a certificate.
+            // Whether the thumbprint is used is known only when vCenter shows a certificate.
             text.parse::<Thumbprint>().unwrap_or_else(|error| {
                 let effect = if insecure {
                     "it is not looked at, since insecureFlag is true"
@@ -146,8 +147,8 @@ impl Builder<'_> {
         })
     }
 
-    /// A list without its empty items, and where it stands. CPI joins the items of YAML with commas and splits them again, so
-    /// that an item may hold several.
+    /// A list without its empty items, and where it stands. As in CPI, an item of a YAML list may hold
+    /// several items, separated by commas.
     fn inherited_list(&self, name: &str, key: &'static str) -> (Vec<String>, String) {
         for (section, name) in [(Section::VCenter, name), (Section::Global, "")] {
             if let Some(setting) = self.settings.get(section, name, key)
@@ -181,7 +182,7 @@ impl Builder<'_> {
         DEFAULT_PORT
     }
 
-    /// A problem that several vCenters may share by inheritance.
+    /// Adds a problem, once even if several vCenters inherit it.
     fn problem_once(&mut self, origin: String, message: impl Into<String>) {
         if !self.findings.problems.iter().any(|problem| problem.key == origin) {
             self.findings.problem(origin, message);
@@ -202,7 +203,7 @@ impl Builder<'_> {
         if families.is_empty() { vec![Family::Ipv4] } else { families }
     }
 
-    /// A warning that several vCenters may share by inheritance.
+    /// Adds a warning, once even if several vCenters inherit it.
     fn warn_once(&mut self, origin: String, message: impl Into<String>) {
         let warning = ConfigProblem::new(origin, message);
         if !self.findings.warnings.contains(&warning) {
@@ -260,8 +261,8 @@ impl Builder<'_> {
         networks
     }
 
-    /// CPI runs without its NSX-T parts where their configuration is faulty. Since nothing of them is done here, no
-    /// fault in them keeps the rest from running.
+    /// A faulty NSX-T configuration is not fatal. CPI runs without its NSX-T parts then, and this provider
+    /// has none.
     fn nsx(&mut self) -> NsxParts {
         let settings = self.settings;
         let lb = Section::LoadBalancer;

@@ -1,4 +1,4 @@
-//! Variables of the environment that override the file.
+//! Environment variables that override the configuration file.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,11 +13,11 @@ use super::{
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// Begins the variables that name further vCenters.
+/// The prefix of the variables that name further vCenters.
 const VCENTER: &str = "VSPHERE_VCENTER_";
 
 impl Environment {
-    /// That of this process. What is not Unicode is left out.
+    /// The environment of this process, without variables that are not Unicode.
     pub fn of_process() -> Self {
         let unicode = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -35,21 +35,22 @@ impl Environment {
         self.0.contains_key(name)
     }
 
-    /// Whether a vCenter is named.
+    /// Whether any variable names a vCenter.
     pub(crate) fn has_vcenter(&self) -> bool {
         self.get("VSPHERE_VCENTER").is_some() || self.vcenters().next().is_some()
     }
 
-    /// The vCenters with a variable of their own each: that variable, what tells it from others, and the name.
+    /// The vCenters that are named by variables of their own: the variable, its distinguishing part, and the
+    /// vCenter's name.
     fn vcenters(&self) -> impl Iterator<Item = (&String, &str, &String)> {
         self.0.iter().filter_map(|(variable, reference)| {
             let id = variable.strip_prefix(VCENTER)?;
-            // the port of the one in `VSPHERE_VCENTER`
+            // `VSPHERE_VCENTER_PORT` belongs to the vCenter of `VSPHERE_VCENTER`
             (id != "PORT" && !reference.is_empty()).then_some((variable, id, reference))
         })
     }
 
-    /// Overrides what the file says.
+    /// Overrides values of the file.
     pub(crate) fn apply(&self, settings: &mut Settings, findings: &mut Findings) {
         for key in KEYS.iter().filter(|key| !key.env.is_empty() && key.section != Section::VCenter) {
             self.apply_key(key, "", key.env, settings, findings);
@@ -95,7 +96,7 @@ impl Environment {
     }
 }
 
-/// Go's words for truth values, and those of the INI format.
+/// Parses Go's boolean words and those of the INI format.
 fn go_flag(text: &str) -> Option<bool> {
     match text {
         "t" | "T" => Some(true),
@@ -111,7 +112,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
 }
 
 impl fmt::Debug for Environment {
-    /// Leaves everything out: an environment is full of secrets.
+    /// Shows no variable: an environment is full of secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Environment(***)")
     }

@@ -2,18 +2,20 @@
 //! few rules of its own.
 //!
 //! - `[section]` or `[section "subsection"]` on a line of its own; a section that comes again is continued.
-//! - `name = value`, or a `name` alone, which is "blank". Names of sections and variables are letters, digits and `-`,
-//!   beginning with a letter; their case does not matter, that of a subsection does.
-//! - A value ends at the line's end or at `;` or `#`. White space around it does not count. Parts of it, or all, may
-//!   stand in double quotes, where `\"`, `\\`, `\n` and `\t` are escapes and `;` and `#` are ordinary.
-//! - Outside of quotes a backslash continues the value on the next line, or keeps a `"`; anything else behind it is a
-//!   fault. Inside of quotes no line may end.
+//! - `[section]` or `[section "subsection"]` on a line of its own. A repeated section is continued.
+//! - `name = value`, or a `name` alone, which is "blank". Names of sections and variables are letters, digits
+//!   and `-`, and begin with a letter. Their letter case does not matter; that of a subsection does.
+//! - A value ends at the end of the line or at `;` or `#`. White space around it is dropped. A value, or
+//!   parts of it, may be in double quotes, where `\"`, `\\`, `\n` and `\t` are escapes and `;` and `#` are
+//!   ordinary.
+//! - Outside of quotes, a backslash at the end of a line continues the value on the next line, and `\"` is a
+//!   quote. A backslash before anything else is a fault. A line must not end inside of quotes.
 //! - In the name of a subsection only `\"` and `\\` are escapes.
 //!
-//! What the names mean is not decided here. Every faulty line is reported, not only the first. No message holds any
-//! of the text.
+//! The meaning of names is decided elsewhere. All faulty lines are reported, not only the first one. No
+//! message contains any of the text.
 
-/// A file: its sections in their order, each time that one begins.
+/// A file: its sections in order. A repeated section is listed each time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) sections: Vec<Section>,
@@ -22,9 +24,9 @@ pub(crate) struct Document {
 /// A section's header and the variables below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// As written; to be compared without regard to case.
+    /// As written. Compare without regard to letter case.
     pub(crate) name: String,
-    /// The text in quotes behind it, unescaped.
+    /// The quoted text after the name, unescaped.
     pub(crate) subsection: Option<String>,
     pub(crate) variables: Vec<Variable>,
 }
@@ -32,22 +34,22 @@ pub(crate) struct Section {
 /// A line `name = value` or `name`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
-    /// As written; to be compared without regard to case.
+    /// As written. Compare without regard to letter case.
     pub(crate) name: String,
     /// Unquoted and unescaped; `None` for a name alone.
     pub(crate) value: Option<String>,
-    /// What a comment behind the value may have taken from it.
+    /// Whether a comment may have cut off a part of the value.
     pub(crate) cut: Cut,
 }
 
-/// Whether a comment sign behind a value was perhaps meant.
+/// Whether the comment sign after a value may have been meant as a part of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// There is none, or it stands apart from what is before and behind it.
+    /// There is no comment, or blanks are on both sides of its sign.
     No,
-    /// It touches what is before it: `ab#cd`, `ab# cd`.
+    /// The sign directly follows the value: `ab#cd`, `ab# cd`.
     Tight,
-    /// It touches what is behind it: `ab #cd`, `#cd`.
+    /// Text directly follows the sign: `ab #cd`, `#cd`.
     Spaced,
 }
 
@@ -91,7 +93,7 @@ pub(crate) fn parse(text: &str) -> Result<Document, Vec<Fault>> {
                         section.variables.push(variable);
                         Ok(())
                     }
-                    // a header that could not be read has been reported; its variables are in order
+                    // The faulty header has been reported. The variables below it are not faults.
                     _ if is_lost => Ok(()),
                     _ => Err("stands before any [section]"),
                 })
@@ -109,7 +111,7 @@ pub(crate) fn parse(text: &str) -> Result<Document, Vec<Fault>> {
     if faults.is_empty() { Ok(document) } else { Err(faults) }
 }
 
-/// What gcfg takes for white space within a line.
+/// What gcfg treats as white space within a line.
 fn is_white_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
@@ -154,7 +156,7 @@ impl Scanner<'_> {
         self.next();
     }
 
-    /// A comment, if there is one, and the end of the line.
+    /// Reads a comment, if any, and the end of the line.
     fn end_of_line(&mut self) -> Outcome<()> {
         self.skip_white_space();
         if matches!(self.peek(), Some(';' | '#')) {
@@ -215,7 +217,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The rest of a subsection's name, behind its first quote.
+    /// Reads the rest of a subsection's name, after its opening quote.
     fn subsection(&mut self) -> Outcome<String> {
         const OPEN: &str = "has a name whose double quote is not closed";
         let mut name = String::new();
@@ -265,11 +267,11 @@ impl Scanner<'_> {
         }
     }
 
-    /// A value up to the end of the line or a comment, and whether a comment cut it.
+    /// Reads a value up to the end of the line or a comment, and tells whether a comment cut it.
     fn value(&mut self) -> Outcome<(String, Cut)> {
         const OPEN: &str = "has a double quote that is not closed on the same line";
         let mut value = String::new();
-        // the length of the value without the white space behind it that is not in quotes
+        // the length of the value without trailing unquoted white space
         let mut length = 0;
         let mut is_quoted = false;
         let mut has_return = false;
@@ -315,7 +317,7 @@ impl Scanner<'_> {
                     self.next();
                     length = value.len();
                 }
-                // gcfg drops every carriage return of a value, wherever it stands
+                // gcfg drops every carriage return in a value
                 '\r' => has_return = true,
                 c => {
                     value.push(c);

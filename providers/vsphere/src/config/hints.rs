@@ -1,13 +1,13 @@
-//! Words about keys that nobody knows.
+//! Messages about unknown keys and sections.
 
 use cloudprovider::TextOddity;
 
 use super::{keys::Section, settings::Format};
 
-/// Sections of the in-tree provider's `vsphere.conf`, which many files still have.
+/// Sections of the in-tree provider's `vsphere.conf`, which many files still contain.
 const IN_TREE: [&str; 3] = ["Workspace", "Disk", "Network"];
 
-/// What is told of a section that this format does not have.
+/// The message about a section that this format does not have.
 pub(crate) fn unknown_section(name: &str, format: Format) -> String {
     let name_of = |section: Section| match format {
         Format::Yaml => section.yaml(),
@@ -40,9 +40,9 @@ pub(crate) fn unknown_section(name: &str, format: Format) -> String {
     unknown(name, &Section::ALL.map(name_of))
 }
 
-/// What is told of an unknown name: the name, if it can be shown, and the nearest known one.
+/// The message about an unknown name: the name, if it is safe to show, and the most similar known one.
 ///
-/// A name may be a value that slipped out of its place (`passwordhunter2`), so it is shown only if it looks like a key.
+/// An unknown name may be a misplaced value (`passwordhunter2`), so it is shown only if it looks like a key.
 pub(crate) fn unknown(name: &str, known: &[&'static str]) -> String {
     let list = known.join(", ");
     if has_hidden_character(name) {
@@ -63,12 +63,12 @@ pub(crate) fn unknown(name: &str, known: &[&'static str]) -> String {
     }
 }
 
-/// Whether a name was copied together with what nobody sees.
+/// Whether a name contains invisible characters, as copied text may.
 fn has_hidden_character(name: &str) -> bool {
     matches!(TextOddity::of(name), Some(TextOddity::NoBreakSpace | TextOddity::Invisible))
 }
 
-/// The known name that differs least, if it does not differ much.
+/// The most similar known name, if any is similar enough.
 pub(crate) fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let name = squeezed(name);
     known
@@ -79,17 +79,18 @@ pub(crate) fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str
         .map(|(_, known)| known)
 }
 
-/// Without what tells the formats apart: `secret_name`, `secret-name` and `secretName` are one name.
+/// A name without the differences between the formats: `secret_name`, `secret-name` and `secretName` are one
+/// name.
 fn squeezed(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).take(80).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether a name has no more than the characters and the length of a key.
+/// Whether a name has only characters of keys and is no longer than a key.
 fn is_plain(name: &str) -> bool {
     name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Whether a name may be a key with its value stuck to it.
+/// Whether a name may be a key with its value attached.
 fn holds_a_value(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.bytes().any(|b| b.is_ascii_digit())

@@ -1,7 +1,7 @@
-//! Every key of the configuration: its names in both formats and in the environment, and what it means.
+//! All keys of the configuration: their names in both formats and in the environment, and what they mean.
 //!
-//! The readers of both formats, the environment and the reference in the documentation all work off this table, so that
-//! none of them knows a key that another one does not.
+//! The readers of both formats, the environment and the reference in the documentation all use this table, so
+//! that they know the same keys.
 
 /// A part of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,42 +58,42 @@ impl Section {
         }
     }
 
-    /// Whether there can be several, each with a name.
+    /// Whether there can be several of this section, each with a name.
     pub(crate) fn is_named(self) -> bool {
         matches!(self, Self::VCenter | Self::LoadBalancerClass)
     }
 
-    /// Whether it is about NSX-T, of which nothing is done.
+    /// Whether the section is about NSX-T, which is not supported.
     pub(crate) fn is_nsx(self) -> bool {
         matches!(self, Self::Nsxt | Self::LoadBalancer | Self::LoadBalancerClass | Self::Route)
     }
 
-    /// The keys in it.
+    /// The keys of this section.
     pub(crate) fn keys(self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().filter(move |key| key.section == self)
     }
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A text.
     Text,
-    /// A text that nothing may show.
+    /// A text that must never be shown.
     Secret,
-    /// A truth value.
+    /// A boolean.
     Flag,
     /// A whole number.
     Number,
     /// Texts: a list in YAML, joined by commas in INI and in the environment.
     List,
-    /// Texts joined by commas in both formats.
+    /// Texts, joined by commas in both formats.
     Commas,
     /// Texts by name: a mapping in YAML, a JSON object in INI.
     Tags,
 }
 
-/// What is wrong with a text that is no number of this key.
+/// The message about a text that is not a valid number for this key.
 pub(crate) fn not_a_number(key: &Key, text: &str) -> &'static str {
     let is_negative = text.trim().strip_prefix('-').is_some_and(|digits| digits.parse::<f64>().is_ok());
     match (is_negative, key.name) {
@@ -105,7 +105,7 @@ pub(crate) fn not_a_number(key: &Key, text: &str) -> &'static str {
 
 #[cfg(test)]
 impl Kind {
-    /// What a value of this kind looks like, for the reference.
+    /// Describes values of this kind, for the reference.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -119,16 +119,16 @@ impl Kind {
     }
 }
 
-/// One key.
+/// One key of the configuration.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) section: Section,
-    /// The name in YAML, and the one used in here.
+    /// The name in YAML, and in this code.
     pub(crate) name: &'static str,
     /// The name in INI, whose letter case does not matter.
     pub(crate) ini: &'static str,
-    /// The variable of the environment that overrides it, or nothing. In [`Section::VCenter`] the part behind
-    /// `VCENTER_<id>_`.
+    /// The environment variable that overrides the key; empty if there is none. In [`Section::VCenter`] the
+    /// part after `VCENTER_<id>_`.
     pub(crate) env: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: &'static str,

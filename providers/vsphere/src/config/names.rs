@@ -1,6 +1,6 @@
-//! Names in the configuration that have to be of a certain shape.
+//! Validates names in the configuration.
 
-/// A host name or IP address as it stands in a URL, but without brackets; else what would be right.
+/// A host name or IP address as in a URL, but without brackets. The error says what would be valid.
 pub(super) fn host(text: &str) -> Result<String, &'static str> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if bare.parse::<std::net::IpAddr>().is_ok() {
@@ -24,14 +24,14 @@ pub(super) fn host(text: &str) -> Result<String, &'static str> {
     })
 }
 
-/// Why this cannot be the name of a namespace: a DNS label.
+/// Why this is not a valid namespace name, which is a DNS label.
 pub(super) fn namespace_fault(text: &str) -> Option<&'static str> {
     (!(text.len() <= 63 && is_label(text))).then_some(
         "must be the name of a namespace: at most 63 lower-case letters, digits and -, neither first nor last a -",
     )
 }
 
-/// Why this cannot be the name of a Secret: DNS labels joined by dots.
+/// Why this is not a valid Secret name, which is DNS labels joined by dots.
 pub(super) fn secret_fault(text: &str) -> Option<&'static str> {
     (!(text.len() <= 253 && text.split('.').all(is_label))).then_some(
         "must be the name of a Secret: at most 253 lower-case letters, digits, - and ., with a letter or digit at the \

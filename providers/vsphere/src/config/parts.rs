@@ -1,4 +1,4 @@
-//! What a configuration says, in the form that is worked with.
+//! The configuration in the form that the provider uses.
 
 use std::{fmt, path::PathBuf};
 
@@ -28,47 +28,49 @@ pub struct Config {
     pub(crate) labels: ZoneLabels,
     /// Which addresses of a machine become addresses of its Node.
     pub(crate) addresses: AddressRules,
-    /// What of NSX-T is configured.
+    /// The NSX-T parts that are configured.
     pub(crate) nsx: NsxParts,
-    /// `SKIP_NODE_DELETION`: no Node is ever called absent.
+    /// `SKIP_NODE_DELETION`: no Node is ever reported as absent.
     pub(crate) skip_node_deletion: bool,
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
-/// One vCenter, or a part of one: several may name the same server with other datacenters or users.
+/// One entry of the configuration: a vCenter or a part of one. Several entries may name the same server with
+/// other datacenters or users.
 #[derive(Clone, Debug)]
 pub(crate) struct VCenterConfig {
-    /// The operator's name for it (CPI's tenant reference): in messages and metrics.
+    /// The operator's name for the entry (CPI's tenant reference), used in messages and metrics.
     pub(crate) reference: String,
-    /// The server as the operator wrote it: credentials in a Secret are found by it.
+    /// The server as the operator wrote it. Credentials in a Secret are found by this text.
     pub(crate) server: String,
-    /// Where it is and how it proves that it is the one.
+    /// Where the vCenter is, and how it is authenticated.
     pub(crate) endpoint: Endpoint,
-    /// The datacenters that count; empty for all.
+    /// The datacenters whose machines are used; empty for all.
     pub(crate) datacenters: Vec<String>,
-    /// Families of the addresses of its Nodes, in this order; never empty.
+    /// Address families of its Nodes, in this order; never empty.
     pub(crate) families: Vec<Family>,
-    /// Who we are.
+    /// Where the credentials are.
     pub(crate) credentials: CredentialPlaces,
 }
 
-/// Where the credentials of a vCenter are. At least one place is given; where there are two, the second one is for what
-/// vCenter refuses, or the first one has not.
+/// Where the credentials of a vCenter are: in at least one place. If there are two, the second one is used if
+/// vCenter refuses the credentials of the first, or the first has none.
 #[derive(Clone, Debug)]
 pub(crate) struct CredentialPlaces {
     pub(crate) secret: Option<SecretPlace>,
-    /// User and password that stand in the configuration itself.
+    /// User and password from the configuration itself.
     pub(crate) inline: Option<(String, SecretString)>,
-    /// Whether they come before the Secret: those of the vCenter's own do, those of global do not, as in CPI.
+    /// Whether user and password are tried before the Secret. As in CPI, those in the vCenter's own section
+    /// are, and those in global are not.
     pub(crate) is_inline_first: bool,
 }
 
 /// Where a Secret is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SecretPlace {
-    /// An object of the cluster.
+    /// A Secret in the cluster.
     Object(SecretName),
-    /// A folder with a file for each key.
+    /// A folder with one file for each key.
     Directory(PathBuf),
 }
 
@@ -86,21 +88,22 @@ impl fmt::Display for SecretPlace {
 pub(crate) struct ZoneLabels {
     pub(crate) zone: Option<String>,
     pub(crate) region: Option<String>,
-    /// Whether Nodes that have zone and region get others when their machine's change.
+    /// Whether a Node's existing zone and region are changed when those of its machine change.
     pub(crate) follow_moves: bool,
 }
 
-/// The parts of CPI that need NSX-T, as far as they are configured.
+/// The parts of CPI that need NSX-T: which of them are configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NsxParts {
     pub(crate) load_balancer: bool,
     pub(crate) routes: bool,
-    /// Access to an NSX manager, with or without the parts above.
+    /// Access to an NSX manager, with or without the other parts.
     pub(crate) manager: bool,
 }
 
 impl NsxParts {
-    /// What the operator is told: which configured parts are not done here. `None` where nothing is configured.
+    /// A notice for the operator that lists the configured parts that are not supported; `None` if none is
+    /// configured.
     pub(crate) fn notice(self) -> Option<&'static str> {
         Some(match (self.load_balancer, self.routes, self.manager) {
             (true, true, _) => {

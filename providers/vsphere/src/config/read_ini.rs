@@ -52,7 +52,7 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
             let origin = format!("{place} {}", key.ini);
             match variable.cut {
                 Cut::No => {}
-                // behind other values people write comments so
+                // values other than secrets are often followed by such a comment
                 Cut::Spaced if key.kind != Kind::Secret => {}
                 Cut::Tight | Cut::Spaced => findings.warning(
                     &origin,
@@ -73,7 +73,7 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Settings {
     settings
 }
 
-/// `None` is a name alone.
+/// Reads a value. `None` is a name alone.
 fn read_value(key: &Key, text: Option<&str>) -> Result<Value, &'static str> {
     const WANTS_FLAG: &str = "must be true, yes, on, 1, false, no, off or 0";
     let Some(text) = text else {
@@ -85,7 +85,7 @@ fn read_value(key: &Key, text: Option<&str>) -> Result<Value, &'static str> {
     match key.kind {
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
         Kind::Flag => flag(text).map(Value::Flag).ok_or(WANTS_FLAG),
-        // an empty port is no port in CPI, where it is a text
+        // CPI reads the port as a text, and treats an empty one as not set
         Kind::Number if text.is_empty() => Ok(Value::Text(String::new())),
         Kind::Number => number(text).map(Value::Number).ok_or_else(|| not_a_number(key, text)),
         Kind::List | Kind::Commas => Ok(Value::List(split(text))),
@@ -96,7 +96,7 @@ fn read_value(key: &Key, text: Option<&str>) -> Result<Value, &'static str> {
     }
 }
 
-/// gcfg's words for truth values, in any letter case.
+/// Parses gcfg's boolean words, in any letter case.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Some(true),
@@ -105,7 +105,7 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// gcfg's notation of numbers: decimal, leading zeros no fault, or hexadecimal behind `0x`.
+/// Parses a number as gcfg does: decimal, with leading zeros allowed, or hexadecimal after `0x`.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::yaml::{Node, YamlFault};
 
-/// Keys at the top level that mean nothing here and that people write all the same.
+/// Top-level keys of Kubernetes objects. They have no meaning here but are often written.
 const KUBERNETES_HABITS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// `has_vcenter` says whether a vCenter is named elsewhere, so that the file may name none.
+/// Reads a file. `has_vcenter` says whether a vCenter is named elsewhere; then the file need not name one.
 pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Settings {
     let mut settings = Settings::new(Format::Yaml);
     let root = match Node::parse_first(text) {
@@ -58,7 +58,7 @@ pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Se
     }
     let mut seen = BTreeSet::new();
     for (name, node) in entries {
-        // as in CPI, whose reader fills in one structure from both
+        // As in CPI, both sections are read into the same structure.
         if !seen.insert(name.clone()) && is_section(&name) {
             findings.warning(&name, "stands there twice; both count, and of a key in both the last one");
         }
@@ -72,7 +72,7 @@ pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Se
     settings
 }
 
-/// What is wrong with a text that is no YAML, and what may be the reason.
+/// The message about a text that is not valid YAML, with its probable cause.
 fn with_cause(fault: &YamlFault, text: &str) -> String {
     match yaml_fault_cause(text, fault.line) {
         Some(cause) => format!("{fault}; {cause}"),
@@ -149,7 +149,7 @@ fn read_section(section: Section, name: &str, node: Node, settings: &mut Setting
     }
 }
 
-/// The entries of a mapping without those that a later one of the same key replaces.
+/// The entries of a mapping, keeping only the last one of each key.
 fn last_of_each(place: &str, entries: Vec<(String, Node)>, findings: &mut Findings) -> Vec<(String, Node)> {
     let mut kept: Vec<(String, Node)> = Vec::with_capacity(entries.len());
     for (key, node) in entries {
@@ -164,7 +164,7 @@ fn last_of_each(place: &str, entries: Vec<(String, Node)>, findings: &mut Findin
     kept
 }
 
-/// `None` where nothing is given.
+/// Reads a value. `None` if none is given.
 fn read_value(key: &Key, node: &Node) -> Result<Option<Value>, String> {
     if *node == Node::Null {
         return Ok(None);
@@ -219,7 +219,7 @@ fn tags(node: &Node) -> Option<BTreeMap<String, String>> {
     }
 }
 
-/// Texts joined by commas; white space around each does not count, and an empty one is kept for those who look.
+/// Splits a text at commas and trims each part. Empty parts are kept, so that callers can check for them.
 pub(crate) fn split(text: &str) -> Vec<String> {
     if text.trim().is_empty() {
         return Vec::new();

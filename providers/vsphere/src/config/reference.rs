@@ -1,4 +1,4 @@
-//! The reference in the documentation, made from the table of keys.
+//! The reference in the documentation, generated from the table of keys.
 
 use super::keys::{Key, Section};
 

@@ -1,4 +1,4 @@
-//! What the operator wrote, in one form for both formats and the environment.
+//! The operator's settings, in one form for both formats and the environment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,11 +9,11 @@ use cloudprovider::{ConfigProblem, TextOddity};
 
 use super::keys::{Key, Kind, Section};
 
-/// Values by section, name of the section where it has one, and key.
+/// Values by section, the section's name if it has one, and key.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     values: BTreeMap<(Section, String, &'static str), Setting>,
-    /// The sections that stand there, empty ones included.
+    /// The sections that are present, empty ones included.
     sections: BTreeSet<(Section, String)>,
     pub(crate) format: Format,
 }
@@ -26,7 +26,7 @@ pub(crate) enum Format {
     Ini,
 }
 
-/// A value and where it stands, in the words of the operator.
+/// A value, and where the operator wrote it.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) value: Value,
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) origin: String,
 }
 
-/// A value of the kind that its [`Key`] has.
+/// A value of the type that its [`Key`] has.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(String),
@@ -45,18 +45,18 @@ pub(crate) enum Value {
 }
 
 impl fmt::Debug for Value {
-    /// Leaves the value out: it may be a secret.
+    /// Does not show the value: it may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-/// The faults and the oddities found so far.
+/// The faults and warnings found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What makes the configuration unusable.
+    /// Faults that make the configuration unusable.
     pub(crate) problems: Vec<ConfigProblem>,
-    /// What is probably not meant and works all the same.
+    /// Values that are probably a mistake but are accepted.
     pub(crate) warnings: Vec<ConfigProblem>,
 }
 
@@ -65,7 +65,7 @@ impl Findings {
         self.problems.push(ConfigProblem::new(key, message));
     }
 
-    /// A fault in a section: in one that is about NSX-T it stops nothing, since nothing of it is used.
+    /// Adds a fault in a section. In an NSX-T section it is only a warning, since NSX-T is not supported.
     pub(crate) fn fault(&mut self, section: Section, key: impl Into<String>, message: impl Into<String>) {
         if section.is_nsx() {
             self.warning(key, message);
@@ -78,7 +78,7 @@ impl Findings {
         self.warnings.push(ConfigProblem::new(key, message));
     }
 
-    /// Warns of a value that seems to be copied with more than was meant, or never filled in.
+    /// Warns about a value that was probably copied with extra characters, or is still a placeholder.
     pub(crate) fn note_oddity(&mut self, key: &Key, value: &Value, origin: &str) {
         let oddity = match value {
             Value::Text(text) => oddity_of(key, text),
@@ -92,7 +92,7 @@ impl Findings {
 }
 
 fn oddity_of(key: &Key, text: &str) -> Option<String> {
-    // What is done with NSX-T's is nothing; a thumbprint is read with what is copied along.
+    // NSX-T keys are not used, and a thumbprint may be copied with extra characters.
     if key.section.is_nsx() || key.name == "thumbprint" {
         return None;
     }
@@ -102,7 +102,7 @@ fn oddity_of(key: &Key, text: &str) -> Option<String> {
     TextOddity::of(text).map(|oddity| oddity.to_string())
 }
 
-/// What is wrong with a value, and what is odd about it, which may be the reason.
+/// Appends an oddity of the value to a message, since it may be the cause.
 pub(crate) fn with_oddity(message: &str, key: &Key, text: Option<&str>) -> String {
     match text.and_then(|text| oddity_of(key, text)) {
         Some(oddity) => format!("{message}; the value {oddity}"),
@@ -111,17 +111,17 @@ pub(crate) fn with_oddity(message: &str, key: &Key, text: Option<&str>) -> Strin
 }
 
 impl Settings {
-    /// Nothing yet, from a file of this format.
+    /// Empty settings, from a file of this format.
     pub(crate) fn new(format: Format) -> Self {
         Self { format, ..Self::default() }
     }
 
-    /// Notes that a section stands there.
+    /// Notes that a section is present.
     pub(crate) fn open(&mut self, section: Section, name: &str) {
         self.sections.insert((section, name.to_owned()));
     }
 
-    /// Sets a value; a later one wins. An empty text counts as nothing, as in CPI.
+    /// Sets a value; a later one wins. As in CPI, an empty text counts as not set.
     pub(crate) fn set(&mut self, key: &'static Key, name: &str, value: Value, origin: String) {
         let place = (key.section, name.to_owned(), key.name);
         let is_empty = match &value {
@@ -141,17 +141,17 @@ impl Settings {
         self.sections.iter().filter(|(found, _)| *found == section).map(|(_, name)| name.clone()).collect()
     }
 
-    /// Whether a section stands there or has values.
+    /// Whether a section is present or has values.
     pub(crate) fn has(&self, section: Section, name: &str) -> bool {
         self.sections.contains(&(section, name.to_owned()))
     }
 
-    /// Whether nothing at all has been read.
+    /// Whether nothing has been read.
     pub(crate) fn is_empty(&self) -> bool {
         self.sections.is_empty() && self.values.is_empty()
     }
 
-    /// Whether any value stands in a section.
+    /// Whether a section has any value.
     pub(crate) fn has_values(&self, section: Section) -> bool {
         self.values.keys().any(|(found, _, _)| *found == section)
     }
@@ -192,7 +192,7 @@ impl Settings {
     }
 }
 
-/// How a section is called in messages.
+/// The name of a section in messages.
 pub(crate) fn section_origin(format: Format, section: Section, name: &str) -> String {
     match (format, section.is_named()) {
         (Format::Yaml, false) => section.yaml().to_owned(),

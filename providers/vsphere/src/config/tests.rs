@@ -1,4 +1,4 @@
-//! Tests of the configuration as a whole, by subject; here is what they share.
+//! Tests of the configuration as a whole, by subject. This file has the shared helpers.
 
 mod credentials;
 mod environment;

@@ -36,7 +36,7 @@ impl Connection {
         Ok(Self { http, transport, session, tags: Arc::default() })
     }
 
-    /// Who reads tags, with the session from last time.
+    /// The client that reads tags, with its session from the previous connection.
     pub(super) fn tag_client(&self, vcenter: &VCenter, content: &ServiceContent) -> Arc<TagClient> {
         let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         let client = tags.get_or_insert_with(|| {

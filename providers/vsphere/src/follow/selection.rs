@@ -1,4 +1,4 @@
-//! What is read and watched: which properties, of which objects.
+//! Which properties of which objects are read and watched.
 
 use crate::{
     inventory::{ENTITY_KINDS, ENTITY_PATHS, machine_paths},
@@ -6,25 +6,25 @@ use crate::{
     vim::objects::{ObjectSpec, PropertyFilterSpec, PropertySpec, TraversalSpec},
 };
 
-/// Where datacenters are.
+/// The types of objects that may contain a datacenter, or are one.
 pub(super) const PLACE_KINDS: [&str; 2] = ["Folder", "Datacenter"];
 
-/// Everything that a machine may be in, and machines.
+/// The types of machines and of everything that may contain them.
 pub(super) fn all_kinds() -> Vec<&'static str> {
     std::iter::once("VirtualMachine").chain(ENTITY_KINDS).collect()
 }
 
-/// What is read of everything that is not a machine.
+/// The properties that are read of objects other than machines.
 pub(super) fn entities() -> Vec<PropertySpec> {
     ENTITY_KINDS.map(|kind| PropertySpec { kind, all: None, path_set: ENTITY_PATHS.into() }).into()
 }
 
-/// What is read of machines.
+/// The properties that are read of machines.
 pub(super) fn machines(with_optional: bool) -> PropertySpec {
     PropertySpec { kind: "VirtualMachine", all: None, path_set: machine_paths(with_optional) }
 }
 
-/// These properties of all that views show.
+/// Selects these properties of all objects in the views.
 pub(super) fn spec(views: &[MoRef], prop_set: Vec<PropertySpec>) -> PropertyFilterSpec {
     let object = |view: &MoRef| ObjectSpec {
         obj: view.clone(),

@@ -1,4 +1,4 @@
-//! Keeping the tags of a vCenter's objects, which it does not push.
+//! Keeps the tags of a vCenter's objects up to date. vCenter does not push them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
 use crate::{inventory::Changes, tags::TagClient, vcenter::VCenter, vim::CallError};
 
-/// Reads tags now, when something moves, and from time to time. Ends only with the session's credentials.
+/// Reads tags now, whenever something moves, and periodically. Never returns.
 pub(super) async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallError {
     let Some(refresh) = vcenter.settings.tag_refresh else { return std::future::pending().await };
     let mut failures = 0u32;
@@ -32,7 +32,7 @@ pub(super) async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallErro
                 }
                 tokio::select! {
                     () = sleep(refresh) => {}
-                    // several moves at once are one
+                    // treat several moves in a short time as one
                     () = vcenter.retag.notified() => sleep(Duration::from_millis(200)).await,
                 }
             }
@@ -49,7 +49,7 @@ pub(super) async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallErro
     }
 }
 
-/// Keeps why tags cannot be read. Whether that is another reason than the last time.
+/// Keeps the error, and returns whether it differs from the previous one.
 fn note_tag_trouble(vcenter: &VCenter, error: &CallError) -> bool {
     let mut is_news = false;
     vcenter.update(|state| {

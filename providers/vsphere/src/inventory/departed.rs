@@ -1,7 +1,7 @@
-//! Machines that are shown no more, by the UUIDs that they had.
+//! Machines that are no longer shown, by the UUIDs that they had.
 //!
-//! Nothing is told of why. One that was removed and one that may not be read any more look alike from here, and to a search
-//! for their UUID as well; only to ask for the machine itself tells them apart.
+//! vCenter does not tell why a machine is no longer shown. A removed machine and one that may no longer be
+//! read look alike, also to a search for the UUID. Only a read of the machine itself tells them apart.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use uuid::Uuid;
 
 use crate::{moref::MoRef, provider_id::byte_orders, vm::VirtualMachine};
 
-/// With so many the older half is forgotten.
+/// At this number the older half is forgotten.
 const MOST: usize = 16_384;
 
-/// The machines that left, the last ones of very many.
+/// The machines that left; of very many, the last ones.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     machines: HashMap<MoRef, Trace>,
-    /// How many ever left.
+    /// How many machines ever left.
     count: usize,
 }
 
@@ -25,12 +25,12 @@ pub(super) struct Departed {
 struct Trace {
     bios_uuid: Option<Uuid>,
     instance_uuid: Option<Uuid>,
-    /// When it left: how many had left before.
+    /// How many machines had left before this one.
     place: usize,
 }
 
 impl Departed {
-    /// Keeps what a Node may know this machine by. Templates are nobody's Node.
+    /// Keeps the UUIDs of a machine. Templates never are Nodes, and are skipped.
     pub(super) fn add(&mut self, vm: &VirtualMachine) {
         if vm.is_template || (vm.bios_uuid.is_none() && vm.instance_uuid.is_none()) {
             return;
@@ -44,7 +44,7 @@ impl Departed {
         self.count += 1;
     }
 
-    /// Forgets a machine that is back, or is known to be gone.
+    /// Forgets a machine that is shown again, or is known to be removed.
     pub(super) fn remove(&mut self, machine: &MoRef) {
         self.machines.remove(machine);
     }

@@ -1,4 +1,4 @@
-//! The machines, and the ways to find them: each index holds places only, and the machine at a place has the key.
+//! The machines and their indexes. An index holds positions only; the keys are in the machines themselves.
 
 use std::{
     borrow::Cow,
@@ -11,18 +11,18 @@ use uuid::Uuid;
 use super::metadata::Metadata;
 use crate::{moref::MoRef, vm::VirtualMachine};
 
-/// A machine, with what is needed to bring it up to date.
+/// A machine, with what is needed to apply updates.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) vm: VirtualMachine,
-    /// `guestinfo.metadata` and its encoding, which may come one after the other. Few machines have them.
+    /// `guestinfo.metadata` and its encoding, which may be updated separately. Few machines have them.
     pub(super) metadata: Option<Box<Metadata>>,
 }
 
-/// What a machine is found by.
+/// The indexed properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Of which no two machines have the same.
+    /// Unique among machines.
     Reference,
     BiosUuid,
     InstanceUuid,
@@ -36,8 +36,8 @@ impl By {
     const ALL: [Self; 5] =
         [Self::Reference, Self::BiosUuid, Self::InstanceUuid, Self::GuestHostName, Self::Name];
 
-    /// What this machine is found by in this way. A template never runs, and shares much with what is made of it: it is
-    /// found by its reference alone.
+    /// The machine's key in this index. A template is found by its reference only: it never runs, and shares
+    /// many properties with the machines made from it.
     fn key_of(self, vm: &VirtualMachine) -> Option<Key<'_>> {
         if vm.is_template && self != Self::Reference {
             return None;
@@ -52,7 +52,7 @@ impl By {
     }
 }
 
-/// A value that machines are found by.
+/// A key of an index.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key<'a> {
     Reference(&'a MoRef),
@@ -62,9 +62,9 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// A word in whatever letter case.
+    /// The key for a word in any letter case.
     pub(super) fn word(word: &'a str) -> Self {
-        // nearly all are in lower case
+        // nearly all words are in lower case already
         let is_lower = word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
         Self::Word(if is_lower { word.into() } else { word.to_lowercase().into() })
     }
@@ -75,7 +75,7 @@ impl<'a> Key<'a> {
 pub(super) struct Machines {
     #[expect(clippy::vec_box, reason = "a vector keeps room for up to twice what it has")]
     all: Vec<Box<Machine>>,
-    /// For each of [`By::ALL`] the places of machines in the vector, each behind a hash of the machine's key.
+    /// For each of [`By::ALL`], pairs of a key's hash and a machine's position in the vector.
     indexes: [BTreeSet<(u32, u32)>; By::ALL.len()],
     hasher: RandomState,
 }
@@ -90,7 +90,7 @@ impl Machines {
         self.find(By::Reference, Key::Reference(reference)).next()
     }
 
-    /// The machines with this key, in no order.
+    /// The machines with this key, in no particular order.
     pub(super) fn find(&self, by: By, key: Key<'_>) -> impl Iterator<Item = &Machine> {
         let hash = self.hash(&key);
         self.indexes[by as usize]
@@ -100,16 +100,16 @@ impl Machines {
             .filter(move |machine| by.key_of(&machine.vm).as_ref() == Some(&key))
     }
 
-    /// Takes in a machine, in the place of the one that has its reference.
+    /// Adds a machine, or replaces the one with the same reference.
     pub(super) fn insert(&mut self, machine: Machine) {
         self.remove(&machine.vm.moref);
-        // no vCenter has a thousandth of what there are numbers for
+        // no vCenter has even a thousandth of `u32::MAX` machines
         let Ok(place) = u32::try_from(self.all.len()) else { return };
         self.all.push(Box::new(machine));
         self.index(place, place);
     }
 
-    /// Takes out the machine with this reference. The last one gets its place.
+    /// Removes the machine with this reference. The last machine takes its position.
     pub(super) fn remove(&mut self, reference: &MoRef) -> Option<Machine> {
         let hash = self.hash(&Key::Reference(reference));
         let place = self.indexes[By::Reference as usize]
@@ -125,7 +125,7 @@ impl Machines {
         Some(*self.all.swap_remove(place as usize))
     }
 
-    /// Enters the machine at a place as one that is at another.
+    /// Adds the machine at `at` to the indexes, under the position `entered`.
     fn index(&mut self, at: u32, entered: u32) {
         for (by, hash) in self.hashes(at).into_iter().flatten() {
             self.indexes[by as usize].insert((hash, entered));
@@ -143,12 +143,12 @@ impl Machines {
         By::ALL.map(|by| Some((by, self.hash(&by.key_of(&machine?.vm)?))))
     }
 
-    /// A half of it: what has the same hash is compared anyway.
+    /// Half of the hash is enough: the keys of machines with the same hash are compared anyway.
     fn hash(&self, key: &Key<'_>) -> u32 {
         u32::try_from(self.hasher.hash_one(key) >> 32).unwrap_or_default()
     }
 
-    /// How many entries all indexes have.
+    /// The number of entries in all indexes.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.indexes.iter().map(BTreeSet::len).sum()
@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: found is what a look at every machine finds.
+        /// After any sequence of changes, an index finds the same machines as a scan of all of them.
         #[test]
         fn an_index_finds_what_a_search_finds(
             steps in prop::collection::vec((any::<bool>(), 0..24u8, any::<u8>()), 0..120)

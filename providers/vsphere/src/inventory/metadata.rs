@@ -1,4 +1,4 @@
-//! What a machine says of itself in its guestinfo.
+//! A machine's guestinfo metadata.
 
 /// `guestinfo.metadata` and how it is encoded.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Which properties are read of a machine, and where each of them goes.
+//! Which properties are read of a machine, and the fields that they set.
 
 use std::net::IpAddr;
 
@@ -10,11 +10,11 @@ use crate::{
     vm::{AddressOrigin, AddressState, Connection, GuestAddress, GuestNic, Tools, VirtualMachine, VmPower},
 };
 
-/// What is read of everything that is no machine.
+/// The properties that are read of objects other than machines.
 pub(crate) const ENTITY_PATHS: [&str; 2] = ["name", "parent"];
 
-/// What every vCenter has. Narrow paths: `config` as a whole is a hundred times as much. What `config` lacks while vCenter
-/// cannot read the machine stands in `summary` too.
+/// Properties that every vCenter has. The paths are narrow, since the whole of `config` is a hundred times as
+/// large. Parts of `config` that are missing while vCenter cannot read the machine are in `summary` too.
 const MACHINE_PATHS: [&str; 22] = [
     "name",
     "parent",
@@ -40,7 +40,7 @@ const MACHINE_PATHS: [&str; 22] = [
     "guest.toolsVersionStatus2",
 ];
 
-/// One key of `config.extraConfig` each. Given up where vCenter knows no such path.
+/// Single keys of `config.extraConfig`. Not requested again where vCenter does not know such paths.
 const OPTIONAL_MACHINE_PATHS: [&str; 2] = [METADATA, METADATA_ENCODING];
 
 const METADATA: &str = "config.extraConfig[\"guestinfo.metadata\"]";
@@ -49,16 +49,17 @@ const METADATA_ENCODING: &str = "config.extraConfig[\"guestinfo.metadata.encodin
 /// Metadata larger than this is not read.
 const LARGEST_METADATA: usize = 64 << 10;
 
-/// What is read of a machine.
+/// The properties that are read of a machine.
 pub(crate) fn machine_paths(with_optional: bool) -> Vec<&'static str> {
     let optional = if with_optional { &OPTIONAL_MACHINE_PATHS[..] } else { &[] };
     MACHINE_PATHS.iter().chain(optional).copied().collect()
 }
 
-/// Brings a machine up to date. What is told to be unset is unset, but for what `config` holds: vCenter cannot read that of
-/// a machine which is inaccessible, and its identity does not change by that.
+/// Applies property updates to a machine. A property that vCenter reports as unset is unset, except those of
+/// `config`: vCenter cannot read these of an inaccessible machine, and the machine's identity does not change
+/// by that.
 pub(super) fn apply(vm: &mut VirtualMachine, metadata: &mut Metadata, properties: &[Property<'_>]) {
-    // where a property comes twice, the later one counts
+    // if a property is given twice, the later one counts
     let find = |wanted: &str| properties.iter().rev().find(|(name, _)| *name == wanted);
     let set = |wanted: &str| find(wanted).and_then(|(_, value)| *value);
     let text = |wanted: &str| set(wanted).map(|value| &*value.text);
@@ -120,7 +121,7 @@ fn apply_tools(vm: &mut VirtualMachine, running: Option<&Property<'_>>, version:
             None => known.map(Into::into),
         }
     };
-    // one of the two may come alone: the other is what the state says of it
+    // If only one of the two is given, the other one is derived from the current state.
     let known_running = match vm.tools {
         Tools::Running => Some("guestToolsRunning"),
         Tools::NotRunning | Tools::NotInstalled => Some("guestToolsNotRunning"),
@@ -141,7 +142,7 @@ fn apply_metadata(
         return;
     }
     let option_value = |value: &Element| -> Option<Box<str>> {
-        // the whole OptionValue, or its value alone
+        // the whole OptionValue, or only its value
         let text = value.text_of("value").unwrap_or(&value.text);
         (!text.is_empty() && text.len() <= LARGEST_METADATA).then(|| text.into())
     };
@@ -154,7 +155,7 @@ fn apply_metadata(
     vm.static_addresses = static_addresses(metadata);
 }
 
-/// What the metadata says, or nothing: that is for the guest to complain about.
+/// The addresses in the metadata, or none if it is faulty: reporting that is up to the guest.
 fn static_addresses(metadata: &Metadata) -> Box<[IpAddr]> {
     let Some(text) = metadata.text.as_deref() else { return Box::default() };
     let encoding = metadata.encoding.as_deref().unwrap_or_default();
@@ -167,7 +168,8 @@ fn static_addresses(metadata: &Metadata) -> Box<[IpAddr]> {
     }
 }
 
-/// Whether an interface is one of the machine's devices. Those of the guest's own, a bridge, a tunnel or a pod's, have -1.
+/// Whether an interface belongs to a virtual device. Interfaces that the guest made itself (bridges, tunnels,
+/// those of pods) have -1.
 fn is_of_device(nic: &Element) -> bool {
     nic.child("deviceConfigId").and_then(Element::parse::<i32>) != Some(-1)
 }
@@ -195,7 +197,7 @@ fn guest_nic(nic: &Element) -> GuestNic {
     }
 }
 
-/// A name as people typed it: vCenter escapes three characters in names.
+/// A name as the user typed it: vCenter escapes three characters in names.
 pub(crate) fn unescaped(name: &str) -> Box<str> {
     if !name.contains('%') {
         return name.into();

@@ -1,20 +1,21 @@
-//! Texts that many machines have in common, each kept once.
+//! Texts that many machines have in common, each stored once.
 
 use std::{collections::HashSet, sync::Arc};
 
-/// So many are kept before it is looked which of them are still in use.
+/// At this number of texts, unused ones are dropped for the first time.
 const FEW: usize = 256;
 
-/// Texts of which there are few: hosts, folders and pools by reference, networks, guest operating systems.
+/// Texts of which there are few different ones: hosts, folders and pools by reference, networks, guest
+/// operating systems.
 #[derive(Debug, Default)]
 pub(super) struct SharedTexts {
     known: HashSet<Arc<str>>,
-    /// With so many it is looked again which are in use.
+    /// At this number of texts, unused ones are dropped again.
     enough: usize,
 }
 
 impl SharedTexts {
-    /// Puts the text that is known already in the place of one that is equal.
+    /// Replaces a text by the stored one that is equal to it.
     pub(super) fn share(&mut self, text: &mut Arc<str>) {
         if let Some(known) = self.known.get(text) {
             *text = Arc::clone(known);

@@ -1,9 +1,9 @@
-//! What 10,000 machines take, of which 200 are Nodes: while the listing is read, and afterwards.
+//! The memory for 10,000 machines, of which 200 are Nodes: while the listing is read, and afterwards.
 //!
-//! Measured is the resident memory of a process of its own that reads pages as vCenter sends them, each from text to the
-//! inventory, as the provider does: `VmRSS` and `VmHWM` of `/proc/self/status`, less what the process had before. With
-//! pages of the provider's size that is what the listing takes at most. With small ones nearly nothing but the inventory is
-//! left, and that divided by the machines is what each takes.
+//! The test measures the resident memory of a separate process that reads pages as vCenter sends them, from
+//! text to inventory, as the provider does: `VmRSS` and `VmHWM` of `/proc/self/status`, less their values at
+//! the start. With pages of the provider's size, that is the peak of the listing. With small pages almost
+//! only the inventory is left, and that divided by the number of machines is the size of each.
 
 #![allow(clippy::print_stdout, reason = "a measurement is for a person")]
 
@@ -19,12 +19,12 @@ use crate::{
 const MACHINES: usize = 10_000;
 const NODES: usize = 200;
 const SMALL_PAGE: usize = 20;
-/// Set in the process that measures, to the size of pages.
+/// Set in the measuring process, to the size of pages.
 const MEASURES: &str = "CCM_TEST_MEASURES_MEMORY";
 
-/// What the listing may take, in KiB: the daemon is to have less than 60 MiB altogether.
+/// The limit for the listing, in KiB: the daemon is to use less than 60 MiB altogether.
 const AT_MOST: u64 = 20 << 10;
-/// What each machine may take afterwards, in bytes.
+/// The limit for each machine afterwards, in bytes.
 const EACH: u64 = 1_000;
 
 #[test]
@@ -41,7 +41,7 @@ fn ten_thousand_machines() {
     assert!(most <= AT_MOST, "{most} KiB while they are listed");
 }
 
-/// What is kept, and the most there was meanwhile, in KiB, by a process of its own.
+/// The memory afterwards and its peak, in KiB, measured in a separate process.
 fn measured(page: usize) -> (u64, u64) {
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "soap::memory::ten_thousand_machines", "--nocapture"])
@@ -55,7 +55,7 @@ fn measured(page: usize) -> (u64, u64) {
 }
 
 fn measure(page: usize) {
-    // the code is read from its file when it is first run
+    // Run the code once before measuring, so that its pages are loaded from the file.
     take(&mut Inventory::default(), 0..1);
     let before = status("VmRSS");
     let mut inventory = Inventory::default();
@@ -117,7 +117,7 @@ fn machine(text: &mut String, number: usize) -> std::fmt::Result {
             "guest.net" => nics(number),
             "guest.toolsRunningStatus" => word("string", "guestToolsRunning"),
             "guest.toolsVersionStatus2" => word("string", "guestToolsUnmanaged"),
-            // not set, as parentVApp
+            // unset, as parentVApp is
             _ => continue,
         };
         write!(text, "<propSet><name>{path}</name>{value}</propSet>")?;
@@ -138,7 +138,7 @@ fn address(number: usize, nic: usize) -> String {
     format!("10.{}.{}.{}", 16 + nic, number >> 8, number & 255)
 }
 
-/// One interface; a Node has those of its pods beside it.
+/// One interface of the machine. A Node also has those of its pods.
 fn nics(number: usize) -> String {
     let interfaces = if number < NODES { 12 } else { 1 };
     let mut text = String::from(r#"<val xsi:type="ArrayOfGuestNicInfo">"#);

@@ -1,6 +1,7 @@
-//! Reads answers.
+//! Parses SOAP responses.
 //!
-//! Names count without their prefixes: a real vCenter binds `xsi`, the simulator another prefix for the same namespace.
+//! Prefixes of names are ignored: a real vCenter binds `xsi`, the simulator another prefix for the same
+//! namespace.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,16 +15,16 @@ use crate::vim::{CallError, element::Element};
 
 const SCHEMA_INSTANCE: Namespace<'static> = Namespace("http://www.w3.org/2001/XMLSchema-instance");
 
-/// No answer is nested more deeply.
+/// The limit on the nesting of a response.
 const DEEPEST: usize = 64;
 
-/// How much of vCenter's words is kept.
+/// How much of a fault's message is kept.
 const LONGEST_MESSAGE: usize = 300;
 
-/// The `returnval` of an answer, or several of them below an element without a name; empty where there is none.
+/// The `returnval` of a response, or several of them below an element without a name; empty if there is none.
 ///
 /// # Errors
-/// The fault, where it is one; [`CallError::Status`] where the answer is no SOAP at all.
+/// The fault, if the response is one. [`CallError::Status`] if the response is not SOAP.
 pub(crate) fn read(method: &'static str, status: u16, body: &[u8]) -> Result<Element, CallError> {
     let is_good = (200..300).contains(&status);
     let no_soap = |reason: String| {
@@ -62,7 +63,7 @@ fn take(element: Element, name: &str) -> Option<Element> {
 fn fault(method: &'static str, fault: &Element) -> CallError {
     let detail = fault.child("detail").and_then(|detail| detail.children.first());
     let kind = match detail {
-        // old servers name the element for the type
+        // old servers name the element after the type
         Some(detail) => detail
             .kind
             .as_deref()
@@ -75,7 +76,7 @@ fn fault(method: &'static str, fault: &Element) -> CallError {
     CallError::Fault { method, kind, message: message.into() }
 }
 
-/// The answer as a tree.
+/// Parses the response into a tree.
 fn tree(text: &str) -> Result<Element, String> {
     let mut reader = NsReader::from_str(text);
     let mut names = Names::default();
@@ -101,7 +102,7 @@ fn tree(text: &str) -> Result<Element, String> {
                 let Some(Open { mut element, children, text }) = open.pop() else {
                     return Err("the answer is not XML".to_owned());
                 };
-                // what stands between children is layout
+                // text between child elements is layout
                 if children.is_empty() {
                     element.text = text.into();
                 }
@@ -139,7 +140,7 @@ fn tree(text: &str) -> Result<Element, String> {
     }
 }
 
-/// Names and types of elements: each once, however often it comes.
+/// Names and types of elements, each stored once.
 #[derive(Default)]
 struct Names(HashSet<Arc<str>>);
 
@@ -154,7 +155,7 @@ impl Names {
     }
 }
 
-/// An element whose end has not come yet.
+/// An element whose end tag has not been read yet.
 struct Open {
     element: Element,
     children: Vec<Element>,

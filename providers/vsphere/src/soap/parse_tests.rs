@@ -6,7 +6,7 @@ use crate::{
     vim::property_collector::{UpdateKind, read_listing, read_updates},
 };
 
-/// As a real vCenter writes it: prefixes declared at the top.
+/// An envelope as a real vCenter writes it: with all prefixes declared at the top.
 fn of_vcenter(body: &str) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
@@ -71,7 +71,7 @@ fn faults_go_by_type_and_not_by_text() {
     );
     let error = read("M", 500, body.as_bytes()).expect_err("a fault");
     assert!(error.is_fault("ManagedObjectNotFound"), "{error}");
-    // without xsi:type, as in some old answers, and without any detail
+    // without xsi:type, as in some old responses, and without any detail
     let body = of_vcenter(
         "<soapenv:Fault><faultstring>x</faultstring><detail><InvalidLoginFault/></detail></soapenv:Fault>",
     );

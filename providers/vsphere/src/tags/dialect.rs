@@ -1,4 +1,4 @@
-//! Where things are asked for in the two dialects, and how their answers are read.
+//! The two dialects of the Automation REST API: their paths, and the forms of their responses.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
@@ -51,7 +51,7 @@ impl Dialect {
         }
     }
 
-    /// Where the tags of a category are asked for, and with which body.
+    /// The request for the tags of a category.
     pub(super) fn tags_of_category(self, id: &str) -> Question {
         const ACTION: &str = "list-tags-for-category";
         match self {
@@ -63,7 +63,7 @@ impl Dialect {
         }
     }
 
-    /// The result in an answer: the older dialect wraps it. An empty list may be null.
+    /// Reads the result in a response. The older dialect wraps it. An empty list may be null.
     pub(super) fn read<T: DeserializeOwned>(self, method: &'static str, body: &[u8]) -> Result<T, CallError> {
         #[derive(Deserialize)]
         struct Wrapped<T> {
@@ -75,7 +75,7 @@ impl Dialect {
         };
         result.map_err(|error| CallError::Malformed {
             method,
-            // serde's words may quote the body, which may hold a session
+            // serde's message may quote the body, which may contain a session ID
             reason: format!("the answer has another form, at column {}", error.column()).into(),
         })
     }

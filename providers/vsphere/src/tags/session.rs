@@ -1,7 +1,7 @@
-//! The session of the Automation REST.
+//! The session of the Automation REST API.
 //!
-//! It is one of its own: that of SOAP is good for REST from 8.0 U3 only. Where that one was cloned, it is borrowed all the same,
-//! since there may be nothing to log in with.
+//! REST has a session of its own, since it accepts that of SOAP only from 8.0 U3 on. A cloned SOAP session is
+//! tried for REST all the same, since there may be no credentials to log in with.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,13 +19,13 @@ use crate::{
     vim::{CallError, Transport},
 };
 
-/// How long a call may take.
+/// The deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a logout may take: nobody waits for it gladly.
+/// The deadline of a logout. It is short, since a logout delays shutdowns and new logins.
 const LOGOUT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// An answer larger than this is refused.
+/// A response larger than this is refused.
 const LARGEST_ANSWER: usize = 32 << 20;
 
 /// The header that names the session.
@@ -35,7 +35,7 @@ const SESSION_HEADER: &str = "vmware-api-session-id";
 struct Opened {
     dialect: Dialect,
     id: Arc<str>,
-    /// Whether it is SOAP's, which is not ours to end.
+    /// Whether it is the SOAP session, which must not be ended here.
     is_borrowed: bool,
 }
 
@@ -43,13 +43,13 @@ struct Opened {
 pub(super) struct RestSession {
     http: HttpClient,
     access: AccessSource,
-    /// Whose session is borrowed.
+    /// The SOAP client whose session is borrowed.
     soap: Option<Arc<dyn Transport>>,
     accounts: Arc<Accounts>,
     /// The dialect that is tried first.
     first: Dialect,
     opened: Mutex<Option<Opened>>,
-    /// SOAP's session that vCenter did not take: it is not asked again.
+    /// The SOAP session that vCenter did not accept for REST. It is not tried again.
     not_lent: Mutex<Option<Arc<str>>>,
 }
 
@@ -71,12 +71,13 @@ impl RestSession {
         }
     }
 
-    /// Lets it borrow this session where it was cloned.
+    /// Allows borrowing the session of this SOAP client if it was cloned.
     pub(super) fn lend(&mut self, soap: Arc<dyn Transport>) {
         self.soap = Some(soap);
     }
 
-    /// Makes a call in the session, and once more in a new one where vCenter says that it has ended.
+    /// Makes a call in the session, and repeats it in a new one if vCenter reports that the session has
+    /// ended.
     pub(super) async fn request<T: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -98,7 +99,7 @@ impl RestSession {
         }
     }
 
-    /// The session; a new one where there is none or the one there is has `ended`.
+    /// The session. A new one is opened if there is none or if the current one has `ended`.
     async fn open(&self, ended: Option<&Arc<str>>) -> Result<Opened, CallError> {
         let mut session = self.opened.lock().await;
         if let Some(opened) = &*session
@@ -109,7 +110,7 @@ impl RestSession {
         }
         let known = match session.take() {
             Some(opened) => {
-                // it may be alive, where vCenter only answers so
+                // end it: the session may be alive in spite of vCenter's answer
                 self.end(&opened).await;
                 Some(opened.dialect)
             }
@@ -122,7 +123,7 @@ impl RestSession {
         Ok(opened)
     }
 
-    /// Tries each way in turn, as long as they are refused.
+    /// Tries each way in turn until one is not refused.
     async fn open_by(
         &self,
         choices: Choices,
@@ -149,7 +150,7 @@ impl RestSession {
         Err(refusals.into_error(choices.trouble))
     }
 
-    /// What SOAP's session is called here.
+    /// The ID of the SOAP session.
     fn soap_session(&self) -> Option<Arc<str>> {
         self.soap.as_ref()?.session_id().map(|id| id.expose_secret().into())
     }
@@ -180,7 +181,8 @@ impl RestSession {
         }
     }
 
-    /// Takes SOAP's session, if vCenter takes it. Asks for something that is there in each dialect.
+    /// Borrows the SOAP session if vCenter accepts it for REST. Checks that with a request that each dialect
+    /// has.
     async fn borrow(
         &self,
         first: Dialect,
@@ -189,7 +191,7 @@ impl RestSession {
     ) -> Result<Opened, CallError> {
         const METHOD: &str = "list categories";
         let id = self.soap_session().filter(|id| Some(id) != ended);
-        // who follows the vCenter opens another one
+        // the task that follows the vCenter opens a new SOAP session
         let id = id.ok_or(CallError::Status { method: METHOD, status: 401 })?;
         let mut not_lent = self.not_lent.lock().await;
         if not_lent.as_ref() == Some(&id) {
@@ -219,7 +221,7 @@ impl RestSession {
         }
     }
 
-    /// Ends a session, if vCenter lets itself be told.
+    /// Ends a session. A failure is only logged.
     async fn end(&self, opened: &Opened) {
         if opened.is_borrowed {
             return;

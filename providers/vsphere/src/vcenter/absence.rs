@@ -1,7 +1,7 @@
-//! Whether vCenter, asked for a machine itself, denies having it: a Node is deleted on that word.
+//! Asks vCenter itself whether a machine exists. Its denial leads to the deletion of a Node.
 //!
-//! Datacenters of the configuration limit which machines become Nodes, and not which Nodes are gone: a machine that was moved
-//! to another datacenter runs on.
+//! The configured datacenters limit which machines become Nodes, but not which machines exist: one that was
+//! moved to another datacenter is still running.
 
 use cloudprovider::{Error, ErrorKind};
 use tokio::time::Instant;
@@ -24,17 +24,18 @@ use crate::{
     },
 };
 
-/// Whether a machine is a template: without its configuration, the summary says so too.
+/// The properties that tell whether a machine is a template. The summary has it even if the configuration is
+/// missing.
 const TEMPLATE_PATHS: [&str; 2] = ["config.template", "summary.config.template"];
 
-/// The session in which a vCenter is asked.
+/// The session in which vCenter is asked.
 struct Asked {
     session: std::sync::Arc<Session>,
     content: std::sync::Arc<ServiceContent>,
 }
 
 impl Asked {
-    /// What `call` reads of objects, by object and property.
+    /// The properties that `call` reads, by object.
     async fn read(
         &self,
         call: RetrievePropertiesEx,
@@ -52,12 +53,12 @@ impl Asked {
 }
 
 impl VCenter {
-    /// Asks vCenter for the UUID, as a BIOS UUID in both byte orders and as an instance UUID, whether it has a machine with
-    /// it, in whatever datacenter; and for the machine itself that had it once, since a search does not find what may not be
-    /// read. Its denial is believed for a while.
+    /// Confirms that no machine has this UUID, in any datacenter. Searches for it as a BIOS UUID in both byte
+    /// orders and as an instance UUID. Also reads the machine that had it before, since a search does not
+    /// find machines that may not be read. A denial is cached for a while.
     ///
     /// # Errors
-    /// Why it cannot be said that there is none. Any machine that is no template is such a reason.
+    /// Why a machine may exist. Any machine that is not a template is such a reason.
     pub(crate) async fn confirm_absent(&self, uuid: Uuid) -> Result<(), Error> {
         let departed = self.state().inventory.departed_with(uuid);
         if departed.is_empty() && self.was_denied(uuid) {
@@ -96,8 +97,8 @@ impl VCenter {
         Ok(())
     }
 
-    /// Asks for a machine that the inventory shows no more. Only vCenter's word that there is no such object means that it
-    /// was removed.
+    /// Confirms that a machine that the inventory no longer shows was removed: vCenter must answer that there
+    /// is no such object.
     async fn confirm_removed(&self, asked: &Asked, machine: &MoRef) -> Result<(), Error> {
         let hidden = || {
             let words = format!(
@@ -131,7 +132,7 @@ impl VCenter {
         self.probes().insert(uuid, Instant::now());
     }
 
-    /// Whether a machine that vCenter named is a template, or was removed since.
+    /// Whether a machine that vCenter found is a template, or was removed since.
     async fn is_template(&self, asked: &Asked, machine: &MoRef) -> Result<bool, Error> {
         if let Some(vm) = self.state().inventory.machine(machine) {
             return Ok(vm.is_template);
@@ -145,11 +146,11 @@ impl VCenter {
         }
     }
 
-    /// Says where the machine is that vCenter named.
+    /// The error that says where the machine is that vCenter found.
     async fn contradiction(&self, asked: &Asked, machine: &MoRef) -> Error {
         let place = match self.known_place(machine) {
             Some(place) => Some(place),
-            // where it cannot be told, the machine is there all the same
+            // the machine exists even if its place cannot be read
             None => asked.read(way_up(machine)).await.ok().and_then(place_of),
         };
         let elsewhere = place.filter(|(datacenter, _)| {
@@ -165,7 +166,7 @@ impl VCenter {
         self.error(ErrorKind::Unavailable, &words)
     }
 
-    /// The datacenter of a machine, with its name, as far as the inventory shows them.
+    /// The datacenter of a machine and its name, if the inventory has them.
     fn known_place(&self, machine: &MoRef) -> Option<(MoRef, Box<str>)> {
         let state = self.state();
         let datacenter = state.inventory.datacenter_of(state.inventory.machine(machine)?)?;
@@ -174,7 +175,7 @@ impl VCenter {
     }
 }
 
-/// The datacenter among these objects, with its name.
+/// The datacenter among these objects, and its name.
 fn place_of(objects: Vec<(MoRef, Vec<(String, Element)>)>) -> Option<(MoRef, Box<str>)> {
     let (datacenter, properties) = objects.into_iter().find(|(object, _)| object.kind() == "Datacenter")?;
     let name = properties.into_iter().find(|(name, _)| name == "name");

@@ -1,4 +1,4 @@
-//! A vCenter that is asked for machines that its inventory does not show.
+//! Tests with a vCenter that is asked for machines that its inventory does not show.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -24,7 +24,7 @@ struct Rig {
     transport: Arc<Scripted>,
 }
 
-/// A vCenter that is followed and shows the datacenter DC0, with an empty folder in it.
+/// A followed vCenter with an inventory of the datacenter DC0 and an empty folder in it.
 async fn rig(datacenters: &[&str]) -> Rig {
     let settings = Settings {
         name: "vc".to_owned(),
@@ -75,7 +75,7 @@ fn listing(objects: &[(MoRef, &[(&str, &str)])]) -> Element {
     node("returnval", objects.collect())
 }
 
-/// The answer to a read that may not be: the object, and the property missing.
+/// The answer if reading is not permitted: the object, with the property missing.
 fn forbidden() -> Element {
     let mut fault = node("fault", Vec::new());
     fault.kind = Some("NoPermission".into());
@@ -135,13 +135,13 @@ async fn a_machine_in_a_datacenter_that_is_not_listed_is_there() {
     let place = "vm-1 with that UUID in datacenter \"DC/1\", which the configuration does not list";
     assert!(words.contains(place) && words.contains("\"vc\""), "{words}");
 
-    // found in the other byte order, where nothing above the machine may be read
+    // found in the other byte order, where the objects above the machine may not be read
     rig.answers("FindAllByUuid", [Element::default(), reference("returnval", &machine())]);
     rig.answers("RetrievePropertiesEx", [forbidden(), forbidden()]);
     let words = rig.contradiction().await;
     assert!(words.contains("which the inventory does not show"), "{words}");
 
-    // found by its instance UUID, one of two
+    // one of two machines found by the instance UUID
     let both = node(
         "",
         vec![
@@ -205,7 +205,7 @@ async fn a_machine_that_may_not_be_read_any_more_is_there() {
     rig.ask().await.expect("absent, and believed");
     rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID)), up("Folder", "group-v3")]);
     rig.tell(UpdateKind::Leave, "VirtualMachine", "vm-1", &[]);
-    // a search finds nothing of it
+    // a search does not find the machine
     rig.transport.fault("RetrievePropertiesEx", "NoPermission");
     let error = rig.ask().await.expect_err("hidden");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
@@ -220,7 +220,7 @@ async fn a_machine_that_may_not_be_read_any_more_is_there() {
     rig.answers("RetrievePropertiesEx", [value]);
     assert!(rig.contradiction().await.contains("vm-1 with that UUID, which the inventory does not show"));
 
-    // only vCenter's word that there is no such object counts, and is believed
+    // only the answer that there is no such object counts; the machine is not read again after it
     rig.transport.fault("RetrievePropertiesEx", "ManagedObjectNotFound");
     rig.ask().await.expect("removed");
     let reads = rig.transport.count("RetrievePropertiesEx");
@@ -236,7 +236,7 @@ async fn what_a_new_listing_lacks_may_only_be_hidden() {
     rig.vcenter.update(|state| state.inventory.retain(&HashSet::new()));
     rig.answers("RetrievePropertiesEx", [forbidden()]);
     assert_eq!(rig.ask().await.expect_err("hidden").kind(), ErrorKind::PermissionDenied);
-    // it is shown again, and then with another UUID
+    // the machine is shown again, then with another UUID
     rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", UUID))]);
     let other = "5a3c0de0-0000-4000-8000-000000000001";
     rig.put("VirtualMachine", "vm-1", &[("config.uuid", text("val", other))]);

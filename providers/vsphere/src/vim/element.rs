@@ -1,24 +1,25 @@
-//! What vCenter answers: a tree of named values.
+//! A response of vCenter: a tree of named values.
 
 use std::sync::Arc;
 
 use crate::moref::MoRef;
 
-/// A value of an answer with its name, its type and what is below. Nothing is known of types here: who reads it takes what
-/// it knows by name, and leaves the rest.
+/// A value of a response with its name, type and children. It does not depend on particular types: readers
+/// take the children that they know by name, and ignore the others.
 ///
-/// A page of a listing has some 100 of these for each machine, so names and types, which are few, are shared.
+/// A page of a listing has some 100 of these for each machine, so names and types, of which there are few,
+/// are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
     /// The name without its prefix.
     pub(crate) name: Arc<str>,
-    /// The type (`xsi:type`) without its prefix, where the answer tells it.
+    /// The type (`xsi:type`) without its prefix, if the response has it.
     pub(crate) kind: Option<Arc<str>>,
-    /// The type of the object that this is a reference to.
+    /// If this is a reference, the type of the object that it refers to.
     pub(crate) ref_kind: Option<Arc<str>>,
-    /// The text, empty where there are children only.
+    /// The text; empty if there are only children.
     pub(crate) text: Box<str>,
-    /// What is below, in order.
+    /// The children, in order.
     pub(crate) children: Box<[Self]>,
 }
 
@@ -38,7 +39,7 @@ impl Element {
         self.child(name).map(|child| &*child.text)
     }
 
-    /// The object that this refers to. Some servers tell the type in `xsi:type` alone.
+    /// The object that this refers to. Some servers give its type in `xsi:type` only.
     pub(crate) fn moref(&self) -> Option<MoRef> {
         let kind = self.ref_kind.as_deref()?;
         (!self.text.is_empty()).then(|| MoRef::new(kind, &self.text))
@@ -59,7 +60,7 @@ impl Element {
         matches!(self.text.trim(), "true" | "1")
     }
 
-    /// Whether there is nothing in it.
+    /// Whether there is neither text nor a child.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.children.is_empty()
     }

@@ -1,16 +1,16 @@
-//! The data objects that are sent, and the methods that are called.
+//! The data objects and methods of requests.
 //!
-//! A real vCenter refuses an element that is not where the WSDL has it, and the simulator takes it anywhere. So the order is
-//! written once, as the order of the fields below.
+//! A real vCenter refuses elements that are not in the order of the WSDL; the simulator accepts any order. So
+//! the order is written once, as the order of the fields below.
 
 use crate::{
     moref::MoRef,
     vim::{Call, Field, Value},
 };
 
-/// What can be put into a field.
+/// A value that can be put into a field.
 pub(crate) trait Encode {
-    /// Appends the field, or several for a list, or none for what is not set.
+    /// Appends the field: once, several times for a list, or not at all if it is unset.
     fn encode(self, name: &'static str, into: &mut Vec<Field>);
 }
 
@@ -66,8 +66,8 @@ impl<T: Encode> Encode for Vec<T> {
     }
 }
 
-/// A data object whose fields go out in the order in which they stand here. `as "Type"` marks one that is sent where the
-/// WSDL declares a base type.
+/// A data object whose fields are sent in the order in which they are declared here. `as "Type"` marks one
+/// that is sent where the WSDL declares a base type.
 macro_rules! data_object {
     ($(#[$doc:meta])* $type:ident $(as $xsi:literal)? { $($field:ident: $kind:ty = $wire:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -93,7 +93,7 @@ macro_rules! data_object {
     };
 }
 
-/// A method whose arguments go out in the order in which they stand here.
+/// A method whose arguments are sent in the order in which they are declared here.
 macro_rules! method {
     ($(#[$doc:meta])* $type:ident = $method:literal { $($field:ident: $kind:ty = $wire:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -117,7 +117,7 @@ macro_rules! method {
 }
 
 data_object! {
-    /// What is read, of which objects.
+    /// Which properties of which objects to read.
     PropertyFilterSpec {
         prop_set: Vec<PropertySpec> = "propSet",
         object_set: Vec<ObjectSpec> = "objectSet",
@@ -126,7 +126,7 @@ data_object! {
 }
 
 data_object! {
-    /// Which properties of the objects of a type.
+    /// Which properties to read of objects of a type.
     PropertySpec {
         kind: &'static str = "type",
         all: Option<bool> = "all",
@@ -135,7 +135,7 @@ data_object! {
 }
 
 data_object! {
-    /// An object to begin with, and where to go from it.
+    /// An object to start from, and the steps from it.
     ObjectSpec {
         obj: MoRef = "obj",
         skip: Option<bool> = "skip",
@@ -144,7 +144,7 @@ data_object! {
 }
 
 data_object! {
-    /// A step from an object to those that one of its properties names.
+    /// A step from an object to the objects in one of its properties.
     TraversalSpec as "TraversalSpec" {
         name: Option<&'static str> = "name",
         kind: &'static str = "type",
@@ -155,21 +155,21 @@ data_object! {
 }
 
 data_object! {
-    /// A step described elsewhere, by its name.
+    /// Refers to a step by its name.
     SelectionSpec {
         name: Option<&'static str> = "name",
     }
 }
 
 data_object! {
-    /// How many objects an answer may hold.
+    /// The largest number of objects in a response.
     RetrieveOptions {
         max_objects: Option<u32> = "maxObjects",
     }
 }
 
 data_object! {
-    /// How long to wait for changes, and how many objects an answer may hold.
+    /// How long to wait for changes, and the largest number of objects in a response.
     WaitOptions {
         max_wait_seconds: Option<u32> = "maxWaitSeconds",
         max_object_updates: Option<u32> = "maxObjectUpdates",
@@ -177,7 +177,7 @@ data_object! {
 }
 
 method! {
-    /// Tells the references of everything else. Needs no session.
+    /// Returns the references of vCenter's services. Needs no session.
     RetrieveServiceContent = "RetrieveServiceContent" {}
 }
 
@@ -191,7 +191,8 @@ method! {
 }
 
 method! {
-    /// Opens a session like the one that a ticket was got in, with the rights of its user. A ticket is good once.
+    /// Opens a session like the one that issued the ticket, with the rights of its user. A ticket can be used
+    /// once.
     CloneSession = "CloneSession" {
         clone_ticket: Value = "cloneTicket",
     }
@@ -203,7 +204,7 @@ method! {
 }
 
 method! {
-    /// Makes a view of all objects of some types below a container.
+    /// Creates a view of all objects of some types below a container.
     CreateContainerView = "CreateContainerView" {
         container: MoRef = "container",
         kinds: Vec<&'static str> = "type",
@@ -227,12 +228,12 @@ method! {
 }
 
 method! {
-    /// Makes a property collector of its own. It ends with the session.
+    /// Creates another property collector. It ends with the session.
     CreatePropertyCollector = "CreatePropertyCollector" {}
 }
 
 method! {
-    /// Says what a property collector watches.
+    /// Sets what a property collector watches.
     CreateFilter = "CreateFilter" {
         spec: PropertyFilterSpec = "spec",
         partial_updates: bool = "partialUpdates",

@@ -1,4 +1,4 @@
-//! What the property collector answers.
+//! Reads the responses of the property collector.
 
 use crate::{
     moref::MoRef,
@@ -8,45 +8,45 @@ use crate::{
 /// A property with its value; `None` where it is not set.
 pub(crate) type Property<'a> = (&'a str, Option<&'a Element>);
 
-/// What is told of an object.
+/// An update about an object.
 #[derive(Debug)]
 pub(crate) struct ObjectUpdate<'a> {
     /// The object.
     pub(crate) object: MoRef,
-    /// What happened to it.
+    /// The kind of change.
     pub(crate) kind: UpdateKind,
-    /// The properties that are told.
+    /// The properties in the update.
     pub(crate) properties: Vec<Property<'a>>,
 }
 
-/// What happened to an object.
+/// A kind of change to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateKind {
-    /// It is there, with all properties. May be told of objects that are known already.
+    /// The object exists, and the update has all its properties. It may be known already.
     Enter,
     /// These properties changed.
     Modify,
-    /// It is there no more, or not to be seen any more.
+    /// The object no longer exists, or is no longer visible.
     Leave,
 }
 
-/// A page of what the property collector tells.
+/// A page of updates.
 #[derive(Debug, Default)]
 pub(crate) struct Page<'a> {
-    /// The objects, in order: an object may come several times.
+    /// The updates, in order. An object may occur several times.
     pub(crate) objects: Vec<ObjectUpdate<'a>>,
-    /// What asks for the next page of a listing.
+    /// The token for the next page of a listing.
     pub(crate) token: Option<String>,
-    /// The version that the next wait begins with.
+    /// The version to pass to the next wait.
     pub(crate) version: Option<String>,
-    /// Whether more is to be had at once.
+    /// Whether more updates are available at once.
     pub(crate) is_truncated: bool,
 }
 
 /// Reads a `RetrieveResult`.
 ///
 /// # Errors
-/// `NotAuthenticated` where the session is gone, which vCenter tells in the objects, under HTTP status 200.
+/// `NotAuthenticated` if the session has ended, which vCenter reports in the objects, with HTTP status 200.
 pub(crate) fn read_listing<'a>(method: &'static str, result: &'a Element) -> Result<Page<'a>, CallError> {
     let mut page = Page { token: result.text_of("token").map(str::to_owned), ..Page::default() };
     for content in result.all("objects") {
@@ -61,7 +61,7 @@ pub(crate) fn read_listing<'a>(method: &'static str, result: &'a Element) -> Res
     Ok(page)
 }
 
-/// Reads an `UpdateSet`. An empty one is a wait that ran out.
+/// Reads an `UpdateSet`. An empty one means that the wait timed out.
 ///
 /// # Errors
 /// As [`read_listing`].
@@ -95,12 +95,13 @@ pub(crate) fn read_updates<'a>(method: &'static str, result: &'a Element) -> Res
     Ok(page)
 }
 
-/// A value that holds something.
+/// The value, if it is not empty.
 fn set(value: &Element) -> Option<&Element> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Looks for what could not be read. A property that may not be read, or that this object lacks, is only missing.
+/// Checks for properties that could not be read. One that may not be read, or that this object lacks, is not
+/// an error.
 fn check_missing(method: &'static str, content: &Element) -> Result<(), CallError> {
     for missing in content.all("missingSet") {
         let Some(fault) = missing.child("fault").and_then(|localized| localized.child("fault")) else {

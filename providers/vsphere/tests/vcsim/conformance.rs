@@ -1,4 +1,4 @@
-//! The rules of the contract.
+//! The rules of the contract, checked on the simulator.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ use crate::support::{config, machine, node, simulator, uuid, with_zones};
 const MACHINES: usize = 3;
 const PASSWORD: &str = "correct-horse-battery";
 
-/// Between the provider and the simulator, to be cut.
+/// A relay between the provider and the simulator, to cut the connection.
 struct Relay {
     port: u16,
     is_open: watch::Sender<bool>,
@@ -86,7 +86,7 @@ impl Hooks for Simulator {
         Ok(Arc::new(provider.with_tag_refresh(Duration::from_secs(1))))
     }
 
-    /// Pauses between tries to log in grow.
+    /// The pauses between login attempts grow.
     fn patience(&self) -> Duration {
         Duration::from_secs(60)
     }
@@ -202,7 +202,7 @@ async fn the_rules_of_the_contract() {
     let simulator = Simulator { vcsim, relay, created: AtomicUsize::new(100) };
     let report = conformance::run(&simulator).await;
     report.print_and_assert();
-    // What this provider has not: a rule more is a rule that nobody checks.
+    // The rules that do not apply to this provider. Another one here would be a rule that no test checks.
     let not_checked: Vec<_> = report.not_checked().map(|(rule, _)| rule.to_string()).collect();
     assert_eq!(not_checked, ["lookups/clusters"]);
     assert_eq!(simulator.vcsim.sessions().expect("sessions").0, 0, "every provider logged out");

@@ -1,4 +1,4 @@
-//! What a Node is told of its machine, and what happens to that when something changes or fails.
+//! What look-ups return for a Node's machine, and what happens when it changes or something fails.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ async fn everything_about_a_machine_in_either_dialect() {
         let addresses: Vec<_> =
             metadata.addresses.iter().map(|a| format!("{} {}", a.address_type, a.address)).collect();
         assert_eq!(addresses, ["Hostname node-1", "InternalIP 10.20.0.2", "ExternalIP 10.20.0.2"]);
-        // a guest of old firmware shows the first three groups reversed
+        // the guest of old firmware shows the first three groups byte-reversed
         let mut swapped = node(1);
         swapped.system_uuid = Some("E00D3C5A-0000-0040-8000-000000000001".to_owned());
         assert!(present(&running.look_up(&swapped).await).is_some());
@@ -40,7 +40,8 @@ async fn everything_about_a_machine_in_either_dialect() {
     }
 }
 
-/// More tags that mean something else than are asked for by name; one that counts is on the machine itself.
+/// There are more tags of other categories than the client asks about by name. The tag that matters is on the
+/// machine itself.
 #[tokio::test]
 async fn tags_of_others_are_not_asked_for() {
     for rest in ["legacy", "modern"] {
@@ -92,7 +93,7 @@ async fn changes_are_seen_at_once() {
     };
     running.eventually(&known(1), "another tag", region).await;
 
-    // a metadata that is encoded, its encoding told after it
+    // encoded metadata, whose encoding is set after it
     let nics = json!([{"network": "VM Network", "ips": ["10.20.0.200/16", "10.20.0.3/16"]}]);
     vcsim.set_guest(&machine(2), json!({ "nics": nics })).expect("guest");
     let first = |ip: &'static str| {
@@ -161,7 +162,7 @@ async fn a_machine_with_the_nodes_name_and_another_uuid_is_another_one() {
         })
     };
     running.eventually(&named(999), "another machine", names_both).await;
-    // its own machine is elsewhere
+    // its own machine is in the other datacenter
     let elsewhere = |answer: &InstanceLookup| {
         unknown(answer).is_some_and(|error| error.to_string().contains("in datacenter \"DC1\""))
     };
@@ -260,7 +261,7 @@ async fn only_the_datacenters_that_are_listed_are_read() {
     let complete = |answer: &InstanceLookup| present(answer).is_some_and(|one| one.incomplete.is_none());
     let is_absent = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Absent);
     running.eventually(&known(0), "its zone is found", complete).await;
-    // a machine elsewhere becomes no Node, and a Node that has it is not gone
+    // a machine in the other datacenter does not become a Node, and an existing Node of it is not absent
     let elsewhere = |answer: &InstanceLookup| {
         unknown(answer).is_some_and(|error| error.to_string().contains("in datacenter \"DC1\""))
     };
@@ -285,7 +286,7 @@ async fn one_vcenter_under_two_names_has_its_machines_once() {
     }
     let is_absent = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Absent);
     running.eventually(&known(999), "absent", is_absent).await;
-    // with both listed, each is still the same one
+    // with both datacenters configured, each Node still has the same machine
     for number in 0..4 {
         assert!(present(&running.look_up(&node(number)).await).is_some());
     }

@@ -1,4 +1,4 @@
-//! The provider on the vCenter simulator, without any Kubernetes.
+//! The provider on the vCenter simulator, without Kubernetes.
 
 #![allow(
     clippy::expect_used,

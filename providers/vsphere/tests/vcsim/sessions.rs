@@ -1,4 +1,4 @@
-//! One session, whatever happens to it; whom it is opened with, and what it costs.
+//! Sessions: that there is only one, how it is opened, and what calls it costs.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use test_env::VcsimOptions;
 
 use crate::support::*;
 
-/// Sessions end one after the other, each while changes are waited for.
+/// Sessions end one after another, each during a wait for changes.
 #[tokio::test]
 async fn no_session_is_left_behind() {
     const EXPIRIES: usize = 5;
@@ -16,7 +16,7 @@ async fn no_session_is_left_behind() {
     running.eventually(&node(0), "present", |answer| present(answer).is_some()).await;
     for number in 0..EXPIRIES {
         vcsim.expire_sessions().expect("expired");
-        // the poll that waits returns with this, and the next one finds the session gone
+        // the waiting poll returns with this change, and the next poll finds the session gone
         for last in [100 + number, 200 + number] {
             let ip = format!("10.20.7.{last}");
             let nics = json!({"nics": [{"network": "VM Network", "ips": [format!("{ip}/16")]}]});
@@ -85,7 +85,7 @@ async fn refused_credentials_are_tried_once() {
     running.stop().await;
 }
 
-/// An account is locked by five refusals in three minutes, whoever asks.
+/// Five refusals in three minutes lock an account, whichever client sent the requests.
 #[tokio::test]
 async fn entries_with_one_server_try_a_wrong_password_once() {
     let Some(vcsim) = simulator(&VcsimOptions::default()) else { return };
@@ -115,7 +115,7 @@ async fn a_large_inventory_takes_few_calls() {
     running.eventually(&node(MACHINES - 1), "present", |answer| present(answer).is_some()).await;
     println!("the first look-up is answered after {:?}", began.elapsed());
     let counts = vcsim.counts().expect("counts");
-    // The first update sets are the listing, for which vcsim takes 100 objects each. Nothing is read twice.
+    // The first update sets are the listing, with at most 100 objects each in vcsim. Nothing is read twice.
     assert!(!counts.contains_key("soap:RetrievePropertiesEx"), "{counts:?}");
     assert!(counts["soap:WaitForUpdatesEx"] <= 15, "{counts:?}");
     println!(

@@ -1,4 +1,4 @@
-//! A simulator and a provider on it.
+//! Starts a simulator and a provider on it.
 
 use std::{
     fmt::Write as _,
@@ -11,10 +11,10 @@ use cloudprovider_vsphere::{Config, Environment, VSphereProvider};
 use test_env::{StartError, Vcsim, VcsimOptions};
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes on a busy machine.
+/// A time limit that is longer than any test takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// A simulator; `None` where this machine cannot run one, which is said.
+/// Starts a simulator; `None`, with a message, if this machine cannot run one.
 pub(crate) fn simulator(options: &VcsimOptions) -> Option<Vcsim> {
     match Vcsim::start(options) {
         Ok(vcsim) => Some(vcsim),
@@ -26,7 +26,7 @@ pub(crate) fn simulator(options: &VcsimOptions) -> Option<Vcsim> {
     }
 }
 
-/// A provider that runs.
+/// A running provider.
 pub(crate) struct Running {
     pub(crate) provider: Arc<VSphereProvider>,
     stop: CancellationToken,
@@ -37,7 +37,7 @@ impl Running {
         Self::start_in(config, &[]).await
     }
 
-    /// With these variables in its environment.
+    /// Starts a provider with these environment variables.
     pub(crate) async fn start_in(config: &str, environment: &[(&str, &str)]) -> Self {
         let environment: Environment = environment.iter().copied().collect();
         let provider =
@@ -53,7 +53,7 @@ impl Running {
         instances.lookup(&[node]).await.remove(0)
     }
 
-    /// Waits until a look-up answers as `check` wants it.
+    /// Waits until a look-up returns an answer that `check` accepts.
     pub(crate) async fn eventually(
         &self,
         node: &NodeIdentity,
@@ -94,7 +94,7 @@ pub(crate) fn config(simulators: &[&Vcsim]) -> String {
     text
 }
 
-/// With the tag categories that name zones and regions.
+/// Adds the tag categories for zones and regions.
 pub(crate) fn with_zones(config: &str) -> String {
     format!("{config}labels:\n  zone: k8s-zone\n  region: k8s-region\n")
 }
@@ -108,7 +108,7 @@ pub(crate) fn node(number: usize) -> NodeIdentity {
     }
 }
 
-/// The same, initialised.
+/// The same Node, initialised.
 pub(crate) fn known(number: usize) -> NodeIdentity {
     NodeIdentity { provider_id: Some(format!("vsphere://{}", uuid(number))), ..node(number) }
 }
@@ -117,7 +117,7 @@ pub(crate) fn uuid(number: usize) -> String {
     format!("5a3c0de0-0000-4000-8000-{number:012x}")
 }
 
-/// The simulator's name for the machine with this number.
+/// The name of the machine with this number in the simulator.
 pub(crate) fn machine(number: usize) -> String {
     format!("DC0_C0_RP0_VM{number}")
 }

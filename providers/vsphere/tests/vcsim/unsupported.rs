@@ -1,4 +1,4 @@
-//! A way to log in that is not supported: it says so, and nobody is called.
+//! An unsupported kind of login is reported, and no request is sent.
 
 use test_env::VcsimOptions;
 

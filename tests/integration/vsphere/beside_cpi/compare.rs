@@ -1,4 +1,4 @@
-//! Nodes compared field by field, and the differences that are wanted.
+//! Compares Nodes field by field, and knows the expected differences.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::support::{addresses, is_initialized, provider_id};
 
-/// How a Node ended up: each field that a cloud-controller-manager may write, by its name.
+/// The final state of a Node: each field that a cloud-controller-manager may write, by name.
 pub(super) type Fields = BTreeMap<String, String>;
 
-/// A field in which the two are meant to differ.
+/// A field that is expected to differ.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) node: String,
@@ -20,11 +20,11 @@ pub(super) struct Wanted {
     pub(super) why: &'static str,
 }
 
-/// The field that says whether a Node was initialised. One that was not has no other field: what is written before the
-/// taint is removed does not count yet.
+/// The field that says whether a Node was initialised. An uninitialised Node has no other field: writes
+/// before the removal of the taint are not compared.
 pub(super) const INITIALIZED: &str = "initialized";
 
-/// What only we write, and why.
+/// Fields that only we write, and why.
 const ONLY_HERE: [(&str, &str); 1] = [(
     "annotation node.cloudprovider.kubernetes.io/additional-labels",
     "remembers which of the labels came from us, so that they can follow and go",
@@ -50,7 +50,7 @@ pub(super) fn fields(node: &Node) -> Fields {
     fields
 }
 
-/// Fails with every field that differs and is not meant to, and with every difference that is meant and not there.
+/// Fails with all unexpected differences, and with all expected ones that are missing.
 pub(super) fn compare(
     title: &str,
     cpi: &BTreeMap<String, Fields>,

@@ -1,4 +1,4 @@
-//! The machines that CPI and our binary are both given, and the Nodes on them.
+//! The machines and Nodes that both CPI and our binary get.
 
 use k8s_openapi::api::core::v1::Node;
 use sandbox::kubelet;
@@ -7,15 +7,15 @@ use test_env::{StartError, Vcsim, VcsimOptions};
 
 use crate::support::uuid;
 
-/// One network, where nothing else is said.
+/// One network and nothing special.
 pub(super) const PLAIN: usize = 0;
 /// Two networks, the public one first, addresses of both families.
 pub(super) const TWO_NETWORKS: usize = 1;
 /// Both families on one interface.
 pub(super) const BOTH_FAMILIES: usize = 2;
-/// Interfaces of the guest's own, link-local and loopback addresses.
+/// Interfaces that the guest made itself, link-local and loopback addresses.
 pub(super) const PODS: usize = 3;
-/// A virtual IP before the one that `guestinfo.metadata` configures.
+/// Has a virtual IP before the address that `guestinfo.metadata` configures.
 pub(super) const STATIC: usize = 4;
 /// Powered off.
 pub(super) const OFF: usize = 5;
@@ -23,26 +23,26 @@ pub(super) const OFF: usize = 5;
 pub(super) const NODE_IP_FIRST: usize = 6;
 /// The kubelet's `--node-ip` is its second address.
 pub(super) const NODE_IP_SECOND: usize = 7;
-/// The Node shows the UUID in the byte order of old firmware.
+/// The Node has the UUID in the byte order of old firmware.
 pub(super) const SWAPPED: usize = 8;
-/// The Node shows the UUID in capitals.
+/// The Node has the UUID in capitals.
 pub(super) const CAPITALS: usize = 9;
-/// Of another size, with another guest.
+/// Has another size and another guest.
 pub(super) const LARGE: usize = 10;
-/// The Node shows a UUID that tells nothing: only its name tells.
+/// The Node has a UUID that does not identify a machine, so only its name does.
 pub(super) const BY_NAME: usize = 11;
-/// The guest calls itself otherwise than the Node.
+/// The guest's host name differs from the Node's name.
 pub(super) const OTHER_NAME: usize = 12;
 /// Without VMware Tools.
 pub(super) const NO_TOOLS: usize = 13;
 /// Has no Node at first.
 pub(super) const LATE: usize = 14;
-/// Its zone is on itself, its region on the cluster: on no way up from anything are both.
+/// Its zone is on itself, and its region on the cluster: no path upwards has both.
 pub(super) const SPLIT: usize = 16;
 /// Has a region and no zone.
 pub(super) const NO_ZONE: usize = 17;
 
-/// Every machine that has a Node.
+/// All machines that have a Node.
 pub(super) const WITH_NODE: [usize; 16] = [
     PLAIN,
     TWO_NETWORKS,
@@ -86,7 +86,7 @@ pub(super) fn simulator() -> Result<Vcsim, StartError> {
         ("k8s-region", "r1", "Datacenter", "DC1"),
         ("k8s-zone", "z3", "VirtualMachine", machine(SPLIT).as_str()),
         ("k8s-region", "r2", "ClusterComputeResource", "DC2_C0"),
-        // another category is none of ours
+        // this category is not configured
         ("rack", "z9", "HostSystem", "DC0_C0_H0"),
     ] {
         vcsim.attach_tag(category, tag, kind, object)?;
@@ -125,18 +125,18 @@ pub(super) fn simulator() -> Result<Vcsim, StartError> {
         vcsim.set_guest(&machine(number), guest)?;
     }
     vcsim.act(&machine(OFF), "power-off", "")?;
-    // the others are where the simulator put them
+    // the others stay where the simulator put them
     vcsim.act(&machine(LARGE), "move", "DC1_C0_H0")?;
     vcsim.act(&machine(CAPITALS), "move", "DC1_C0_H1")?;
     Ok(vcsim)
 }
 
-/// The simulator's name for the machine with this number.
+/// The name of the machine with this number in the simulator.
 fn machine(number: usize) -> String {
     format!("DC{}_C0_RP0_VM{}", number / IN_A_DATACENTER, number % IN_A_DATACENTER)
 }
 
-/// Whether a machine runs on the host that has a zone of its own.
+/// Whether a machine runs on the host that has its own zone.
 pub(super) fn is_on_tagged_host(vcsim: &Vcsim, number: usize) -> anyhow::Result<bool> {
     let all = vcsim.inventory()?;
     Ok(all.iter().any(|one| one["name"] == machine(number) && one["host"] == "DC1_C0_H0"))
@@ -150,10 +150,10 @@ pub(super) fn name(number: usize) -> String {
     }
 }
 
-/// The Node on the machine with this number, as its kubelet posts it.
+/// The Node on the machine with this number, as its kubelet registers it.
 pub(super) fn node(number: usize) -> Node {
     let shown = match number {
-        // as SMBIOS before 2.6: the first three groups reversed
+        // as in SMBIOS before 2.6: the first three groups byte-reversed
         SWAPPED => format!("e00d3c5a-0000-0040-8000-{SWAPPED:012x}"),
         CAPITALS => uuid(CAPITALS).to_uppercase(),
         BY_NAME => "00000000-0000-0000-0000-000000000000".to_owned(),
@@ -172,7 +172,7 @@ pub(super) fn node(number: usize) -> Node {
     node
 }
 
-/// The number of the only machine of the second vCenter that has a Node.
+/// The number of the second vCenter's only machine with a Node.
 pub(super) const OF_SECOND: usize = 100;
 
 /// Another vCenter, with [`OF_SECOND`] in the zone `z8` and the region `r8`.

@@ -1,4 +1,4 @@
-//! The configurations, in both formats, and in what the two are meant to differ with each.
+//! The configurations, in both formats, with the expected differences between the two programs.
 
 use test_env::Vcsim;
 
@@ -11,19 +11,19 @@ use super::{
     },
 };
 
-/// The Secret in kube-system that [`with_secret`] names.
+/// The Secret in kube-system for [`with_secret`].
 pub(super) const SECRET: &str = "vsphere-credentials";
 
-/// The Secret there that nobody filled in, as CPI's own manifest has it.
+/// The Secret there that still has the placeholders of CPI's own manifest.
 pub(super) const UNFILLED: &str = "vsphere-cloud-secret";
 
-/// A configuration and what comes of it.
+/// A configuration and its expected results.
 pub(super) struct Round {
     pub(super) title: &'static str,
     pub(super) config: fn(&World) -> anyhow::Result<String>,
     /// Whether the second vCenter is configured too.
     pub(super) with_second: bool,
-    /// Machines that give neither program what a Node needs.
+    /// Machines that lack what both programs need for a Node.
     pub(super) both_wait: &'static [usize],
     pub(super) wanted: fn(&World) -> anyhow::Result<Vec<Wanted>>,
 }
@@ -53,7 +53,7 @@ fn differs(
     Wanted { node: name(number), field, cpi, ours, why }
 }
 
-/// Nodes that only CPI leaves uninitialised, whatever the configuration.
+/// Nodes that only CPI leaves uninitialised, with any configuration.
 fn always() -> Vec<Wanted> {
     vec![
         differs(
@@ -121,7 +121,7 @@ pub(super) fn in_yaml() -> Round {
     }
 }
 
-/// The same in INI, with the fingerprint of the certificate in place of an authority.
+/// The same in INI, with the certificate's fingerprint instead of an authority.
 fn in_ini() -> Round {
     Round {
         title: "INI",
@@ -143,7 +143,7 @@ fn in_ini() -> Round {
     }
 }
 
-/// One vCenter with the user and the rest of the configuration in YAML, without zones.
+/// One vCenter with the user and the rest of the configuration, in YAML, without zones.
 fn yaml(vcsim: &Vcsim, rest: &str) -> String {
     format!(
         "global:\n  insecureFlag: true\nvcenter:\n  main:\n    server: 127.0.0.1\n    port: {}\n    user: {:?}\n    \
@@ -209,7 +209,7 @@ fn both_families() -> Round {
     }
 }
 
-/// Without an address of both families.
+/// Machines without addresses of both families.
 const ONE_FAMILY: &[usize] = &[
     PLAIN,
     STATIC,
@@ -271,7 +271,8 @@ fn beside_unfilled_secret() -> Round {
     }
 }
 
-/// A password that was changed, and only in the Secret: vCenter refuses it, and both programs go on with the Secret.
+/// The configuration has an old password and the Secret the new one: vCenter refuses the old one, and both
+/// programs use the Secret.
 fn with_old_password() -> Round {
     Round {
         title: "old password beside a Secret",

@@ -1,4 +1,4 @@
-//! Where the credentials of a vCenter are, of all the places that can be named.
+//! Decides where the credentials of a vCenter come from, of all the places that the configuration can name.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,22 @@ use super::{
     Builder,
 };
 
-/// Where CPI looks for credentials that nobody told it of.
+/// The folder where CPI looks for credentials if none are configured.
 const DEFAULT_SECRETS_DIRECTORY: &str = "/etc/cloud/secrets";
 
-/// What follows from the name of a Secret that cannot be one, where there are user and password.
+/// Effect of an invalid Secret name if there are user and password.
 const NO_SECRET: &str = "no Secret is used, but user and password of the configuration";
 
-/// The same for a name in `global`, of which a vCenter that names one itself asks nothing.
+/// Effect of an invalid Secret name in `global` on a vCenter that names a Secret itself.
 const NOT_FOR_ALL: &str = "a vCenter that names a Secret of its own does not look at it";
 
-/// What a section says of a Secret.
+/// The Secret that a section names.
 enum NamedSecret {
-    /// Nothing, or too little.
+    /// No Secret, or only its name or its namespace.
     None,
-    /// A name and a namespace that cannot be those of a Secret.
+    /// A name and a namespace that are not valid for a Secret.
     Unusable,
-    /// An object of the cluster.
+    /// A Secret in the cluster.
     Object(SecretName),
 }
 
@@ -34,7 +34,8 @@ impl Builder<'_> {
         let password = self.inherited_text(name, "password");
         let inline = user.zip(password);
         let own = self.named_secret(Section::VCenter, name, inline.is_some(), NO_SECRET);
-        // as in CPI, also where that cannot be one: what the vCenter names itself hides what global names
+        // As in CPI, the Secret of the vCenter's own section hides the one in global, even if its name is
+        // invalid.
         let effect = if matches!(own, NamedSecret::None) { NO_SECRET } else { NOT_FOR_ALL };
         let global = self.named_secret(Section::Global, "", inline.is_some(), effect);
         let directory = self.settings.text(Section::Global, "", "secretsDirectory").map(PathBuf::from);
@@ -53,7 +54,7 @@ impl Builder<'_> {
             (NamedSecret::None, NamedSecret::Object(global), None) => Some(SecretPlace::Object(global)),
             (NamedSecret::None, NamedSecret::None, directory) => directory.map(SecretPlace::Directory),
         };
-        // the folder that CPI looks into unasked
+        // the folder that CPI uses without being configured to
         let secret = secret.or_else(|| {
             let default = Path::new(DEFAULT_SECRETS_DIRECTORY);
             (inline.is_none() && default.is_dir()).then(|| SecretPlace::Directory(default.to_owned()))
@@ -79,8 +80,9 @@ impl Builder<'_> {
         CredentialPlaces { secret, inline, is_inline_first }
     }
 
-    /// Whether user and password come before a Secret. In CPI those of the vCenter's own do, and those of `global` where that
-    /// is the vCenter; others are not used there beside a Secret.
+    /// Whether user and password are tried before a Secret. As in CPI, this is so if they are in the
+    /// vCenter's own section, or in `global` and `global` is this vCenter. CPI does not use any others if
+    /// there is a Secret.
     fn is_inline_first(&self, name: &str, user: &str, password: &str) -> bool {
         let place = if self.settings.has(Section::VCenter, name) {
             (Section::VCenter, name)
@@ -133,8 +135,8 @@ impl Builder<'_> {
         self.findings.problem(place, message);
     }
 
-    /// The Secret whose name and namespace both stand there. Where they cannot be any, that is a fault unless `has_others`:
-    /// credentials without a Secret; the warning then goes on with `effect`.
+    /// The Secret whose name and namespace are both given. Invalid names are a fault, but only a warning if
+    /// `has_others`: there are credentials without a Secret. The warning ends with `effect`.
     fn named_secret(
         &mut self,
         section: Section,

@@ -111,13 +111,13 @@ fn a_name_that_cannot_be_hides_the_secret_of_global() {
             "{told:?}"
         );
     }
-    // one of global hides the folder as much as a good one does
+    // an invalid Secret name in global hides the folder as a valid one does
     let user = "vcenter: {a: {server: vc1, user: u, password: p}}";
     let global = "secretsDirectory: /secrets, secretName: '<secret>', secretNamespace: n";
     let text = format!("global: {{{global}}}\n{user}");
     assert_eq!(parse(&text).vcenters[0].credentials.secret, None);
     assert!(warnings(&text).iter().any(|told| told.contains("neither is used")));
-    // and a vCenter with a good one of its own is told nothing untrue
+    // a vCenter that names a valid Secret itself gets no misleading message
     let own = "secretName: t, secretNamespace: m, user: u, password: p";
     let text = format!(
         "global: {{secretName: '<secret>', secretNamespace: n}}\nvcenter: {{a: {{server: vc1, {own}}}}}"

@@ -1,4 +1,4 @@
-//! What stops the start, in which words.
+//! Faults that prevent the start, and their messages.
 
 use super::*;
 

@@ -1,8 +1,9 @@
-//! Files as they come from the field. What CPI does with each was tried with `ReadCPIConfig` of CPI 1.36.
+//! Configuration files as operators write them. The behaviour of CPI was observed with `ReadCPIConfig` of CPI
+//! 1.36.
 
 use super::*;
 
-/// Problems and warnings, told apart by their first character, and with the proof that neither shows a secret.
+/// Problems and warnings, marked by their first character. Also asserts that neither shows a secret.
 fn told(text: &str) -> Vec<String> {
     let (outcome, warnings) = Config::read(text, &Environment::default());
     let problems = outcome.as_ref().err().map_or(&[][..], |error| error.problems());
@@ -13,7 +14,7 @@ fn told(text: &str) -> Vec<String> {
     told
 }
 
-/// Whether each part is in one of what is told, and nothing else is told.
+/// Asserts that each part is in one of the messages, and that there are no other messages.
 fn assert_told(text: &str, parts: &[&str]) {
     let told = told(text);
     assert_eq!(told.len(), parts.len(), "{text}\n{told:#?}");
@@ -98,7 +99,7 @@ fn passwords_that_end_too_early_are_told() {
         assert_told(text, &[]);
         assert_eq!(password(text), expected);
     }
-    // CPI misses the password too, of YAML in terms of INI
+    // CPI also reports a missing password, but names the INI key for a YAML file
     for begins in ["#hunter2", "!hunter2", "&hunter2", "~", "null"] {
         assert_told(
             &with_password(begins),
@@ -117,7 +118,7 @@ fn binary_is_decoded_as_in_cpi() {
     assert_eq!(password(&with_password("!!binary aHVudGVyMg==")), "hunter2");
     let block = vcenter("user: u") + "    password: !!binary |\n      aHVu\n      dGVyMg==\n";
     assert_eq!(password(&block), "hunter2");
-    // `echo ... | base64` has taken the line break along, and CPI sends it
+    // `echo ... | base64` has included the line break, and CPI sends it
     let with_break = with_password("!!binary aHVudGVyMgo=");
     assert_eq!(password(&with_break), "hunter2\n");
     assert_told(&with_break, &["? vcenter.a.password: holds characters that copied texts often have"]);
@@ -183,7 +184,7 @@ fn both_a_secret_and_a_user() {
             true,
             "[VirtualCenter \"vc1\"] user: stands beside Secret n/s: this user",
         ),
-        // CPI hands down neither beside a Secret
+        // CPI inherits neither of them beside a Secret
         (
             format!("global: {{secretName: s, secretNamespace: n, password: hunter2}}\n{}", vcenter("user: u")),
             false,

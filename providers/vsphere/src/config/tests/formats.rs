@@ -1,4 +1,4 @@
-//! Both formats and the environment say the same.
+//! Both formats and the environment give the same configuration.
 
 use super::*;
 

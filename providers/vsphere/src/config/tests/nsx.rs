@@ -1,4 +1,4 @@
-//! The parts of NSX-T.
+//! The NSX-T parts.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Texts that nobody wrote.
+//! Random texts.
 
 use proptest::prelude::*;
 

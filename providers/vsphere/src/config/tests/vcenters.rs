@@ -1,4 +1,4 @@
-//! Which vCenters there are, and where they are.
+//! Which vCenters are configured, and their addresses.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_server_in_global_is_a_vcenter_unless_an_entry_is_called_so() {
     let own = parse(&format!("{global}  vc1: {{port: 8443}}"));
     assert_eq!((own.vcenters.len(), own.vcenters[0].endpoint.authority().as_str()), (1, "vc1:8443"));
     assert_eq!(parse(&format!("{global}  a: {{server: vc2}}")).vcenters.len(), 2);
-    // the entry of another name lists a datacenter; global means all of them, or others
+    // the other entry lists a datacenter; global uses all datacenters, or others
     for (text, datacenters) in [
         (format!("{global}  a: {{server: vc1, datacenters: [DC1]}}"), [&["DC1"][..], &[]]),
         (

@@ -1,4 +1,4 @@
-//! What is told and stops nothing.
+//! Warnings, which do not prevent the start.
 
 use super::*;
 
