@@ -21,7 +21,8 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     /// [`default_load_balancer_name`] is a usual choice.
     fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String;
 
-    /// The load balancer as it is, `None` where there is none.
+    /// The load balancer as it is, `None` where there is none. A cloud that cannot tell is an error: a Service whose load
+    /// balancer is not there loses its finalizer, and nobody would delete the load balancer afterwards.
     async fn get(
         &self,
         cluster_name: &str,
@@ -45,6 +46,8 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<()>;
 
     /// Deletes the load balancer and all that came with it. Idempotent: success when it is gone already.
+    /// What `service` asks for may have changed since the load balancer was made, by another process too: it is found by its
+    /// [`name`](Self::name).
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
 }
 

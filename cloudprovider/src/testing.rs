@@ -45,6 +45,8 @@
 //! | [`Lookups`](conformance::Suite::Lookups) | the three answers, their order, batches of 0, 1 and 10,000 nodes, strange nodes, calls that are cancelled, faults of the cloud |
 //! | [`Changes`](conformance::Suite::Changes) | every change told to every stream, none lost over a lost connection, none after the stop |
 //! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
+//! | [`LoadBalancers`](conformance::Suite::LoadBalancers) | found, ensured again, deleted, by another provider too; calls that are given up; a cloud that is away |
+//! | [`Routes`](conformance::Suite::Routes) | the same for routes, and those of another cluster |
 //! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic over any text, no secret in any message |
 //! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that is away at the start, two providers at once |
 //!

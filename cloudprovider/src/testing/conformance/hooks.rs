@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{CloudProvider, FactoryInput, NodeIdentity, Result, StartContext, async_trait};
+use crate::{
+    CloudProvider, FactoryInput, LoadBalancerService, NodeIdentity, Result, Route, StartContext, async_trait,
+};
 
 /// What a hook returns.
 pub type Hook<T = ()> = std::result::Result<T, HookError>;
@@ -104,6 +106,19 @@ pub trait Hooks: Send + Sync {
     /// looks them up like the one that it writes today.
     fn other_provider_ids(&self, _node: &NodeIdentity) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("other_provider_ids"))
+    }
+
+    /// Services whose load balancers the cloud can make, none of which it has yet. Two or more for the rules about several.
+    /// The suite deletes what it makes.
+    async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
+        Err(HookError::NotOffered("load_balancer_services"))
+    }
+
+    /// Routes that the cloud can make, none of which it has yet: each with its pod CIDR, the Node and what else the provider
+    /// needs of it. Two or more for the rules about several, of IPv4 and IPv6 where the cloud has both. The suite deletes
+    /// what it makes, and all else that the provider lists for the clusters `conformance` and `conformance-other`.
+    async fn routes(&self) -> Hook<Vec<Route>> {
+        Err(HookError::NotOffered("routes"))
     }
 
     /// Texts that the provider knows and that stand in no message, such as passwords.
