@@ -21,7 +21,8 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     /// [`default_load_balancer_name`] is a usual choice.
     fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String;
 
-    /// The present state of the load balancer, or `None` if there is none.
+    /// The present state of the load balancer, or `None` if there is none. A cloud that cannot tell is an error: a
+    /// Service without a load balancer loses its finalizer, and the load balancer would never be deleted.
     async fn get(
         &self,
         cluster_name: &str,
@@ -45,7 +46,8 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<()>;
 
     /// Deletes the load balancer and everything that was created with it. Idempotent: succeeds if it is
-    /// already gone.
+    /// already gone. The load balancer is found by its [`name`](Self::name): the ports and nodes that `service` asks for
+    /// may have changed since another process made it.
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
 }
 

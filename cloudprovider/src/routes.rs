@@ -9,10 +9,13 @@ use crate::{NodeAddress, Result};
 /// Pod routes in the cloud's network. Without this part, pod routing is left to the network plugin.
 #[async_trait]
 pub trait Routes: fmt::Debug + Send + Sync {
-    /// The routes that belong to `cluster_name`, and no others.
+    /// The routes that belong to `cluster_name`, and no others. A cloud that cannot say which there are is an error, never
+    /// an empty or shorter list.
     async fn list(&self, cluster_name: &str) -> Result<Vec<Route>>;
 
     /// Creates a route. [`Route::name`] is ignored; `name_hint`, the Node's UID, may serve as the name.
+    /// Success when the same route, with this CIDR and target, is there already: the answer to an earlier call may have
+    /// been lost. A route of this CIDR to another target is an error of kind [`Conflict`](crate::ErrorKind::Conflict).
     async fn create(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<()>;
 
     /// Deletes a route that [`list`](Self::list) returned. Succeeds if it is already gone.

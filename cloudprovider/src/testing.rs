@@ -47,6 +47,8 @@
 //! | [`Lookups`](conformance::Suite::Lookups) | the three answers, their order, batches of 0, 1 and 10,000 nodes, strange nodes, calls that are cancelled, faults of the cloud |
 //! | [`Changes`](conformance::Suite::Changes) | every change reported to every stream, none missed after a lost connection, none after the stop |
 //! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
+//! | [`LoadBalancers`](conformance::Suite::LoadBalancers) | found, ensured again and deleted, by another provider too; cancelled calls; a cloud that cannot be reached |
+//! | [`Routes`](conformance::Suite::Routes) | the same for routes, and the routes of another cluster |
 //! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic on any text, no secret in any message |
 //! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that cannot be reached at the start, two providers at once |
 //!

@@ -17,6 +17,9 @@ use crate::{
 /// How long a provider may take to start, and then to know its instances.
 const CLOUD_DEADLINE: Duration = Duration::from_secs(20);
 
+/// How long a tool may be silent. After that it says what it waits for.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
 /// Pause between two look-ups while the provider does not know its instances yet.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(500);
 
@@ -42,7 +45,9 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
         context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
     }
     let metrics = CloudMetrics::unregistered().map_err(|error| error.to_string())?;
-    let started = Started::start(provider, context, CLOUD_DEADLINE).await.map_err(|error| error.report())?;
+    let waits_for = format!("cloud provider {} to start", provider.name());
+    let starting = Started::start(provider, context, CLOUD_DEADLINE);
+    let started = saying(&waits_for, starting).await.map_err(|error| error.report())?;
     Ok(Cloud::new(started, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
 }
 
@@ -53,6 +58,22 @@ pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
 
 /// Looks Nodes up, again while the cloud may only be slow to answer.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
+    let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
+    saying(&waits_for, look_up_in_time(cloud, nodes)).await
+}
+
+/// Waits for `work`, and says on stderr what it waits for once that takes longer than [`SILENCE_MAX`].
+#[expect(clippy::print_stderr, reason = "a person who runs a tool sees why it takes long")]
+async fn saying<T>(waits_for: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(SILENCE_MAX, work.as_mut()).await {
+        return done;
+    }
+    eprintln!("Waiting for {waits_for}, {CLOUD_DEADLINE:?} at most ...");
+    work.await
+}
+
+async fn look_up_in_time(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let deadline = tokio::time::Instant::now() + CLOUD_DEADLINE;
     loop {
         let answers = cloud.lookup_with_zones(nodes).await;

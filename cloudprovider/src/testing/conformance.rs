@@ -13,9 +13,11 @@ mod check;
 mod configuration;
 mod hooks;
 mod lifecycle;
+mod load_balancers;
 mod lookups;
 mod provider_ids;
 mod report;
+mod routes;
 mod run;
 mod strange;
 
@@ -40,6 +42,8 @@ fn checks(suite: Suite) -> &'static [Check] {
         Suite::Lookups => lookups::CHECKS,
         Suite::Changes => changes::CHECKS,
         Suite::ProviderIds => provider_ids::CHECKS,
+        Suite::LoadBalancers => load_balancers::CHECKS,
+        Suite::Routes => routes::CHECKS,
         Suite::Configuration => configuration::CHECKS,
         Suite::Lifecycle => lifecycle::CHECKS,
     }

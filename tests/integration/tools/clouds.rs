@@ -64,6 +64,7 @@ fn check_mixed(control_plane: &Borrowed) -> anyhow::Result<()> {
     let (code, out, err) = run(&["check", PROVIDER, &config, &kubeconfig])?;
     ensure!(code == 1 && out.contains("kvm2") && out.contains("1 failed"), "{code}: {out}{err}");
     ensure!(out.contains("libvirt cannot tell about machines that it does not see"), "{out}");
+    ensure!(err.contains("Waiting for cloud provider libvirt to answer, 20s at most"), "{err:?}");
     // The common reason is printed once.
     let nodes = "apiVersion: v1\nkind: Node\nmetadata: {name: other-1}\n---\n\
                  apiVersion: v1\nkind: Node\nmetadata: {name: other-2}\n";

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{CloudProvider, FactoryInput, NodeIdentity, Result, StartContext, async_trait};
+use crate::{
+    CloudProvider, FactoryInput, LoadBalancerService, NodeIdentity, Result, Route, StartContext, async_trait,
+};
 
 /// The result of a hook.
 pub type Hook<T = ()> = std::result::Result<T, HookError>;
@@ -108,6 +110,19 @@ pub trait Hooks: Send + Sync {
     /// provider must look them up like the ID that it writes today.
     fn other_provider_ids(&self, _node: &NodeIdentity) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("other_provider_ids"))
+    }
+
+    /// Services whose load balancers the cloud can make. None of them has a load balancer yet. The rules about several need
+    /// two or more. The suite deletes what it makes.
+    async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
+        Err(HookError::NotOffered("load_balancer_services"))
+    }
+
+    /// Routes that the cloud can make, each with its pod CIDR, its Node and whatever else the provider needs. None of them
+    /// exists yet. The rules about several need two or more; include both address families if the cloud has both. The
+    /// suite deletes everything that the provider lists for the clusters `conformance` and `conformance-other`.
+    async fn routes(&self) -> Hook<Vec<Route>> {
+        Err(HookError::NotOffered("routes"))
     }
 
     /// Texts that the provider knows and that no message may contain, such as passwords.

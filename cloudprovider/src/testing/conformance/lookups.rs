@@ -9,7 +9,7 @@ use super::{
     HookError,
     check::Check,
     run::{
-        Checked, Run, Working, called, described, ensure, failed, is_absent, is_powered, is_present,
+        Checked, Run, Working, called, described, ensure, failed, give_up, is_absent, is_powered, is_present,
         not_checked, with_id, within,
     },
     strange::{stranger, texts},
@@ -294,14 +294,8 @@ async fn cancelled(run: &Run<'_>) -> Checked {
     let asked: Vec<_> = mixture.iter().map(|(node, _)| node).collect();
     let instances = working.instances()?;
     let mut given_up = 0;
-    for polls in 0..4 {
-        let mut call = instances.lookup(&asked);
-        for _ in 0..polls {
-            if poll!(&mut call).is_ready() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+    for steps in 0..4 {
+        give_up(instances.lookup(&asked), steps).await;
         given_up += 1;
     }
     for milliseconds in [0, 1, 5, 20] {

@@ -12,6 +12,10 @@ pub enum Suite {
     Changes,
     /// Provider IDs and who owns them.
     ProviderIds,
+    /// Load balancers for Services.
+    LoadBalancers,
+    /// Routes to the pods of Nodes.
+    Routes,
     /// What the factory says about configurations.
     Configuration,
     /// Start, stop and end.
@@ -20,8 +24,15 @@ pub enum Suite {
 
 impl Suite {
     /// Every suite, in the order in which they run.
-    pub const ALL: &'static [Self] =
-        &[Self::Lookups, Self::Changes, Self::ProviderIds, Self::Configuration, Self::Lifecycle];
+    pub const ALL: &'static [Self] = &[
+        Self::Lookups,
+        Self::Changes,
+        Self::ProviderIds,
+        Self::LoadBalancers,
+        Self::Routes,
+        Self::Configuration,
+        Self::Lifecycle,
+    ];
 
     /// The suite as a word, such as `provider-ids`.
     pub fn as_str(self) -> &'static str {
@@ -29,6 +40,8 @@ impl Suite {
             Self::Lookups => "lookups",
             Self::Changes => "changes",
             Self::ProviderIds => "provider-ids",
+            Self::LoadBalancers => "load-balancers",
+            Self::Routes => "routes",
             Self::Configuration => "configuration",
             Self::Lifecycle => "lifecycle",
         }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, poll};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -15,13 +15,13 @@ use super::{HookError, Hooks};
 use crate::{CloudProvider, Error, InstanceLookup, Instances, NodeIdentity, ProviderId};
 
 /// Time limit of a look-up. The daemon gives up after the same time.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit of `start` and `ended`. Neither waits for the cloud.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between look-ups while a rule waits for an answer.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The result of a rule: what was checked, or why the rule does not hold or cannot be checked.
 pub(super) type Checked<T = String> = Result<T, Stop>;
@@ -253,6 +253,17 @@ pub(super) async fn within<T>(what: &str, limit: Duration, call: impl Future<Out
     match timeout(limit, call).await {
         Ok(output) => Ok(output),
         Err(_) => failed(format!("{what} does not return within {} s", limit.as_secs())),
+    }
+}
+
+/// Lets a call take some steps, and drops it.
+pub(super) async fn give_up<T>(call: impl Future<Output = T>, steps: usize) {
+    let mut call = std::pin::pin!(call);
+    for _ in 0..=steps {
+        if poll!(&mut call).is_ready() {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }
 

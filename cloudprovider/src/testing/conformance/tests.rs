@@ -1,5 +1,6 @@
 //! The suites over the fake cloud: as it is, and with each rule broken.
 
+mod broken_parts;
 mod mutants;
 mod subject;
 
@@ -62,6 +63,22 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "changes/reconnect: changes, which the provider does not push",
             "changes/stop: changes, which the provider does not push",
             "provider-ids/other-forms: the hook `other_provider_ids`",
+            "load-balancers/name: load balancers, which the provider has not",
+            "load-balancers/ensured: load balancers, which the provider has not",
+            "load-balancers/nodes: load balancers, which the provider has not",
+            "load-balancers/restart: load balancers, which the provider has not",
+            "load-balancers/deleted: load balancers, which the provider has not",
+            "load-balancers/cancelled: load balancers, which the provider has not",
+            "load-balancers/concurrent: load balancers, which the provider has not",
+            "load-balancers/disconnected: load balancers, which the provider has not",
+            "routes/created: routes, which the provider has not",
+            "routes/again: routes, which the provider has not",
+            "routes/deleted: routes, which the provider has not",
+            "routes/cluster: routes, which the provider has not",
+            "routes/restart: routes, which the provider has not",
+            "routes/cancelled: routes, which the provider has not",
+            "routes/concurrent: routes, which the provider has not",
+            "routes/disconnected: routes, which the provider has not",
             "configuration/good: the hook `configuration`",
             "configuration/every-problem: the hook `configuration`",
             "configuration/any-text: the hook `configuration`",

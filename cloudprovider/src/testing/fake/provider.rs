@@ -376,12 +376,16 @@ impl Routes for FakeProvider {
     async fn create(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<()> {
         let cidr = &route.destination_cidr;
         let create = |state: &mut State| {
-            if state
-                .routes
-                .iter()
-                .any(|(cluster, known)| cluster == cluster_name && known.destination_cidr == *cidr)
-            {
-                return Err(Error::new(ErrorKind::Conflict, format!("there is a route to {cidr} already")));
+            let is_taken = |(cluster, known): &&(String, Route)| {
+                cluster == cluster_name && known.destination_cidr == *cidr
+            };
+            match state.routes.iter().find(is_taken) {
+                Some((_, known)) if known.target_node == route.target_node => return Ok(()),
+                Some((_, known)) => {
+                    let words = format!("there is a route to {cidr} already, to {:?}", known.target_node);
+                    return Err(Error::new(ErrorKind::Conflict, words));
+                }
+                None => {}
             }
             let name = format!("{cluster_name}-{name_hint}-{cidr}");
             state.routes.push((cluster_name.to_owned(), Route { name, ..route.clone() }));

@@ -310,7 +310,9 @@ async fn routes_and_clusters_live() {
     let routes = provider.routes().expect("routes");
     let wanted = Route { destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
     routes.create("c", "uid", &wanted).await.expect("made");
-    let error = routes.create("c", "other", &wanted).await.expect_err("there is one");
+    routes.create("c", "uid", &wanted).await.expect("it is there");
+    let to_another = Route { target_node: "n".into(), ..wanted.clone() };
+    let error = routes.create("c", "other", &to_another).await.expect_err("there is one");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     cloud.put_route("d", wanted.clone());
     let listed = routes.list("c").await.expect("works");

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use crate::{
-    CloudProvider, ConfigProblem, ControlPlaneEndpoint, Error, ErrorKind, FactoryInput, NodeIdentity,
-    PowerState, Result, async_trait,
+    CloudProvider, ConfigProblem, ControlPlaneEndpoint, Error, ErrorKind, FactoryInput, LoadBalancerService,
+    NodeIdentity, PowerState, Result, Route, ServicePort, async_trait,
     testing::{
         FakeCloud, FakeInstance, Operation,
         conformance::{ConfigurationCases, Hook, HookError, Hooks},
@@ -32,7 +32,7 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn new() -> Self {
-        let cloud = FakeCloud::new().with_zones().with_clusters();
+        let cloud = FakeCloud::new().with_zones().with_load_balancers().with_routes().with_clusters();
         for (number, zone) in [(1, "a"), (2, "b"), (3, "c")] {
             let mut instance = FakeInstance::running(format!("10.0.0.{number}"));
             instance.metadata.zone = Some(zone.to_owned());
@@ -140,6 +140,33 @@ impl Hooks for Subject {
 
     fn other_provider_ids(&self, node: &NodeIdentity) -> Hook<Vec<String>> {
         Ok((self.other_ids)(&id(node)?))
+    }
+
+    async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
+        let service = |number: u16| LoadBalancerService {
+            namespace: "shop".to_owned(),
+            name: format!("web-{number}"),
+            uid: format!("uid-{number}"),
+            ports: vec![ServicePort {
+                port: 80,
+                node_port: Some(30_000 + number),
+                ..ServicePort::default()
+            }],
+            ..LoadBalancerService::default()
+        };
+        Ok((1..4).map(service).collect())
+    }
+
+    async fn routes(&self) -> Hook<Vec<Route>> {
+        let route = |number: usize, destination_cidr: String| Route {
+            target_node: node(number).name,
+            destination_cidr,
+            ..Route::default()
+        };
+        let of_node = |number| {
+            [format!("10.244.{number}.0/24"), format!("fd00:{number}::/64")].map(|cidr| route(number, cidr))
+        };
+        Ok((1..4).flat_map(of_node).collect())
     }
 
     fn secrets(&self) -> Hook<Vec<String>> {

@@ -1,0 +1,260 @@
+//! For each rule about load balancers and routes a provider that breaks it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::subject::Subject;
+use crate::{
+    CloudProvider, Clusters, Error, ErrorKind, Instances, LoadBalancer, LoadBalancerService,
+    LoadBalancerStatus, NodeIdentity, Result, Route, Routes, StartContext, Zones, async_trait,
+};
+
+/// What is wrong with a provider's load balancers or routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    /// The name depends on the ports.
+    NamesChange,
+    /// Each `ensure` makes another one.
+    MakesAnother,
+    /// No backends is an error.
+    NeedsNodes,
+    /// What another process made is not known.
+    KnowsItsOwnOnly,
+    /// Deleting what is not there is an error.
+    DeletesOnce,
+    /// A call that is given up keeps its lock.
+    KeepsItsLock,
+    /// A second call at the same time is an error.
+    OneCallAtATime,
+    /// Errors look like nothing.
+    ErrorsAreNothing,
+    /// Routes are listed without their Nodes.
+    ForgetsTargets,
+    /// Creating what is there is an error.
+    CreatesOnce,
+    /// The cluster does not matter.
+    MixesClusters,
+}
+
+struct Broken {
+    inner: Arc<dyn CloudProvider>,
+    wrong: Wrong,
+    is_busy: AtomicBool,
+    /// What this provider itself has made.
+    made: Mutex<BTreeSet<String>>,
+}
+
+impl std::fmt::Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.wrong.fmt(f)
+    }
+}
+
+impl Broken {
+    fn balancers(&self) -> &dyn LoadBalancer {
+        self.inner.load_balancer().expect("the fake has load balancers")
+    }
+
+    fn table(&self) -> &dyn Routes {
+        self.inner.routes().expect("the fake has routes")
+    }
+
+    /// Whether a thing is not known to this provider, since it has forgotten it or never made it.
+    fn is_unknown(&self, name: &str) -> bool {
+        self.wrong == Wrong::KnowsItsOwnOnly && !self.made.lock().expect("no panic").contains(name)
+    }
+
+    fn note(&self, name: &str) {
+        self.made.lock().expect("no panic").insert(name.to_owned());
+    }
+
+    /// Waits in the middle of a call, with a lock.
+    async fn begin(&self) -> Result<()> {
+        if !matches!(self.wrong, Wrong::KeepsItsLock | Wrong::OneCallAtATime) {
+            return Ok(());
+        }
+        if self.is_busy.swap(true, Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Conflict, "a call is under way"));
+        }
+        let _given_back = (self.wrong == Wrong::OneCallAtATime).then(|| GivenBack(&self.is_busy));
+        tokio::task::yield_now().await;
+        self.is_busy.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A lock that is given back when the call is given up.
+struct GivenBack<'a>(&'a AtomicBool);
+
+impl Drop for GivenBack<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Broken {
+    fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String {
+        let name = self.balancers().name(cluster_name, service);
+        match self.wrong {
+            Wrong::NamesChange => format!("{name}-{}", service.ports.len()),
+            _ => name,
+        }
+    }
+
+    async fn get(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+    ) -> Result<Option<LoadBalancerStatus>> {
+        match self.balancers().get(cluster_name, service).await {
+            Ok(_) if self.is_unknown(&service.uid) => Ok(None),
+            Err(_) if self.wrong == Wrong::ErrorsAreNothing => Ok(None),
+            answer => answer,
+        }
+    }
+
+    async fn ensure(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+        nodes: &[&NodeIdentity],
+    ) -> Result<LoadBalancerStatus> {
+        self.begin().await?;
+        if self.wrong == Wrong::MakesAnother {
+            self.balancers().delete(cluster_name, service).await?;
+        }
+        if self.wrong == Wrong::NeedsNodes && nodes.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidInput, "there are no nodes"));
+        }
+        self.note(&service.uid);
+        self.balancers().ensure(cluster_name, service, nodes).await
+    }
+
+    async fn update(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+        nodes: &[&NodeIdentity],
+    ) -> Result<()> {
+        self.balancers().update(cluster_name, service, nodes).await
+    }
+
+    async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()> {
+        if self.wrong == Wrong::DeletesOnce && self.get(cluster_name, service).await?.is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "there is no load balancer"));
+        }
+        if self.is_unknown(&service.uid) {
+            return Ok(());
+        }
+        self.balancers().delete(cluster_name, service).await
+    }
+}
+
+#[async_trait]
+impl Routes for Broken {
+    async fn list(&self, cluster_name: &str) -> Result<Vec<Route>> {
+        let cluster_name = self.cluster(cluster_name);
+        let mut routes = match self.table().list(cluster_name).await {
+            Err(_) if self.wrong == Wrong::ErrorsAreNothing => Vec::new(),
+            answer => answer?,
+        };
+        routes.retain(|route| !self.is_unknown(&route.destination_cidr));
+        if self.wrong == Wrong::ForgetsTargets {
+            routes.iter_mut().for_each(|route| route.target_node.clear());
+        }
+        Ok(routes)
+    }
+
+    async fn create(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<()> {
+        self.begin().await?;
+        let cluster_name = self.cluster(cluster_name);
+        if self.wrong == Wrong::CreatesOnce {
+            let known = self.table().list(cluster_name).await?;
+            if known.iter().any(|known| known.destination_cidr == route.destination_cidr) {
+                return Err(Error::new(ErrorKind::Conflict, "there is one"));
+            }
+        }
+        self.note(&route.destination_cidr);
+        self.table().create(cluster_name, name_hint, route).await
+    }
+
+    async fn delete(&self, cluster_name: &str, route: &Route) -> Result<()> {
+        let cluster_name = self.cluster(cluster_name);
+        if self.wrong == Wrong::DeletesOnce {
+            let known = self.table().list(cluster_name).await?;
+            if !known.iter().any(|known| known.name == route.name) {
+                return Err(Error::new(ErrorKind::NotFound, "there is no such route"));
+            }
+        }
+        self.table().delete(cluster_name, route).await
+    }
+}
+
+impl Broken {
+    fn cluster<'a>(&self, name: &'a str) -> &'a str {
+        if self.wrong == Wrong::MixesClusters { "all" } else { name }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Broken {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    async fn start(&self, context: StartContext) -> Result<()> {
+        self.inner.start(context).await
+    }
+    async fn ended(&self) {
+        self.inner.ended().await;
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.inner.instances()
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        self.inner.zones()
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        Some(self)
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(self)
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        self.inner.clusters()
+    }
+}
+
+/// Each rule, and a subject that breaks it.
+pub(super) fn broken() -> Vec<(&'static str, Subject)> {
+    let of = |rule, wrong| {
+        let mut subject = Subject::new();
+        subject.wrap = Box::new(move |inner| {
+            Arc::new(Broken { inner, wrong, is_busy: AtomicBool::new(false), made: Mutex::default() })
+        });
+        (rule, subject)
+    };
+    vec![
+        of("load-balancers/name", Wrong::NamesChange),
+        of("load-balancers/ensured", Wrong::MakesAnother),
+        of("load-balancers/nodes", Wrong::NeedsNodes),
+        of("load-balancers/restart", Wrong::KnowsItsOwnOnly),
+        of("load-balancers/deleted", Wrong::DeletesOnce),
+        of("load-balancers/cancelled", Wrong::KeepsItsLock),
+        of("load-balancers/concurrent", Wrong::OneCallAtATime),
+        of("load-balancers/disconnected", Wrong::ErrorsAreNothing),
+        of("routes/created", Wrong::ForgetsTargets),
+        of("routes/again", Wrong::CreatesOnce),
+        of("routes/deleted", Wrong::DeletesOnce),
+        of("routes/cluster", Wrong::MixesClusters),
+        of("routes/restart", Wrong::KnowsItsOwnOnly),
+        of("routes/cancelled", Wrong::KeepsItsLock),
+        of("routes/concurrent", Wrong::OneCallAtATime),
+        of("routes/disconnected", Wrong::ErrorsAreNothing),
+    ]
+}
