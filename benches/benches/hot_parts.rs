@@ -1,4 +1,5 @@
-//! The parts that run for each Node or machine: nanoseconds and allocations of each. `make microbench`
+//! The parts that run for each Node or machine: nanoseconds and allocations of each. Run by
+//! `make microbench`.
 
 #![allow(clippy::expect_used, reason = "a program for developers")]
 
@@ -46,7 +47,7 @@ fn provider_id_of_vsphere(bencher: Bencher<'_, '_>) {
     bencher.bench(|| vsphere::parse_provider_id(black_box(&id)));
 }
 
-/// An answer with so many machines, from the text to the inventory.
+/// A response with this many machines, from the text to the inventory.
 #[divan::bench(args = [1, 500])]
 fn decode_soap(bencher: Bencher<'_, '_>, machines: usize) {
     const MACHINE: &str = include_str!("machine.xml");
@@ -72,7 +73,7 @@ fn decode_node(bencher: Bencher<'_, '_>) {
         .bench(|| serde_json::from_str::<Node>(black_box(&json)));
 }
 
-/// A page of the list of Nodes in protobuf, from the body of the answer to the Nodes.
+/// A page of the list of Nodes in protobuf, from the body of the response to the Nodes.
 #[divan::bench(args = [1, 250])]
 fn read_nodes_in_protobuf(bencher: Bencher<'_, '_>, nodes: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -84,7 +85,7 @@ fn read_nodes_in_protobuf(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
-/// A watch that brings so many heartbeats of one Node, in which nothing changes that is read.
+/// A watch with this many heartbeats of one Node, none of which changes a field that is read.
 #[divan::bench(args = [250])]
 fn heartbeats_in_protobuf(bencher: Bencher<'_, '_>, heartbeats: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -101,7 +102,7 @@ fn heartbeats_in_protobuf(bencher: Bencher<'_, '_>, heartbeats: usize) {
     });
 }
 
-/// An API server with this answer to everything.
+/// An API server that sends this response to every request.
 fn answering(content_type: &'static str, body: &[u8]) -> Client {
     let body = bytes::Bytes::copy_from_slice(body);
     let answer = move |_: http::Request<Body>| {
@@ -112,7 +113,7 @@ fn answering(content_type: &'static str, body: &[u8]) -> Client {
     Client::new(tower::service_fn(answer), "default")
 }
 
-/// What is written to a new Node.
+/// The plan of what to write to a new Node.
 #[divan::bench]
 fn plan_new_node(bencher: Bencher<'_, '_>) {
     let (node, answer) = (node(), answer());
@@ -140,7 +141,7 @@ fn plan_settled_node(bencher: Bencher<'_, '_>) {
     bencher.bench(|| plan(black_box(&node), black_box(&answer), "ideal", Timestamp::UNIX_EPOCH));
 }
 
-/// One look-up of all Nodes among so many domains of libvirt's own test driver.
+/// One look-up of all Nodes among this many domains of libvirt's own test driver.
 #[divan::bench(args = [100, 1000])]
 fn match_libvirt_domains(bencher: Bencher<'_, '_>, domains: usize) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

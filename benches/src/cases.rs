@@ -106,7 +106,7 @@ fn used(process: &Process) -> Result<Values> {
     Ok(values([("cpu_seconds", usage.cpu.as_secs_f64()), ("peak_bytes", number(usage.peak_memory))]))
 }
 
-/// A manager that works in a cluster.
+/// A manager that runs in a cluster.
 struct Working {
     process: Process,
     port: u16,
@@ -121,7 +121,7 @@ impl Working {
         Ok(Self { process: manager.start(&setup, arguments)?, port, _folder: folder })
     }
 
-    /// What it serves under this path.
+    /// What the manager serves under this path.
     fn get(&self, cluster: &Cluster, path: &str) -> Result<String> {
         let output = Command::new("curl")
             .args(["--silent", "--insecure", "--fail", "--noproxy", "*", "--max-time", "10", "--header"])
@@ -137,7 +137,7 @@ impl Working {
     }
 }
 
-/// A cluster whose Nodes are all initialised, by the fastest who can.
+/// A cluster whose Nodes are all initialised, by the fastest program.
 async fn settled_cluster(nodes: usize) -> Result<Cluster> {
     let cluster = Cluster::start().await?;
     let progress = cluster.watch().await?;
@@ -151,5 +151,5 @@ async fn settled_cluster(nodes: usize) -> Result<Cluster> {
 /// The ideal cloud, which answers at once.
 const IDEAL: Cloud<'static> = Cloud::Ideal { delay_millis: 0 };
 
-/// How long a manager is left alone after it has first done something, so that it is settled.
+/// How long a manager has to settle after its first work.
 const SETTLES: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A cluster to measure in: API server, etcd and Nodes, and who watches when Nodes are complete.
+//! A cluster to measure in: API server, etcd and Nodes, and a watch that notes when Nodes are complete.
 
 use std::{
     collections::BTreeMap,
@@ -25,11 +25,11 @@ use crate::usage::Usage;
 
 /// How many Nodes are posted at the same time.
 const POSTERS: usize = 32;
-/// All are complete once no Node has changed for so long and the list says so.
+/// All Nodes are complete when no Node has changed for this time and the list confirms it.
 const QUIET: Duration = Duration::from_secs(2);
-/// Whoever has not initialised a Node for so long is stuck.
+/// A manager that has not initialised a Node after this time is stuck.
 pub(crate) const STUCK: Duration = Duration::from_secs(120);
-/// Between two looks at one Node.
+/// The pause between two reads of one Node.
 const POLL: Duration = Duration::from_millis(10);
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     pub(crate) client: NoDebug,
 }
 
-/// A client, which says nothing about itself.
+/// A client with a short `Debug` output.
 #[derive(Clone)]
 pub(crate) struct NoDebug(pub(crate) Client);
 
@@ -92,7 +92,7 @@ impl Cluster {
         self.post_with(numbers, size, false).await
     }
 
-    /// The same with kubelets that say they are ready, as those of a settled cluster.
+    /// Like [`post`](Self::post), with kubelets that report that they are ready, as in a settled cluster.
     pub(crate) async fn post_ready(&self, numbers: Range<usize>, size: NodeSize) -> Result<()> {
         self.post_with(numbers, size, true).await
     }
@@ -116,7 +116,7 @@ impl Cluster {
             .await
     }
 
-    /// Begins to watch all Nodes, their metadata alone: that costs the API server least.
+    /// Starts a watch of all Nodes' metadata, which costs the API server the least.
     pub(crate) async fn watch(&self) -> Result<Progress> {
         let nodes = self.nodes();
         let from = nodes.list_metadata(&ListParams::default().limit(1)).await?;
@@ -146,8 +146,8 @@ impl Cluster {
         Ok(Progress { seen, task })
     }
 
-    /// Waits until `count` Nodes are complete, and says when the last of them changed for the last time, and what CPU
-    /// time API server and etcd had taken until shortly after.
+    /// Waits until `count` Nodes are complete. Returns when the last change of a Node was, and which CPU time
+    /// API server and etcd had taken until shortly after that.
     pub(crate) async fn all_complete(&self, count: usize, progress: &Progress) -> Result<Done> {
         let began = Instant::now();
         loop {
@@ -180,7 +180,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until this Node, `None` when it is gone, is as wanted.
+    /// Waits until `is_wanted` accepts this Node, which is `None` when it is gone.
     pub(crate) async fn until(&self, name: &str, is_wanted: impl Fn(Option<&Node>) -> bool) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -193,7 +193,7 @@ impl Cluster {
         }
     }
 
-    /// Posts one Node and says how long it took from there until it was complete.
+    /// Posts one Node and returns how long it took from there until it was complete.
     pub(crate) async fn join(&self, number: usize, size: NodeSize) -> Result<Duration> {
         let name = name(number);
         let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
@@ -219,7 +219,7 @@ pub(crate) fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// Taint away, provider ID, zone and an address there: pods can be scheduled, and find their way.
+/// The taint is gone, and provider ID, zone and an address are there: pods can be scheduled and reached.
 fn is_complete(node: &Node) -> bool {
     let spec = node.spec.as_ref();
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
@@ -229,13 +229,13 @@ fn is_complete(node: &Node) -> bool {
         && addresses.iter().any(|address| address.type_ == "InternalIP")
 }
 
-/// Whether it has a taint with this key.
+/// Whether the Node has a taint with this key.
 pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints.iter().any(|taint| taint.key == key)
 }
 
-/// The end of all work.
+/// When all work was done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) at: Instant,

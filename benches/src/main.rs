@@ -1,7 +1,7 @@
-//! Measures this project beside what a user would run instead, in one run on one machine.
+//! Measures this project and what a user would run instead, in one run on one machine.
 //!
-//! `bench run` measures and adds to a file of results, `bench report` makes `docs/performance.md` and its plots of it.
-//! `make bench` does both, after it has built all that is needed.
+//! `bench run` measures and adds to a file of results. `bench report` makes `docs/performance.md` and its
+//! plots from that file. `make bench` does both, after it has built all that is needed.
 
 mod cases;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The programs that are compared.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use test_env::{FrameworkCcm, Process, Signal, built};
 
-/// Somebody who initialises Nodes.
+/// A program that initialises Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manager {
     /// This project's daemon at its defaults.
@@ -17,7 +17,8 @@ pub(crate) enum Manager {
     GoDefaults,
     /// The Go framework at its best flags: 64 workers, no client throttle.
     GoBest,
-    /// The least client that can write the same patches, or, with the argument `watch`, receive the same watch.
+    /// The minimal client that writes the same patches or, with the argument `watch`, receives the same
+    /// watch.
     Floor,
     /// vSphere's own manager (CPI) at its defaults.
     CpiDefaults,
@@ -28,20 +29,21 @@ pub(crate) enum Manager {
 /// The cloud that a manager works with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cloud<'a> {
-    /// It has an instance for each Node, and takes so many milliseconds for an answer.
+    /// A cloud with an instance for each Node, which takes this many milliseconds for an answer.
     Ideal { delay_millis: u64 },
     /// The vCenter that this configuration file names.
     Vsphere { config: &'a Path },
 }
 
-/// A connection each, as the daemon writes at most.
+/// As many connections as the daemon uses at most for its writes.
 const FLOOR_CONNECTIONS: &str = "32";
 
-/// With these Go's managers are fastest: as many workers as make a difference, no throttle in the client.
+/// The flags with which Go's managers are fastest: as many workers as make a difference, and no throttle in
+/// the client.
 const BEST_FLAGS: [&str; 3] =
     ["--concurrent-node-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"];
 
-/// What only the framework of 1.37 knows.
+/// A flag that only the framework of 1.37 has.
 const BEST_FLAG_OF_GO: &str = "--concurrent-node-lifecycle-syncs=64";
 
 impl Manager {
@@ -127,7 +129,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) port: u16,
 }
 
-/// Ends it without waiting for what it would still like to do.
+/// Ends the process without waiting for an orderly stop.
 pub(crate) fn end(mut process: Process) -> Result<()> {
     process.signal(Signal::Kill)?;
     process.kill().map(drop)

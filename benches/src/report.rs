@@ -13,12 +13,12 @@ use crate::{
     suite,
 };
 
-/// What is said about a case, and which of its values ratios are made of.
+/// The text of the report about a case, and which of its values are shown.
 struct About {
     case: &'static str,
     title: &'static str,
     text: &'static str,
-    /// The values in the table, and how their columns are called.
+    /// The values in the table, and the titles of their columns.
     columns: &'static [(&'static str, &'static str)],
     plot: Option<&'static str>,
 }
@@ -113,7 +113,8 @@ const ABOUT: &[About] = &[
     },
 ];
 
-/// Variants in the suite's order, in each the managers in theirs, whatever was measured first.
+/// The variants in the order of the suite, and the managers of each in the order of the report, whatever was
+/// measured first.
 fn grouped<'a>(measurements: &'a [Measurement], case: &str) -> Vec<(&'a str, Vec<(&'a str, Group)>)> {
     let mut variants: Vec<(&str, Vec<(&str, Group)>)> = Vec::new();
     for measurement in measurements.iter().filter(|one| one.case == case) {

@@ -17,13 +17,13 @@ pub(crate) struct Measurement {
     pub(crate) case: String,
     /// What was varied in it, such as `5000 Nodes`.
     pub(crate) variant: String,
-    /// Who was measured.
+    /// The manager that was measured.
     pub(crate) manager: String,
     /// Values by their name, which ends with the unit: `seconds`, `cpu_seconds`, `peak_bytes`, `requests`.
     pub(crate) values: BTreeMap<String, f64>,
 }
 
-/// The file that holds them.
+/// The file of the measurements.
 #[derive(Debug)]
 pub(crate) struct Results {
     path: PathBuf,
@@ -43,7 +43,7 @@ impl Results {
         Ok(())
     }
 
-    /// All of them, in the order they came.
+    /// All measurements, in the order in which they were added.
     pub(crate) fn read(&self) -> Result<Vec<Measurement>> {
         let text = fs::read_to_string(&self.path)
             .with_context(|| format!("cannot read {}: run the bench first", self.path.display()))?;

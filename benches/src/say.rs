@@ -1,4 +1,4 @@
-//! Words for whoever waits.
+//! Messages for the person who waits.
 
 #[expect(clippy::print_stderr, reason = "a program that talks to a person")]
 pub(crate) fn say(text: &str) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Values of one manager in one variant, by name.
 pub(crate) type Group = BTreeMap<String, Vec<f64>>;
 
-/// What the runs of one case gave.
+/// A summary of the runs of one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) minimum: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// `None` without any value.
+    /// `None` without values.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);

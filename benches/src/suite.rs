@@ -10,7 +10,7 @@ use crate::{
     say::say,
 };
 
-/// How much of it.
+/// How much of the suite is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
     /// What the report needs: hours.
@@ -22,8 +22,9 @@ pub(crate) enum Amount {
 /// A case and how often each manager runs it.
 type Plan = (Case, Vec<(Manager, usize)>);
 
-/// Runs what holds one of the texts of `only`, such as `initialize 1000 Nodes, ours`; everything if there are none. A run
-/// that fails is told and left out; the others go on. No manager runs a case more often than `most` times.
+/// Runs everything whose name contains one of the texts of `only`, such as `initialize 1000 Nodes, ours`, or
+/// everything if there are none. A run that fails is reported and left out, and the others go on. No manager
+/// runs a case more often than `most` times.
 pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &Results) -> Result<()> {
     let plans = match amount {
         Amount::Full => full(),
@@ -35,7 +36,7 @@ pub(crate) async fn run(amount: Amount, only: &[String], most: usize, results: &
         managers
             .retain(|(manager, _)| only.is_empty() || only.iter().any(|text| name(*manager).contains(text)));
         let most = managers.iter().map(|(_, runs)| *runs).max().unwrap_or_default().min(most);
-        // Interleaved, so that what the machine does besides hits all alike.
+        // Interleaved, so that other work of the machine affects all managers alike.
         for run in 0..most {
             for (manager, _) in managers.iter().filter(|(_, runs)| run < *runs) {
                 let what = format!("{}, run {}", name(*manager), run + 1);

@@ -19,7 +19,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of the process with this id.
+    /// The usage of the process with this ID.
     pub(crate) fn of(id: u32) -> Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
         // The name, in brackets, may hold anything; times are the 14th and 15th fields.

@@ -11,11 +11,11 @@ use component::{
 };
 use kube::Client;
 
-/// Upstream's name of the client that is nobody else's.
+/// Upstream's name of the client for everything that has no client of its own.
 const MAIN: &str = "cloud-controller-manager";
-/// Upstream's name of the client that elects.
+/// Upstream's name of the client for the leader election.
 const ELECTION: &str = "leader-election";
-/// Upstream's name of the client that watches.
+/// Upstream's name of the client for watches.
 const INFORMERS: &str = "shared-informers";
 /// Upstream's name of the client of both node controllers, and of their service account.
 pub const NODE_CONTROLLER_CLIENT: &str = "node-controller";
@@ -23,11 +23,12 @@ pub const NODE_CONTROLLER_CLIENT: &str = "node-controller";
 /// The clients of the daemon's parts.
 #[derive(Clone)]
 pub struct Clients {
-    /// For what has no client of its own: reviews, events of the daemon itself, requests of tokens.
+    /// For what has no client of its own: reviews, the daemon's own events, token requests.
     pub main: Client,
     /// For the election, whose renewals must not queue behind other requests.
     pub election: Client,
-    /// For lists and watches. Sends nothing again by itself: whoever watches asks anew, after pauses of its own.
+    /// For lists and watches. It repeats no request by itself, because watches retry with a backoff of their
+    /// own.
     pub informers: Client,
     /// For the controllers and their events.
     pub controllers: ControllerClients,
@@ -64,7 +65,8 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// The clients of controllers. There is no way to one but through [`TermClients`], which says until when it may write.
+/// The clients of controllers. They are reached only through [`TermClients`], which limits until when they
+/// may write.
 #[derive(Clone)]
 pub struct ControllerClients(Source);
 
@@ -79,12 +81,12 @@ enum Source {
 }
 
 impl ControllerClients {
-    /// For whoever was elected: each client writes only while the fence is open.
+    /// Clients for an elected leader. Each of them writes only while the fence is open.
     pub fn behind(&self, fence: &Fence) -> TermClients {
         TermClients { clients: self.clone(), fence: Some(fence.clone()) }
     }
 
-    /// For whoever needs no election, since nobody else may write: the clients write at any time.
+    /// Clients without leader election, for a daemon that is the only writer. They write at any time.
     pub fn without_election(&self) -> TermClients {
         TermClients { clients: self.clone(), fence: None }
     }
@@ -104,7 +106,7 @@ pub struct TermClients {
 }
 
 impl TermClients {
-    /// Those of the client with this name, which is that of its service account too.
+    /// The clients with this name, which is also the name of their service account.
     pub fn named(&self, name: &'static str) -> api_client::ControllerClients {
         let clients = match &self.clients.0 {
             Source::Same(client) => {

@@ -1,4 +1,5 @@
-//! The boundary to the provider: whatever it does, the controllers get an answer for each node, in time.
+//! The boundary to the provider: whatever the provider does, the controllers get an answer for each node in
+//! time.
 
 mod batches;
 mod call_time;
@@ -25,10 +26,10 @@ use in_force::InForce;
 pub use in_force::Trial;
 use seen::Seen;
 
-/// How long a provider may take to end, sessions included, when the process is about to.
+/// How long a provider may take to shut down, sessions included, before the process exits.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// A stream of changes that panicked is asked for anew after this time.
+/// A stream of changes that panicked is requested again after this time.
 const CHANGES_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// A provider that was started, and is stopped when this is dropped.
@@ -41,16 +42,17 @@ pub struct Started {
 }
 
 impl Started {
-    /// `stop` is what the provider was started with.
+    /// `stop` is the token that the provider was started with.
     pub fn new(provider: Arc<dyn CloudProvider>, stop: CancellationToken) -> Self {
         let name = caught(|| provider.name().into()).unwrap_or_else(|| "unknown".into());
         Self { provider, name, stop, seen: Seen::default() }
     }
 
-    /// Starts a provider, which may take this long.
+    /// Starts a provider, which must be done within `limit`.
     ///
     /// # Errors
-    /// What the provider says, that it panicked, or that it took too long; what it had begun is stopped then.
+    /// The provider's own error, a panic, or a start that took too long. What the provider had begun is
+    /// stopped then.
     pub async fn start(
         provider: Arc<dyn CloudProvider>,
         context: StartContext,
@@ -77,7 +79,8 @@ impl Started {
         }
     }
 
-    /// Why the provider is not asked about a Node, if so: its provider ID decides that, before any look-up.
+    /// Why the provider must not be asked about a Node, if so. The Node's provider ID decides that before any
+    /// look-up.
     fn refusal(&self, node: &NodeIdentity) -> Option<Error> {
         let (id, name) = (node.provider_id.as_deref().unwrap_or_default(), &self.name);
         match self.owner_of(node) {
@@ -100,8 +103,8 @@ impl Started {
         }
     }
 
-    /// Why an ID that the provider gives an instance is not written to a Node, if so. The Node would keep it for ever,
-    /// and nobody would look at that Node again.
+    /// Why a provider ID that the provider reports must not be written to a Node, if so. The Node would keep
+    /// the ID for ever, and no controller would look at that Node again.
     fn fault_of(&self, id: &ProviderId) -> Option<Error> {
         let fault = |words: &str| {
             Error::new(ErrorKind::Internal, format!("the cloud provider gives provider ID \"{id}\", {words}"))
@@ -123,12 +126,12 @@ fn panicked_over(id: &str) -> Error {
     Error::new(ErrorKind::Internal, words)
 }
 
-/// The Secrets of the cluster that a provider's configuration names; none where it panics over the question.
+/// The Secrets of the cluster that a provider's configuration names. None if the provider panics.
 pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
-/// Whether the provider [needs](CloudProvider::needs_secret) this Secret; it does where it panics over the question.
+/// Whether the provider [needs](CloudProvider::needs_secret) this Secret. `true` if the provider panics.
 pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {
     caught(|| provider.needs_secret(secret)).unwrap_or(true)
 }
@@ -139,31 +142,32 @@ impl Drop for Started {
     }
 }
 
-/// Whose a Node is.
+/// To which cloud a Node belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// It has no provider ID yet.
+    /// The Node has no provider ID yet.
     Nobody,
-    /// This provider's.
+    /// To this provider.
     Us,
-    /// Its provider ID begins as this provider's do, and is none of them.
+    /// Its provider ID begins with this provider's scheme, but the provider does not own it.
     UsBroken,
-    /// The provider panicked over the question.
+    /// The provider panicked when it was asked.
     Unclear,
-    /// Another cloud's.
+    /// To another cloud.
     Foreign,
 }
 
-/// A provider that cannot panic, hang or miscount, as far as the controllers are concerned. Another one may take its
-/// place at any time; a call that is under way is finished by the one that it began with. Cloning shares it.
+/// A provider that cannot panic, hang or miscount, as far as the controllers are concerned. Another provider
+/// may replace it at any time. A call under way is finished by the provider that it began with. Clones share
+/// the provider.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     current: Arc<ArcSwap<Started>>,
-    /// How often another provider has taken over.
+    /// How many times another provider has taken over.
     replaced: watch::Sender<u64>,
     in_force: Arc<InForce>,
     batches: Arc<Batches>,
-    /// Of `--node-labels`.
+    /// The labels of `--node-labels`.
     labels: Arc<BTreeMap<String, String>>,
 }
 
@@ -175,19 +179,19 @@ impl Cloud {
         Self { current, replaced, in_force, batches, labels: Arc::default() }
     }
 
-    /// The same, every instance with these additional labels, which count more than the provider's own.
+    /// Adds these labels to every instance. They take precedence over the provider's own labels.
     #[must_use]
     pub fn with_labels(self, labels: BTreeMap<String, String>) -> Self {
         Self { labels: Arc::new(labels), ..self }
     }
 
-    /// A boundary around another provider that may take over: its instances have the same additional labels.
+    /// A boundary around another provider that may take over. Its instances get the same additional labels.
     #[must_use]
     pub fn candidate(&self, provider: Started, metrics: CloudMetrics) -> Self {
         Self { labels: Arc::clone(&self.labels), ..Self::new(provider, metrics) }
     }
 
-    /// The provider behind the boundary, as of now.
+    /// The current provider behind the boundary.
     pub fn provider(&self) -> Arc<dyn CloudProvider> {
         self.current.load().provider.clone()
     }
@@ -197,14 +201,15 @@ impl Cloud {
         self.current.load().name.clone()
     }
 
-    /// Lets the provider behind `other` take over. The one before is stopped when the last call of it has ended.
+    /// Lets the provider behind `other` take over. The previous provider is stopped when its last call has
+    /// ended.
     pub fn replace_with(&self, other: &Self) {
         self.in_force.begins();
         self.current.store(other.current.load_full());
         self.replaced.send_modify(|count| *count += 1);
     }
 
-    /// Stops the provider and waits until it has ended what it began, for some seconds at most.
+    /// Stops the provider and waits, for a few seconds at most, until it has ended what it began.
     pub async fn stop(&self) {
         let current = self.current.load_full();
         current.stop.cancel();
@@ -221,26 +226,27 @@ impl Cloud {
         caught(|| self.provider().instances().is_some()).unwrap_or(false)
     }
 
-    /// Whose the Node is, by its provider ID.
+    /// To which cloud the Node belongs, by its provider ID.
     pub fn owner_of(&self, node: &Node) -> Owner {
         self.current.load().owner_of(&node.identity)
     }
 
-    /// Whether the Node's provider ID belongs to this provider. A Node without one belongs to nobody.
+    /// Whether the Node's provider ID belongs to this provider. `false` for a Node without a provider ID.
     pub fn owns(&self, node: &Node) -> bool {
         self.owner_of(node) == Owner::Us
     }
 
-    /// Looks up the instances of `nodes`, one answer each, in order. The provider is asked about those that are its own
-    /// or nobody's; about the others it cannot be told.
+    /// Looks up the instances of `nodes`. There is one answer for each Node, in order. The provider is asked
+    /// only about its own Nodes and about Nodes without a provider ID. The answer for all other Nodes is
+    /// `Unknown`.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         self.lookup_timed(nodes).await.0
     }
 
-    /// As [`lookup`](Self::lookup), with the time of the call that each answer is from. A batch may take more than one, and
-    /// minutes, so its end says nothing of how old an answer is.
+    /// Like [`lookup`](Self::lookup), with the time of the call that gave each answer. A batch may take
+    /// several calls and minutes, so the end of the batch does not tell how old an answer is.
     pub async fn lookup_timed(&self, nodes: &[Arc<Node>]) -> (Vec<InstanceLookup>, Vec<CallTime>) {
-        // Held until the call ends: a provider that is replaced is not stopped before.
+        // Held until the call ends, so that a provider that is replaced meanwhile is not stopped before.
         let current = self.current.load_full();
         let Some(true) = caught(|| current.provider.instances().is_some()) else {
             let error = Error::unsupported("the cloud provider does not support instances");
@@ -274,29 +280,30 @@ impl Cloud {
         (all, times)
     }
 
-    /// Whether the provider at work, with the configuration in force, has had an instance of this Node. What it has never
-    /// had it may merely not see.
+    /// Whether the current provider, with its current configuration, has ever reported an instance of this
+    /// Node. If not, the instance may exist and merely be invisible to the provider.
     pub fn has_seen(&self, node: &Node) -> bool {
         self.current.load().seen.has(&node.identity.uid)
     }
 
-    /// Since when the configuration in force answers. `None` while another one is tried: it may have what this one has not.
+    /// Since when the current configuration is in force. `None` while another one is tried, because that one
+    /// may have instances that the current one does not have.
     pub fn settled_since(&self) -> Option<Instant> {
         self.in_force.settled_since()
     }
 
-    /// Says that another configuration is tried, until what this gives is dropped.
+    /// Marks another configuration as being tried, until the returned guard is dropped.
     pub fn begin_trial(&self) -> Trial {
         Trial::new(Arc::clone(&self.in_force))
     }
 
-    /// Forgets what was seen of Nodes that are not there any more: `is_there` is asked for each by its UID.
+    /// Forgets the Nodes that do not exist any more. `is_there` is called with the UID of each Node.
     pub fn keep_seen(&self, is_there: impl Fn(&str) -> bool) {
         self.current.load().seen.keep(is_there);
     }
 
-    /// As [`lookup`](Self::lookup); zone and region that the instances do not carry are asked from the provider's
-    /// [`Zones`](cloudprovider::Zones). Where those fail, the instance counts as incomplete.
+    /// Like [`lookup`](Self::lookup), and asks the provider's [`Zones`](cloudprovider::Zones) about instances
+    /// that have neither zone nor region. If that fails, the instance counts as incomplete.
     pub async fn lookup_with_zones(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         let mut answers = self.lookup(nodes).await;
         let says_nothing = |value: &Option<String>| value.as_ref().is_none_or(String::is_empty);
@@ -339,14 +346,15 @@ impl Cloud {
         answers
     }
 
-    /// What the provider pushes. Never ends: a provider that cannot push, or stops to, is silent. When another provider
-    /// has taken over, its changes follow a [`Resync`](InstanceChange::Resync).
+    /// The changes that the provider pushes. The stream never ends: it stays silent if the provider cannot
+    /// push or stops pushing. When another provider takes over, a [`Resync`](InstanceChange::Resync) comes
+    /// before its changes.
     pub fn changes(&self) -> InstanceStream {
         let replaced = self.replaced.subscribe();
         let begin = (self.clone(), self.changes_of_current(), replaced);
         stream::unfold(begin, |(cloud, mut changes, mut replaced)| async {
             tokio::select! {
-                // Not an error: this stream holds the sender.
+                // Cannot be an error: this stream holds the sender.
                 Ok(()) = replaced.changed() => {
                     changes = cloud.changes_of_current();
                     Some((InstanceChange::Resync, (cloud, changes, replaced)))
@@ -360,7 +368,7 @@ impl Cloud {
 
     fn changes_of_current(&self) -> InstanceStream {
         enum Next {
-            /// `None`: the provider's stream, or the question for it, panicked.
+            /// `None` if the provider panicked, in its stream or when it was asked for one.
             From(Option<InstanceStream>),
             Again,
         }
@@ -384,7 +392,7 @@ impl Cloud {
             };
             Some(match change {
                 Some(Some(change)) => (change, (Next::From(changes), cloud)),
-                // It has ended: the provider pushes nothing more.
+                // The provider's stream has ended: it pushes nothing more.
                 Some(None) => std::future::pending().await,
                 None => {
                     tracing::error!(
@@ -418,7 +426,7 @@ fn zones_of(current: Arc<Started>, batch: Vec<&NodeIdentity>) -> BoxFuture<'_, V
     call.boxed()
 }
 
-/// Runs a call that must not take long; `None` where it panics.
+/// Makes a call that must be quick. `None` if it panics.
 fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(call)).ok()
 }

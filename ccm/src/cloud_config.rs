@@ -1,7 +1,8 @@
 //! The cloud's configuration: read at the start, and again whenever `--cloud-config` or a file that it names changes.
 //!
-//! A new version is made into a provider of its own, which starts beside the one at work. It takes over when it answers
-//! for every Node at least as well; until then, and if it never does, the version before stays in force.
+//! A new version becomes a provider of its own, which starts beside the current one. It takes over once it
+//! answers for every Node at least as well as the current one. Until then, or if it never does, the previous
+//! version stays in force.
 
 mod comparison;
 mod follower;
@@ -27,17 +28,17 @@ pub struct CloudConfig {
     path: Option<PathBuf>,
 }
 
-/// What became of a configuration that was read.
+/// The result of reading a configuration.
 #[derive(Debug)]
 pub struct Reading {
     /// The provider made from it, or why there is none.
     pub outcome: anyhow::Result<Arc<dyn CloudProvider>>,
-    /// What is odd in it and no fault, whatever the outcome.
+    /// Oddities in it that are not errors, whatever the outcome.
     pub warnings: Vec<ConfigProblem>,
 }
 
 impl CloudConfig {
-    /// What the flags name.
+    /// The configuration that the flags name.
     pub fn new(flags: &Flags, registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
@@ -46,8 +47,8 @@ impl CloudConfig {
         }
     }
 
-    /// Reads it, checks it, and makes a provider from it. Calls nobody, and notes in `read` what it reads. What is odd in
-    /// it is logged, or told with the refusal, which it may explain.
+    /// Reads the configuration, checks it, and makes a provider from it. Connects to nothing, and notes in
+    /// `read` which files it reads. Warnings are logged, or added to the error, which they may explain.
     ///
     /// # Errors
     /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -68,11 +69,11 @@ impl CloudConfig {
         }
     }
 
-    /// The same for whoever shows the warnings.
+    /// Like [`create`](Self::create), but returns the warnings.
     pub fn read(&self, read: &FilesRead) -> Reading {
         let is_known = self.registry.names().any(|name| name == self.provider);
         let input = match &self.path {
-            // Nobody can say what is wrong with the file of a provider that there is not.
+            // The file of an unknown provider cannot be checked, so it is not read.
             Some(path) if is_known => match text_of(path, read) {
                 Ok((text, oddity)) => {
                     let input = FactoryInput::new(text).with_path(path);
@@ -164,7 +165,7 @@ mod tests {
             format!("{missing} (--cloud-config {})", file.path().display())
         );
         assert!(fault(&["--cloud-provider=known", "--cloud-config=/no/such"]).contains("/no/such"));
-        // A file of another program's provider is not the fault, be it there or not.
+        // The file of an unknown provider is not reported, whether it exists or not.
         for config in [config.as_str(), "--cloud-config=/no/such"] {
             assert_eq!(
                 fault(&["--cloud-provider=openstack", config]),

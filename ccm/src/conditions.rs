@@ -9,7 +9,7 @@ pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, READ
 
 use crate::nodes::{Node, NodePatch};
 
-/// A condition as we want it.
+/// A condition that a Node should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCondition {
     /// [`INITIALIZED`] or [`INSTANCE_EXISTS`].
@@ -81,8 +81,8 @@ pub fn reason_word(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// An error's kind as the reason of [`INSTANCE_EXISTS`], where that is `Unknown`. It never says that there is no instance:
-/// that is an answer, and no error.
+/// An error's kind as the reason of [`INSTANCE_EXISTS`] with the status `Unknown`. The reason never says that
+/// there is no instance, because that would be an answer and not an error.
 pub fn doubt_word(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "AbsenceNotConfirmed",

@@ -39,18 +39,18 @@ use crate::{
     secrets::ClusterSecrets,
 };
 
-/// What the component is called: on the pages of the secure port, in the names of its own certificate's files, and in
-/// `source.component` of the events that concern the daemon as a whole.
+/// The component's name: on the pages of the secure port, in the names of its own certificate's files, and in
+/// `source.component` of events about the daemon as a whole.
 const COMPONENT: &str = "cloud-controller-manager";
 
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a provider may take to start, which does not wait for its cloud.
+/// How long a provider may take to start. A start does not wait for the cloud.
 const PROVIDER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes the provider that the flags name and checks its configuration. Calls nobody. What is odd in the configuration is
-/// logged.
+/// Makes the provider that the flags name and checks its configuration. Connects to nothing. Oddities in the
+/// configuration are logged as warnings.
 ///
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -61,9 +61,9 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
 ///
 /// # Errors
-/// What no waiting can mend: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an
-/// API server that is away or refuses us when the controllers are to start; [`PartEnded`], and
-/// [`Lost`](component::leader_election::Lost). Each is the error's root.
+/// [`Misconfigured`] for a file or a port that cannot be used, a provider that cannot start, an API server
+/// that is unreachable or refuses us when the controllers are to start, [`PartEnded`] and
+/// [`Lost`](component::leader_election::Lost). Each is the root of the returned error.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;
@@ -102,24 +102,26 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
     }
 }
 
-/// What the daemon is put together from: by [`run`] as the flags say, by a test as it likes.
+/// The parts of the daemon. [`run`] makes them from the flags, and a test as it needs them.
 #[derive(Clone)]
 pub struct Parts {
     /// The clients of the parts.
     pub clients: Clients,
-    /// Where the clients come from, if it is to be waited for, and followed when its configuration changes.
+    /// Where the clients come from. If set, the daemon waits for this API server, and follows changes of its
+    /// configuration.
     pub api_server: Option<ApiServer>,
-    /// The cloud; not started yet.
+    /// The cloud provider, not started yet.
     pub provider: Arc<dyn CloudProvider>,
-    /// What the provider was made from and what was read for that, to be followed.
+    /// The configuration that the provider was made from, and the files read for it. If set, the daemon
+    /// follows their changes.
     pub cloud_config: Option<(CloudConfig, FilesRead)>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
     /// Where parts register their health checks.
     pub health: HealthChecks,
-    /// Where parts say what they know.
+    /// Where parts publish their state for `/debug/state`.
     pub debug_state: DebugState,
-    /// The secure port; without options there is none.
+    /// The options of the secure port. `None` for no secure port.
     pub serving: Option<ServingOptions>,
     /// For the secure port: changes the verbosity of the log.
     pub set_verbosity: Option<SetVerbosity>,
@@ -132,7 +134,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Parts {
-    /// One client for everything, and the rest new.
+    /// Uses one client for everything, and makes all other parts new.
     ///
     /// # Errors
     /// As [`new_metrics`].
@@ -140,7 +142,7 @@ impl Parts {
         Self::with(Clients::same(&client), provider)
     }
 
-    /// These clients, and the rest new.
+    /// Uses these clients, and makes all other parts new.
     ///
     /// # Errors
     /// As [`new_metrics`].
@@ -159,12 +161,12 @@ impl Parts {
     }
 }
 
-/// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled. Holds no
-/// election: nobody else may run them.
+/// Runs the controllers that the flags enable, over any client and provider, until `stop` is cancelled. There
+/// is no leader election, so no other process may run them.
 ///
 /// # Errors
-/// A port or a file of the secure port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an API
-/// server that is away for ten seconds; or [`PartEnded`].
+/// [`Misconfigured`] for a port or a file of the secure port that cannot be used, a provider that cannot
+/// start, an API server that is unreachable for ten seconds, or [`PartEnded`].
 pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let starting = Base::start(CONTROLLERS, flags, &parts, &stop);
     let Some((base, mut support)) = starting.await? else { return Ok(()) };
@@ -180,7 +182,7 @@ pub async fn run_controllers(flags: &Flags, parts: Parts, stop: CancellationToke
     work??.outcome()
 }
 
-/// What the controllers work with. It runs on a standby too.
+/// What the controllers work with, on a standby too.
 struct Base {
     table: &'static [ControllerDescriptor],
     clients: Clients,
@@ -198,7 +200,7 @@ struct Support {
     parts: JoinSet<()>,
     cloud: Cloud,
     serving: Option<Serving>,
-    /// Parts stop in this order, each when its token is cancelled: controllers, then these.
+    /// Stops these parts. They stop after the controllers.
     stop: CancellationToken,
     _ends_with_us: DropGuard,
 }
@@ -206,14 +208,14 @@ struct Support {
 /// How the controllers ended.
 #[derive(Clone, Copy)]
 struct Work {
-    /// Whether they ended because one of them did so by itself.
+    /// Whether they ended because one of them ended by itself.
     ended_early: bool,
-    /// Whether all of them came to their end, with nothing under way.
+    /// Whether all of them ended, with nothing under way.
     all_ended: bool,
 }
 
 impl Work {
-    /// Nothing was begun.
+    /// No controller was started.
     const NONE: Self = Self { ended_early: false, all_ended: true };
 
     fn outcome(self) -> anyhow::Result<()> {
@@ -222,7 +224,7 @@ impl Work {
 }
 
 impl Base {
-    /// Starts it, and waits for no API server. `None`: `stop` was cancelled first.
+    /// Starts all this, and does not wait for the API server. `None` if `stop` was cancelled first.
     async fn start(
         table: &'static [ControllerDescriptor],
         flags: &Flags,
@@ -235,7 +237,8 @@ impl Base {
         let election = &flags.leader_election;
         let daemon = EventObject::lease(&election.resource_namespace, &election.resource_name, "");
         let (events, event_writer) = event_recorder(COMPONENT, clients.main.clone(), daemon, metrics.get()?);
-        // The port opens first. So one that is taken is reported at once, and health is served from the beginning.
+        // The port opens first, so that a port in use is reported at once, and health is served from the
+        // beginning.
         let serving = match stop.run_until_cancelled(Box::pin(start_serving(parts, &events, stop))).await {
             None => return Ok(None),
             Some(serving) => serving.map_err(Misconfigured)?,
@@ -284,7 +287,8 @@ impl Base {
         Ok(Some((base, support)))
     }
 
-    /// Before the controllers start, as upstream: waits ten seconds for the API server. `None`: `stop` was cancelled first.
+    /// Waits ten seconds for the API server before the controllers start, as upstream. `None` if `stop` was
+    /// cancelled first.
     async fn meet_api_server(&self, stop: &CancellationToken) -> anyhow::Result<Option<()>> {
         let Some(api_server) = &self.api_server else { return Ok(Some(())) };
         let url = api_server.url();
@@ -292,9 +296,9 @@ impl Base {
         stop.run_until_cancelled(waiting).await.transpose()
     }
 
-    /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
-    /// under way; then their events. One that ends by itself cancels `stop`. Dropping the future ends them at once. They
-    /// write with `clients`.
+    /// Runs the enabled controllers that `runs` selects until `stop` is cancelled. They write with `clients`.
+    /// Then they finish what is under way, and their events are written. A controller that ends by itself
+    /// cancels `stop`. Dropping the future ends all of them at once.
     async fn work(
         &self,
         flags: &Flags,
@@ -314,7 +318,7 @@ impl Base {
         if !all_ended {
             tracing::warn!("writes under way did not end within {DRAIN_TIMEOUT:?}");
         }
-        // Their events are written with the same clients, which do not outlive a term.
+        // The controllers' events are written with the same clients, which end with the term.
         self.events.flush().await;
         Ok(Work { ended_early, all_ended })
     }
@@ -373,8 +377,8 @@ impl Base {
                 pause = pause.saturating_add(start_pause(flags));
                 controllers.spawn(async move {
                     if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-                        // Its health check is registered here: before it runs, a controller answers none and would count as
-                        // hanging.
+                        // The health check is registered only here: a controller that does not run yet would
+                        // not answer it and would count as hanging.
                         begin(stop).await;
                     }
                 });
@@ -385,7 +389,8 @@ impl Base {
 }
 
 impl Support {
-    /// Runs `work` to its end. A part of ours that cannot go on cancels `stop`, and is the error then.
+    /// Runs `work` to its end. If one of these parts ends by itself, `stop` is cancelled and the part's error
+    /// is returned.
     async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -409,7 +414,7 @@ impl Support {
         Err(failure.map_or_else(|| PartEnded.into(), |error| Misconfigured(error).into()))
     }
 
-    /// Stops all parts. Each has a moment for what it still has to write.
+    /// Stops all parts. Each has a moment for its last writes.
     async fn end(mut self) {
         self.stop.cancel();
         let parts = async { while self.parts.join_next().await.is_some() {} };
@@ -422,7 +427,7 @@ impl Support {
     }
 }
 
-/// Opens the secure port, and says there what holds for the whole daemon.
+/// Opens the secure port, which serves what concerns the whole daemon.
 async fn start_serving(
     parts: &Parts,
     events: &EventRecorder,
@@ -464,13 +469,13 @@ fn capabilities(provider: &dyn CloudProvider) -> Value {
     })
 }
 
-/// What a flag names cannot be used, though the flag itself is well-formed: a file, a port, an address.
+/// A file, a port or an address that a well-formed flag names cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct Misconfigured(anyhow::Error);
 
-/// A part of the daemon ended by itself, which only a panic makes it do: better a restart than a daemon that does half
-/// of its work.
+/// A part of the daemon ended by itself, which only a panic can cause. A restart is better than a daemon that
+/// does half of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part of the daemon ended by itself")]
 pub struct PartEnded;

@@ -7,10 +7,10 @@
 //!                                └── Cloud ──> provider (any panic, delay or wrong answer ends here)
 //! ```
 //!
-//! Of several daemons one leads ([`leader_election`]), and only that one runs controllers.
+//! Of several replicas one is the leader ([`leader_election`]), and only the leader runs controllers.
 //!
-//! Each controller is a folder in [`controllers`]: what to do is decided by pure functions (Node, answer of the
-//! cloud, what was seen before -> what to write), apart from the loop that acts on it.
+//! Each controller is a folder in [`controllers`]. Pure functions decide what to write, from the Node, the
+//! cloud's answer and what was seen before. The loop that acts on the decision is apart from them.
 
 pub mod app;
 pub mod clients;
@@ -28,14 +28,14 @@ pub mod nodes;
 pub mod permissions;
 pub mod secrets;
 
-/// What any daemon of Kubernetes needs: the crate [`component`], module by module.
+/// The modules of the crate [`component`], which has what any Kubernetes daemon needs.
 #[doc(no_inline)]
 pub use component::{
     api_client, api_text, backoff, debug_state, events, files, health, inspection, leader_election,
     leader_migration, logging, program, reload, serving, version, watching, work_queue, yaml,
 };
 
-/// The example there is compiled as a crate of its own, as its readers do.
+/// The example in that document is compiled as a crate of its own, as its readers would compile it.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/writing-a-provider.md")]
 mod writing_a_provider {}

@@ -1,5 +1,5 @@
-//! The deployment as Kubernetes objects: the one source of the subcommand `manifests`, of every file in `deploy/` that
-//! says so in its first line, and of what the Helm chart is compared with.
+//! The deployment as Kubernetes objects. This is the only source of the subcommand `manifests`, of every file
+//! in `deploy/` that says so in its first line, and of what the Helm chart is compared with.
 
 mod command;
 mod content;
@@ -25,8 +25,8 @@ pub use options::{CONFIG_KEY, CONFIG_SECRET, CaObject, CloudConfig, ManifestOpti
 use options::{has_no_election, is_key, labels};
 
 impl ManifestOptions {
-    /// The objects, in the order in which they have to be made. A mapping may hold a comment on itself, see
-    /// [`yaml::COMMENT`](component::yaml::COMMENT).
+    /// The objects, in the order in which they must be created. A mapping may hold a comment about itself,
+    /// see [`yaml::COMMENT`](component::yaml::COMMENT).
     ///
     /// # Errors
     /// Everything that is wrong with the options, each fault with its option.
@@ -46,7 +46,7 @@ impl ManifestOptions {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": secret, "namespace": self.namespace, "labels": labels(self)},
-                // Not `stringData`, by which `kubectl apply` sees a change each time.
+                // Not `stringData`, with which `kubectl apply` would see a change each time.
                 "data": data,
             }));
         }
@@ -57,15 +57,15 @@ impl ManifestOptions {
         Ok(objects)
     }
 
-    /// Roles that allow these permissions and nothing else, and what binds them to the service account.
+    /// Roles that allow these permissions and nothing else, and their bindings to the service account.
     pub fn roles(&self, permissions: &[Permission]) -> Vec<Value> {
         rbac::roles(self, permissions)
     }
 
-    /// What the daemon will read from its arguments.
+    /// The flags that the daemon will parse from its arguments.
     fn flags(&self) -> Result<Flags, Vec<String>> {
         let mut faults = self.faults();
-        // Any name will do: what is allowed does not depend on it.
+        // Any name will do: the permissions do not depend on the provider.
         let line = [NAME.to_owned(), "--cloud-provider=any".to_owned()];
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
@@ -84,7 +84,7 @@ impl ManifestOptions {
         }
     }
 
-    /// Flags that the daemon takes, and that do not work in such a deployment.
+    /// The faults of flags that the daemon accepts but that do not work in such a deployment.
     fn misfits(&self, flags: &Flags) -> Vec<String> {
         let mut faults = Vec::new();
         if has_no_election(flags) && self.replicas != Some(1) {

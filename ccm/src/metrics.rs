@@ -1,4 +1,4 @@
-//! Everything that the daemon counts.
+//! The metrics of the daemon.
 
 #[cfg(test)]
 mod documentation;
@@ -16,13 +16,14 @@ use crate::{
     controllers::{ControllerMetrics, node::NodeMetrics, node_lifecycle::NodeLifecycleMetrics},
 };
 
-/// Begins the names of the metrics that upstream does not have.
+/// The prefix of the metrics that upstream does not have.
 const NAMESPACE: &str = "cloud_controller_manager";
 
-/// The metrics of all parts of the daemon, so that each is shown from the beginning, whoever runs and leads.
+/// The metrics of all parts of the daemon. All are registered here, so that each is shown from the beginning,
+/// whichever controllers run and whichever replica leads.
 ///
 /// # Errors
-/// Where a name is registered twice, which is a mistake in the program.
+/// A name is registered twice, which is a bug.
 pub fn new_metrics() -> prometheus::Result<Metrics> {
     let metrics = Metrics::new(NAMESPACE)?;
     metrics.get::<ClientMetrics>()?;

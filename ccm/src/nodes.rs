@@ -1,4 +1,4 @@
-//! Nodes as the controllers see them: one watch, shared, that keeps only the fields which are read.
+//! Nodes as the controllers see them: one shared watch, which keeps only the fields that are read.
 
 pub mod condition_types;
 mod node;

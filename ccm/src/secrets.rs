@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, runtime::watcher};
 
-/// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
+/// Follows Secrets with one watch for each requested Secret. So permission for these names is enough.
 pub struct ClusterSecrets {
     client: Client,
 }
@@ -32,7 +32,7 @@ impl std::fmt::Debug for ClusterSecrets {
 }
 
 impl SecretSource for ClusterSecrets {
-    /// A lost watch is begun again with backoff; each outage is one error, however many tries it takes.
+    /// A lost watch is started again with backoff. Each outage gives one error, however many tries it takes.
     fn follow(&self, name: &SecretName) -> SecretStream {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &name.namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", name.name));
@@ -49,7 +49,7 @@ impl SecretSource for ClusterSecrets {
 struct Following<S> {
     name: SecretName,
     events: S,
-    /// The Secret of the listing under way.
+    /// The Secret, as far as the current list has returned it.
     listed: Option<SecretData>,
     is_failing: bool,
 }
@@ -93,7 +93,8 @@ where
         }
     }
 
-    /// What the Secret holds; `None` for another one, from an API server that does not know field selectors.
+    /// The data of the Secret. `None` for another Secret, which an API server may send that does not know
+    /// field selectors.
     fn data(&self, secret: Secret) -> Option<SecretData> {
         let data: BTreeMap<String, ByteString> = secret.data.unwrap_or_default();
         (secret.metadata.name.as_deref() == Some(&self.name.name))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The sets of nodes from each of which there is a way to each other one, but for those of one node.
+/// The sets of two or more nodes of which each can be reached from each other one.
 pub(crate) fn circles<N: Ord + Clone>(arrows: &BTreeMap<N, BTreeSet<N>>) -> BTreeSet<BTreeSet<N>> {
     let reached: BTreeMap<&N, BTreeSet<&N>> = arrows.keys().map(|node| (node, reach(node, arrows))).collect();
     let both_ways = |node: &N| {
@@ -13,7 +13,7 @@ pub(crate) fn circles<N: Ord + Clone>(arrows: &BTreeMap<N, BTreeSet<N>>) -> BTre
     arrows.keys().map(both_ways).filter(|circle| circle.len() > 1).collect()
 }
 
-/// Every node that there is a way to.
+/// Every node that can be reached from this one.
 fn reach<'n, N: Ord>(from: &'n N, arrows: &'n BTreeMap<N, BTreeSet<N>>) -> BTreeSet<&'n N> {
     let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(node) = open.pop() {

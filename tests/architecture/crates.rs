@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-/// A crate, those of ours that it may depend on, and those that its tests may use besides.
+/// A crate, the workspace's crates that it may depend on, and those that its tests may use as well.
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
@@ -16,7 +16,7 @@ const RULES: [Rule; 11] = [
     ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
     ("ccm", &["cloudprovider", "component"], &["sandbox"]),
-    // The only one that knows the providers.
+    // The only crate that knows the providers.
     (
         "cloud-controller-manager",
         &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"],
@@ -67,7 +67,7 @@ fn no_crate_depends_on_more_of_ours_than_it_may() {
             let of = text(&dependency["name"]);
             let is_for_tests = text(&dependency["kind"]) == "dev";
             let is_allowed = may.contains(&of) || (is_for_tests && tests_may.contains(&of));
-            // With other features, for its own tests.
+            // A crate may depend on itself with other features, for its own tests.
             let is_itself = of == name && is_for_tests;
             assert!(
                 !ours.contains(of) || is_itself || is_allowed,

@@ -1,6 +1,7 @@
-//! Rust's source as words and signs, without comments and texts.
+//! Splits Rust's source into tokens, without comments.
 
-/// The words and signs of a source text. `::` is one sign, and so is a text with its quotes; of a character there is one quote.
+/// The tokens of a source text. `::` is one token, and so is a string literal with its quotes. A character
+/// literal becomes a single quote.
 pub(crate) fn tokens(source: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -20,13 +21,13 @@ pub(crate) fn tokens(source: &str) -> Vec<&str> {
     tokens
 }
 
-/// What begins here, and how long it is in the source.
+/// The token that begins here, and its length in the source.
 fn token(rest: &str, first: char) -> (&str, usize) {
     if let Some((begin, end)) = text(rest) {
         return (&rest[begin..end], end);
     }
     if first == '\'' {
-        // A character ends with a quote; a lifetime and a label do not.
+        // A character literal ends with a quote. A lifetime and a label do not.
         let mut chars = rest[1..].char_indices();
         return match (chars.next(), chars.next()) {
             (Some((_, '\\')), _) => ("'", rest[3..].find('\'').map_or(rest.len(), |end| end + 4)),
@@ -46,7 +47,8 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where the first quote of a text is that begins here, such as `"a"`, `b"a"`, `r#"a"#`, and where the text ends.
+/// Where the opening quote of a string literal is that begins here, such as `"a"`, `b"a"`, `r#"a"#`, and
+/// where the literal ends.
 fn text(rest: &str) -> Option<(usize, usize)> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         let behind = rest.strip_prefix(prefix).map(|rest| rest.trim_start_matches('#'));
@@ -76,7 +78,7 @@ fn text(rest: &str) -> Option<(usize, usize)> {
     Some((begin - 1, rest.len()))
 }
 
-/// How long the comment is that begins here; comments can be nested.
+/// The length of the comment that begins here. Comments can be nested.
 fn comment(rest: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -95,7 +97,8 @@ fn comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Leaves out what is compiled for tests alone. With the rest come the names of the modules that are left out.
+/// Removes what is compiled only for tests. Returns the other tokens and the names of the modules that are
+/// removed.
 pub(crate) fn without_tests<'s>(tokens: &[&'s str]) -> (Vec<&'s str>, Vec<&'s str>) {
     let (mut kept, mut modules) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -118,7 +121,7 @@ pub(crate) fn without_tests<'s>(tokens: &[&'s str]) -> (Vec<&'s str>, Vec<&'s st
     (kept, modules)
 }
 
-/// Behind the bracket that closes the one at `open`.
+/// The place after the bracket that closes the one at `open`.
 fn closed(tokens: &[&str], open: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -136,7 +139,7 @@ fn closed(tokens: &[&str], open: usize) -> usize {
     tokens.len()
 }
 
-/// Behind the item, expression or field that begins at `at`.
+/// The place after the item, expression or field that begins at `at`.
 fn end_of_item(tokens: &[&str], mut at: usize) -> usize {
     while at < tokens.len() {
         match tokens[at] {

@@ -1,5 +1,5 @@
-//! The shape of the tree: which crate may depend on which, that no modules depend on each other in a circle, and that the page
-//! about it names what is there.
+//! The architecture: which crate may depend on which, that no modules depend on each other in a circle, and
+//! that every file exists that the page about the architecture names.
 
 #[cfg(test)]
 mod circles;

@@ -1,4 +1,4 @@
-//! The modules of a crate, one for each file, and which of them name which.
+//! The modules of a crate, one for each file, and which of them refer to which.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,28 +8,28 @@ use std::{
 
 use crate::lexer::{is_word, tokens, without_tests};
 
-/// A module by its names from the root, which is the empty one.
+/// The path of a module from the root of the crate. It is empty for the root.
 pub(crate) type Module = Vec<String>;
 
-/// Which module names which, with the paths by which it does.
+/// Which module refers to which, with the paths by which it does.
 pub(crate) type Arrows = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
 /// The source files of one crate.
 #[derive(Default)]
 pub(crate) struct Crate {
-    /// Each file's module, and its words and signs without those for tests.
+    /// The tokens of each file without those for tests, by the file's module.
     files: BTreeMap<Module, Vec<String>>,
-    /// Modules for tests alone.
+    /// Modules that are only for tests.
     tests: BTreeSet<Module>,
 }
 
 /// A path somewhere in a file.
 struct Named {
     file: Module,
-    /// The module that it stands in, which may be one inside of the file.
+    /// The module that the path is in, which may be a module inside the file.
     within: Module,
     path: Vec<String>,
-    /// Of an import: what it is called from there on, and whether others may name it there.
+    /// Of an import: the name that it introduces, and whether other modules may use that name.
     import: Option<(String, bool)>,
 }
 
@@ -61,8 +61,8 @@ impl Crate {
         self.files.entry(module).or_default().extend(kept.into_iter().map(str::to_owned));
     }
 
-    /// Which file names which. An import that others may use in turn is a door and no arrow: whoever goes through it is
-    /// taken to name what is behind it.
+    /// Which file refers to which. An import that other modules may use (a door) is not an arrow: a path
+    /// through it counts as a reference to its target.
     pub(crate) fn arrows(&self) -> Arrows {
         let named = self.named();
         let mut imports: BTreeMap<&Module, BTreeMap<&str, Module>> = BTreeMap::new();
@@ -92,7 +92,8 @@ impl Crate {
         files.flat_map(|(file, tokens)| named_in(file, tokens)).collect()
     }
 
-    /// A path from the root of the crate; `None` for one into another crate, or to something in the same file.
+    /// The path from the root of the crate. `None` for a path into another crate, or to something in the same
+    /// file.
     fn absolute(&self, one: &Named) -> Option<Module> {
         let mut path = &one.path[..];
         let mut from = one.within.clone();
@@ -114,7 +115,7 @@ impl Crate {
         Some(joined(&from, path))
     }
 
-    /// The file that has what a path names, behind all doors.
+    /// The file that defines what a path names, after all doors.
     fn file_of(
         &self,
         path: &Module,
@@ -126,7 +127,7 @@ impl Crate {
         let file = path[..length].to_vec();
         let behind = path.get(length).and_then(|name| imports.get(&file)?.get(name.as_str()));
         match behind {
-            // A circle of doors would have no end.
+            // Doors that form a circle would have no end.
             Some(behind) if doors < 16 => {
                 self.file_of(&joined(behind, &path[length + 1..]), imports, doors + 1)
             }
@@ -135,7 +136,7 @@ impl Crate {
     }
 }
 
-/// Each file below a folder with the module that it is, unless somebody says otherwise, and its text.
+/// Each file below a folder with its module, unless a `#[path]` says otherwise, and its text.
 fn read_folder(folder: &Path, module: &Module, files: &mut Vec<(PathBuf, Module, String)>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -176,7 +177,7 @@ fn joined(module: &[String], rest: &[String]) -> Module {
 /// Every path of a file.
 fn named_in(file: &Module, tokens: &[String]) -> Vec<Named> {
     let mut named = Vec::new();
-    // The modules inside of the file that are open, each with the depth of its bracket.
+    // The modules inside the file that are open, each with the depth of its bracket.
     let mut inner: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut at = 0;
@@ -190,7 +191,7 @@ fn named_in(file: &Module, tokens: &[String]) -> Vec<Named> {
                 depth += 1;
                 at += 3;
             }
-            // Who may see an item is no use of what is named there.
+            // A path that says who may see an item is not a reference.
             "pub" if token(1) == "(" && ["crate", "in", "self", "super"].contains(&token(2)) => {
                 at += tokens[at..].iter().position(|token| token == ")").unwrap_or_default() + 1;
             }
@@ -232,7 +233,7 @@ fn named_in(file: &Module, tokens: &[String]) -> Vec<Named> {
     named
 }
 
-/// Reads what an import names, each with the name that it has from there on. Gives where the import ends.
+/// Reads what an import names, each with the name that it introduces. Returns where the import ends.
 fn use_tree(
     tokens: &[String],
     mut at: usize,

@@ -11,7 +11,8 @@ use crate::{
     modules::{Arrows, Crate, Module},
 };
 
-/// Circles of files that are still there: the folder of the crate, and the files. This list may only become shorter.
+/// The circles of files that still exist: the folder of the crate, and the files. This list may only become
+/// shorter.
 const LEFT: [(&str, &[&str]); 8] = [
     (
         "ccm",
@@ -59,13 +60,13 @@ const LEFT: [(&str, &[&str]); 8] = [
     ("providers/libvirt", &["agents", "connection", "follow"]),
 ];
 
-/// Those of them that are circles of first names too.
+/// Those of them that are also circles of top-level modules.
 const LEFT_BETWEEN_FOLDERS: [(&str, &[&str]); 1] =
     [("providers/libvirt", &["agents", "connection", "follow"])];
 
 type Circles = BTreeSet<(String, BTreeSet<String>)>;
 
-/// Those that are still there are all that there are.
+/// Asserts that the circles found are exactly those of the list.
 fn assert_only(left: &[(&str, &[&str])], found: &Circles, because: &[String]) {
     let left: Circles = left
         .iter()
@@ -77,7 +78,7 @@ fn assert_only(left: &[(&str, &[&str])], found: &Circles, because: &[String]) {
     assert!(gone.is_empty(), "these circles are gone, and their lines in {} can go too: {gone:#?}", file!());
 }
 
-/// The folders of all crates that have sources, from the root.
+/// The folders of all crates that have sources, relative to the root.
 fn crates() -> Vec<String> {
     let root = root().canonicalize().expect("the root");
     let folder = |manifest: &str| {
@@ -98,7 +99,7 @@ fn shown(module: &Module) -> String {
     if module.is_empty() { "lib".to_owned() } else { module.join("/") }
 }
 
-/// The arrows between modules as far as their first names say.
+/// The arrows between top-level modules.
 fn between_folders(arrows: &Arrows) -> BTreeMap<String, BTreeSet<String>> {
     let mut between: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (from, to) in arrows {

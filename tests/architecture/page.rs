@@ -1,4 +1,4 @@
-//! `docs/architecture.md` names files that are there.
+//! Checks that every file exists that `docs/architecture.md` names.
 
 use std::{fs, path::Path};
 

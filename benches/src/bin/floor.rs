@@ -1,8 +1,10 @@
-//! The least client that can write the same patches: it lists once and writes two patches a Node. No watch, no
-//! decision, no check. With as many connections, nothing that initialises Nodes with these patches can be faster. Then it
-//! waits, so that what it used can be read.
+//! The minimal client that writes the same patches: it lists once and writes two patches for each Node. It
+//! has no watch, makes no decisions and checks nothing. With the same number of connections, no program that
+//! initialises Nodes with these patches can be faster. When it is done it waits, so that its resource usage
+//! can be read.
 //!
-//! With `watch` in place of a number it writes nothing, and receives what a watch of all Nodes says without reading it.
+//! With `watch` in place of a number it writes nothing, and receives a watch of all Nodes without decoding
+//! it.
 //!
 //! `floor KUBECONFIG CONNECTIONS|watch`
 
@@ -20,7 +22,7 @@ use serde_json::json;
 
 const USAGE: &str = "usage: floor KUBECONFIG CONNECTIONS|watch";
 
-/// Longer than any run: a watch that began anew could receive other things than the daemon's.
+/// Longer than any run, because a watch that starts again could receive other events than the daemon's watch.
 const WATCH_SECONDS: u32 = 24 * 60 * 60;
 
 // As many threads as the daemon has.
@@ -40,8 +42,8 @@ async fn main() -> anyhow::Result<()> {
         (node.name_any(), node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default())
     });
     let mut nodes: Vec<_> = listed.collect();
-    // One patch of each and then the other, so that the API server's cache has the first one when the second one comes:
-    // otherwise it would apply the second one twice.
+    // The first patch of all Nodes and then the second one, so that the API server's cache has the first
+    // patch when the second one comes. Otherwise the API server would apply the second one twice.
     for step in 0..2 {
         nodes = stream::iter(nodes)
             .map(|(name, uid, version)| {
@@ -61,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// In the form in which the daemon asks for it.
+/// Sends the daemon's watch request.
 async fn watch(client: &Client, version: &str) -> anyhow::Result<()> {
     let path = format!(
         "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
@@ -77,7 +79,7 @@ async fn watch(client: &Client, version: &str) -> anyhow::Result<()> {
     bail!("the watch has ended")
 }
 
-/// Addresses and condition first, all else after, as the daemon writes them.
+/// Addresses and condition first and everything else second, as the daemon writes them.
 fn patches(name: &str, uid: &str) -> [NodePatch; 2] {
     let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
     let number = digits.parse::<u32>().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! The daemon over an ideal cloud: it has an instance for each Node and answers from its name alone, so that what is
-//! measured is the daemon. The Go framework's binary has the same cloud (`tests/env/framework/ideal.go`).
+//! The daemon with an ideal cloud, which has an instance for each Node and answers from the Node's name
+//! alone. So only the daemon is measured. The Go framework's binary has the same cloud
+//! (`tests/env/framework/ideal.go`).
 //!
 //! `ideal --cloud-provider=ideal --cloud-config=cloud.json`, with `{"delayMillis": 20}` for a slow one.
 

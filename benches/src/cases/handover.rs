@@ -43,7 +43,7 @@ impl Handover {
             End::Terminated => Signal::Term,
             End::Killed => Signal::Kill,
         })?;
-        // Who drains may still take what comes at once: that would be no hand-over.
+        // While the leader drains, it may still take a Node that joins at once. That would be no hand-over.
         leader.process.wait(SETTLES)?;
         cluster.join(1, NodeSize::Real).await?;
         let took = began.elapsed();

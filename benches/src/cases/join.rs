@@ -10,12 +10,12 @@ use crate::{cluster::NodeSize, statistics::quantile};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
-    /// That are there already.
+    /// Nodes that exist already.
     pub(crate) nodes: usize,
     pub(crate) joining: usize,
 }
 
-/// Between two that join.
+/// The pause between two Nodes that join.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Join {
@@ -27,7 +27,7 @@ impl Join {
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let working = Working::start(manager, &cluster, IDEAL, &["--leader-elect=false"])?;
-        // The first one waits until the manager has started.
+        // The first Node waits until the manager has started.
         cluster.join(self.nodes, NodeSize::Real).await?;
         sleep(SETTLES).await;
         let mut took = Vec::new();

@@ -9,7 +9,7 @@ use crate::cluster::NodeSize;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
-    /// That are initialised already.
+    /// Nodes that are initialised already.
     pub(crate) nodes: usize,
 }
 

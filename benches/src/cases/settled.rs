@@ -1,4 +1,4 @@
-//! Nothing happens but heartbeats.
+//! A settled cluster, where nothing happens but heartbeats.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct Settled {
 
 /// How often a kubelet renews its Lease.
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
-/// How often it writes its Node's status when nothing has changed.
+/// How often a kubelet writes its Node's status when nothing has changed.
 const STATUS_EVERY: Duration = Duration::from_secs(300);
 
 impl Settled {
@@ -41,9 +41,9 @@ impl Settled {
         format!("{} Nodes, {} minutes", self.nodes, self.minutes)
     }
 
-    /// Heartbeats do not change what a kubelet says. What the manager uses and asks the API server for meanwhile:
-    /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. Of the floor, which
-    /// receives the watch and keeps nothing of it, only the first means something.
+    /// Heartbeats do not change what a kubelet reports. Measures the manager's usage and requests meanwhile:
+    /// `cpu_seconds`, `memory_bytes` at the end, `grown_bytes` since the beginning, `writes`. For the floor,
+    /// which receives the watch and keeps nothing of it, only the first value has a meaning.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let cluster = settled_cluster(self.nodes).await?;
         let heartbeats = beat(&cluster, self.nodes);
@@ -75,13 +75,13 @@ impl Settled {
     }
 }
 
-/// What the manager has sent so far that was no read, by its own metric.
+/// How many requests that write Nodes the manager has sent so far, by its own metric.
 fn writes(cluster: &Cluster, working: &Working) -> Result<f64> {
     working
         .get(cluster, "/metrics")?
         .lines()
         .filter(|line| line.starts_with("rest_client_requests_total{") && !line.contains("method=\"GET\""))
-        // Reviews of who asks for the metrics, and events, are not writes to Nodes.
+        // Reviews of the client that reads the metrics, and events, are not writes to Nodes.
         .filter(|line| {
             line.contains("method=\"PATCH\"")
                 || line.contains("method=\"PUT\"")
@@ -106,7 +106,7 @@ fn beat(cluster: &Cluster, nodes: usize) -> [JoinHandle<()>; 2] {
                 },
             });
             async move {
-                // A beat that is lost is followed by another one.
+                // A lost heartbeat is followed by another one.
                 let _ =
                     leases.patch(&name, &PatchParams::apply("kubelet").force(), &Patch::Apply(lease)).await;
             }
@@ -131,7 +131,7 @@ fn beat(cluster: &Cluster, nodes: usize) -> [JoinHandle<()>; 2] {
     [leases, statuses]
 }
 
-/// Calls `beat` for each Node once in a period, evenly, some at the same time.
+/// Calls `beat` for each Node once in a period, at even intervals, some calls at the same time.
 async fn every<B: Future<Output = ()> + Send>(
     period: Duration,
     nodes: usize,

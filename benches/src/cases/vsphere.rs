@@ -24,18 +24,19 @@ pub(crate) struct Vsphere {
 /// What happens to a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VsphereChange {
-    /// It is switched off: until its Node has the shutdown taint.
+    /// The machine is switched off. Ends when its Node has the shutdown taint.
     PoweredOff,
-    /// It is destroyed: until the manager knows. Only ours tells that before it acts.
+    /// The machine is destroyed. Ends when the manager knows that, which only ours shows before it acts.
     Noticed,
-    /// It is destroyed: until its Node is gone.
+    /// The machine is destroyed. Ends when its Node is gone.
     Destroyed,
 }
 
-/// Only who initialises: CPI's other controller asks vCenter about each Node that is not Ready, as these are, every 5 s.
+/// Only the controller that initialises. The Nodes here are not Ready, and CPI's other controller would ask
+/// vCenter about each of them every 5 s.
 const ARGUMENTS: &[&str] = &["--leader-elect=false", "--controllers=cloud-node-controller"];
 
-/// As many as there are to change one of.
+/// How many machines there are when one of them changes.
 const FEW: usize = 10;
 const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
@@ -78,7 +79,7 @@ impl Vsphere {
         format!("{} Nodes", self.nodes)
     }
 
-    /// As `initialize`, and `round_trips` to the vCenter meanwhile.
+    /// As `initialize`, and the `round_trips` to the vCenter meanwhile.
     pub(super) async fn run(&self, manager: Manager) -> Result<Values> {
         let (cluster, vcenter) = (Cluster::start().await?, Vcenter::start(self.nodes)?);
         cluster.post(0..self.nodes, NodeSize::Real).await?;
@@ -106,8 +107,8 @@ impl VsphereChange {
         .to_owned()
     }
 
-    /// `seconds` from the change to what the Node, or the manager, shows of it. Kubelets are not ready, as where a
-    /// machine is away.
+    /// `seconds` from the change until the Node, or the manager, shows it. The kubelets are not ready, as
+    /// when a machine is gone.
     pub(super) async fn run(self, manager: Manager) -> Result<Values> {
         let (cluster, vcenter) = (Cluster::start().await?, Vcenter::start(FEW)?);
         cluster.post(0..FEW, NodeSize::Real).await?;

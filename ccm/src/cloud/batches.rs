@@ -1,5 +1,5 @@
-//! Calls about many nodes. One that fails as a whole is made again with halves, so that it costs those nodes alone that
-//! it fails for.
+//! Calls about many nodes. A call that fails as a whole is made again with each half of the nodes, so that
+//! only the nodes that cause the failure stay without an answer.
 
 use std::{
     collections::HashMap,
@@ -14,25 +14,26 @@ use tokio::time::Instant;
 
 use super::{call_time::CallTime, metrics::CloudMetrics};
 
-/// Deadline of one call, should the provider have none of its own.
+/// Deadline of one call, for providers that set none of their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What all calls after the first one of a batch may take together, beside twice the time of one about all nodes, up to
-/// [`CALL_TIMEOUT`]: to halve the nodes and ask again takes that, and a batch that has not got so far would begin the next
-/// time where it began before.
+/// How long all calls after the first one of a batch may take together. Twice the time of a call about all
+/// nodes is added, up to [`CALL_TIMEOUT`], because asking again in halves takes that long. A batch that does
+/// not get so far would start the next time where it started before.
 const MORE_TIME: Duration = Duration::from_secs(30);
 
-/// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
+/// How many calls a batch may make after the first one: enough to find two failing nodes among 5,000.
 pub(super) const MORE_CALLS: u32 = 64;
 
-/// Where calls hang, one is given up when it takes this much longer than at the pace of the last good one. More would leave
-/// too little of [`MORE_TIME`] for the other nodes; and of a pace that has become slower, halves have more to spare.
+/// When calls hang, a call is given up once it takes this much longer than at the pace of the last good call.
+/// A longer time would leave too little of [`MORE_TIME`] for the other nodes. If the pace has merely become
+/// slower, calls about half the nodes have time to spare.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A node that no call has failed for since is asked about with the others again.
+/// A node without a failed call for this time is asked about together with the others again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// Makes the calls, and remembers the nodes that they failed for.
+/// Makes the calls, and remembers the nodes for which they failed.
 #[derive(Debug)]
 pub(super) struct Batches {
     metrics: CloudMetrics,
@@ -42,12 +43,12 @@ pub(super) struct Batches {
 /// What is known of one operation.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By the nodes' names: to be asked about apart from the others.
+    /// The nodes to ask about apart from the others, by name.
     suspects: HashMap<String, Suspect>,
     pace: Option<Pace>,
 }
 
-/// The last good call.
+/// How long the last good call took.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     took: Duration,
@@ -56,7 +57,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// What a call about so many nodes takes at this pace.
+    /// How long a call about `count` nodes takes at this pace.
     fn of(self, count: usize) -> Duration {
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         self.took.saturating_mul(whole(count)) / whole(self.count).max(1)
@@ -65,23 +66,23 @@ impl Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    /// Whether the call failed for this node alone, and not for several of which it is one.
+    /// Whether a call about this node alone failed, and not only a call about several nodes.
     is_alone: bool,
-    /// Whether the call gave no answer in time.
+    /// Whether the call timed out.
     hangs: bool,
     failed_at: Instant,
 }
 
-/// Some of a batch's nodes, by their places in it.
+/// Some nodes of a batch, by their indices in it.
 type Group = Vec<usize>;
 
-/// How the nodes of a batch are asked about.
+/// The nodes of a batch, by what is known from earlier calls.
 struct Groups {
-    /// Those that no call has failed for.
+    /// Nodes for which no call has failed.
     others: Group,
-    /// Those among which there is one that a call fails for.
+    /// Nodes of failed calls. It is not known yet which of them cause the failure.
     unclear: Group,
-    /// Those that a call fails for, the one asked about the longest ago first.
+    /// Nodes for which a call about the node alone fails, the one with the oldest failure first.
     alone: Group,
 }
 
@@ -91,14 +92,14 @@ struct Run<'a, 'n, T> {
     operation: &'static str,
     nodes: &'a [&'n NodeIdentity],
     answers: Vec<Option<Result<T, Error>>>,
-    /// When the call of each answer was.
+    /// The time of the call that gave each answer.
     times: Vec<CallTime>,
     calls: u32,
     /// When the first call ended.
     more_since: Option<Instant>,
     has_good_one: bool,
     hangs: bool,
-    /// Of the last call that failed for several nodes.
+    /// The error of the last call that failed for several nodes.
     why: Error,
     failed: Vec<(usize, Suspect)>,
 }
@@ -108,8 +109,8 @@ impl Batches {
         Self { metrics, memory: Mutex::default() }
     }
 
-    /// Asks about `nodes`, in one call where that works; one answer each, in order, with the time of the call that it is from.
-    /// `fault` makes an answer of why there is none.
+    /// Asks about `nodes`, in one call if that works. Returns one answer for each node, in order, with the
+    /// time of the call that gave it. `fault` makes an answer from an error.
     pub(super) async fn ask<'n, T>(
         &self,
         operation: &'static str,
@@ -136,7 +137,7 @@ impl Batches {
         for group in [others, unclear] {
             failed.extend(run.try_group(group, &call, &is_error).await);
         }
-        // The others first: they are more.
+        // The others come first, since they are more.
         failed.reverse();
         while let Some(mut group) = failed.pop() {
             let half = group.split_off(group.len().div_ceil(2));
@@ -144,11 +145,11 @@ impl Batches {
                 failed.extend(run.try_group(group, &call, &is_error).await);
             }
         }
-        // Together: the provider may have been mended.
+        // First all in one call, since the provider may have been fixed.
         if let Some(group) = run.try_group(alone, &call, &is_error).await {
             let hang = run.hangs;
             for (place, index) in group.into_iter().enumerate() {
-                // Each of them would take its time.
+                // Each further call could take the whole time as well.
                 if hang && place > 0 {
                     run.leave(&[index], true);
                 } else {
@@ -195,7 +196,7 @@ impl Batches {
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
         let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
         let outcome = tokio::time::timeout(limit, &mut call).await;
-        // A call that is given up is the provider's too.
+        // Dropping an unfinished call runs the provider's code too, which may panic.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
         self.metrics
             .provider_call_duration
@@ -212,7 +213,8 @@ impl Batches {
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            // What it said is in the log, by the panic hook; it may hold anything, so it goes nowhere else.
+            // The panic hook has logged the panic's message. The message may hold anything, so it goes
+            // nowhere else.
             Ok(Err(_)) => Error::new(
                 ErrorKind::Internal,
                 format!("the cloud provider panicked over {}; the log says more", over()),
@@ -229,7 +231,7 @@ impl Batches {
 }
 
 impl<'n, T> Run<'_, 'n, T> {
-    /// Asks about a group in one call; the group again where it failed for one of several.
+    /// Asks about a group in one call. Returns the group if the call failed for several nodes.
     async fn try_group(
         &mut self,
         group: Group,
@@ -264,7 +266,7 @@ impl<'n, T> Run<'_, 'n, T> {
         };
         let hangs = error.kind() == ErrorKind::Timeout;
         self.hangs |= hangs;
-        // The first one is worth a line; the others are on the way to the node that it is about.
+        // Only the first failure is logged as an error. Later ones narrow it down to the node that causes it.
         if self.calls == 1 && !self.is_known(&group) {
             tracing::error!(error = %error, nodes = group.len(), "call of the cloud provider failed");
         } else {
@@ -279,10 +281,11 @@ impl<'n, T> Run<'_, 'n, T> {
         Some(group)
     }
 
-    /// Gives up a group for now.
+    /// Leaves a group without an answer for now.
     fn leave(&mut self, group: &[usize], is_alone: bool) {
         for &index in group {
-            // Who was not asked about is the first the next time.
+            // A node in `alone` keeps the time of its last failure, so that it is asked about first the next
+            // time.
             if !is_alone {
                 let suspect = Suspect { is_alone, hangs: self.hangs, failed_at: Instant::now() };
                 self.failed.push((index, suspect));
@@ -297,7 +300,7 @@ impl<'n, T> Run<'_, 'n, T> {
         known.is_some_and(|known| group.iter().any(|&index| known.contains_key(&self.nodes[index].name)))
     }
 
-    /// How long the next call may take; `None` where there is none any more.
+    /// How long the next call may take. `None` if the batch may make no more calls.
     fn limit(&self, batch: &[&NodeIdentity]) -> Option<Duration> {
         let memory = self.batches.lock();
         let memory = memory.get(self.operation);
@@ -315,7 +318,7 @@ impl<'n, T> Run<'_, 'n, T> {
         (self.calls <= MORE_CALLS).then(|| limit.min(left))
     }
 
-    /// Remembers what became clear.
+    /// Remembers which nodes failed, and returns the answers.
     fn end(self) -> impl Iterator<Item = (Result<T, Error>, CallTime)> {
         let mut memory = self.batches.lock();
         let suspects = &mut memory.entry(self.operation).or_default().suspects;
@@ -327,7 +330,8 @@ impl<'n, T> Run<'_, 'n, T> {
         for (index, suspect) in self.failed {
             let name = &self.nodes[index].name;
             let before = suspects.get(name).copied();
-            // A cloud that answers nobody says nothing about one node; and who is known to be alone stays so.
+            // If no node got an answer, the failure says nothing about a single node. A node that is known to
+            // fail alone stays known as such.
             let says_nothing = !self.has_good_one && (suspect.hangs || !suspect.is_alone);
             if says_nothing || (!suspect.is_alone && before.is_some_and(|before| before.is_alone)) {
                 continue;

@@ -2,22 +2,23 @@
 
 use tokio::time::Instant;
 
-/// When the call was under way that an answer is from: what it says was so at some time between the two.
+/// The time of the call that gave an answer. What the answer says was true at some time between `sent` and
+/// `ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTime {
-    /// When it was sent.
+    /// When the call was sent.
     pub sent: Instant,
-    /// When its answer was there.
+    /// When the answer arrived.
     pub ended: Instant,
 }
 
 impl CallTime {
-    /// Of a call that takes no time.
+    /// A call now that takes no time.
     pub fn now() -> Self {
         Self::at(Instant::now())
     }
 
-    /// Of one that took no time then.
+    /// A call at `time` that took no time.
     pub fn at(time: Instant) -> Self {
         Self { sent: time, ended: time }
     }

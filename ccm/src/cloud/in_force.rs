@@ -18,7 +18,7 @@ impl InForce {
         Self { since: Mutex::new(Instant::now()), trials: AtomicUsize::new(0) }
     }
 
-    /// Another configuration takes over.
+    /// Notes that another configuration takes over.
     pub(super) fn begins(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -29,7 +29,7 @@ impl InForce {
     }
 }
 
-/// Another configuration is tried while this lives.
+/// A guard: another configuration is being tried until it is dropped.
 #[derive(Debug)]
 pub struct Trial(Arc<InForce>);
 

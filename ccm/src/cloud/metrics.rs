@@ -1,4 +1,4 @@
-//! What is counted of calls of the provider.
+//! Metrics of the calls of the provider.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-/// A look-up in an inventory takes microseconds, one over the network up to the deadline. Seconds.
+/// In seconds. A look-up in an inventory takes microseconds, one over the network up to the deadline.
 const CALL_BUCKETS: [f64; 8] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0];
 
-/// Nodes.
+/// In nodes.
 const BATCH_BUCKETS: [f64; 7] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0];
 
 /// Calls of the provider.
@@ -62,10 +62,11 @@ impl MetricSet for CloudMetrics {
     }
 }
 
-/// How old the last good answer is, as of the moment of asking.
+/// The age of the last good answer, computed when the metrics are collected.
 #[derive(Clone, Debug)]
 pub struct InventoryAge {
-    /// The last good answer; before the first one, when that was asked for.
+    /// When the last good answer came, by operation. Before the first good answer: when the provider was
+    /// first asked.
     good_answers: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
     age: GaugeVec,
 }
@@ -79,13 +80,14 @@ impl InventoryAge {
         Ok(Self { good_answers: Arc::default(), age: GaugeVec::new(age, &["operation"])? })
     }
 
-    /// The provider is asked: where it has never answered, its age is counted from the first question.
+    /// Notes that the provider is asked. Until its first good answer, the age is counted from the first
+    /// request.
     pub(super) fn asked(&self, operation: &'static str) {
         let mut good_answers = self.good_answers.lock().unwrap_or_else(PoisonError::into_inner);
         good_answers.entry(operation).or_insert_with(Instant::now);
     }
 
-    /// The provider answered without a fault.
+    /// Notes that the provider answered for every node without an error.
     pub(super) fn answered(&self, operation: &'static str) {
         self.good_answers.lock().unwrap_or_else(PoisonError::into_inner).insert(operation, Instant::now());
     }

@@ -1,4 +1,4 @@
-//! Which Nodes a provider has had an instance of.
+//! The Nodes of which a provider has reported an instance.
 
 use std::{
     collections::HashSet,
@@ -9,12 +9,13 @@ use cloudprovider::InstanceLookup;
 
 use crate::nodes::Node;
 
-/// UIDs of the Nodes whose instance one provider, with its configuration, said to exist at least once.
+/// UIDs of the Nodes whose instance one provider, with one configuration, has reported as present at least
+/// once.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<HashSet<String>>);
 
 impl Seen {
-    /// Takes note of what the provider answered, one answer for each Node.
+    /// Notes the provider's answers, one for each Node.
     pub(super) fn note(&self, nodes: &[Arc<Node>], answers: &[InstanceLookup]) {
         let mut seen = self.lock();
         for (node, answer) in nodes.iter().zip(answers) {

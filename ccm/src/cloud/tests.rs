@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// As a panic, but without a word on the terminal.
+/// Panics without a message on the terminal.
 fn fall() -> ! {
     std::panic::resume_unwind(Box::new("the provider falls"))
 }
 
-/// What instances of these nodes have for an ID.
+/// The provider ID of the instance of the node with this name.
 fn id_for(name: &str) -> Option<ProviderId> {
     match name {
         "nameless" => None,
@@ -26,7 +26,7 @@ fn id_for(name: &str) -> Option<ProviderId> {
     }
 }
 
-/// Behaves as badly as the names of the nodes say.
+/// A provider that misbehaves as the names of the nodes say.
 fn unruly() -> FakeCloud {
     let fake = FakeCloud::named("unruly").with_zones();
     for (name, fault) in
@@ -63,21 +63,21 @@ fn with(fake: &FakeCloud, stop: CancellationToken) -> Cloud {
     Cloud::new(Started::new(fake.provider(), stop), CloudMetrics::unregistered().expect("metrics"))
 }
 
-/// A provider to look into, and the boundary around it.
+/// A provider whose calls can be inspected, and the boundary around it.
 fn watched() -> (FakeCloud, Cloud) {
     let fake = unruly();
     let cloud = with(&fake, CancellationToken::new());
     (fake, cloud)
 }
 
-/// How many look-ups there were since the last question.
+/// How many look-ups there were since this function was last called.
 fn calls(fake: &FakeCloud) -> usize {
     let count = fake.count(Operation::Lookup);
     fake.forget_calls();
     count
 }
 
-/// `count` nodes, of which these are called something else.
+/// `count` nodes, of which those in `others` have other names.
 fn many(count: usize, others: &[(usize, &str)]) -> Vec<Arc<Node>> {
     let name = |index| match others.iter().find(|(place, _)| *place == index) {
         Some((_, other)) => format!("{other}-{index}"),
@@ -99,7 +99,7 @@ fn error_of(answer: &InstanceLookup) -> &Error {
     }
 }
 
-/// The nodes that there is no answer about.
+/// The names of the nodes without an answer.
 fn without_answer(nodes: &[Arc<Node>], answers: &[InstanceLookup]) -> Vec<String> {
     assert_eq!(nodes.len(), answers.len());
     let unknown = nodes.iter().zip(answers).filter(|(_, a)| matches!(a, InstanceLookup::Unknown(_)));
@@ -264,7 +264,7 @@ async fn a_cloud_that_never_answered_has_an_age() {
     }
     cloud.lookup(&nodes(&["a"])).await;
     assert_eq!(age().as_deref(), Some("0"));
-    // Whoever is asked about apart from the others belongs to the question.
+    // A node that is asked about apart from the others counts as part of the look-up.
     cloud.lookup(&nodes(&["a", "panic", "b"])).await;
     tokio::time::advance(Duration::from_secs(7)).await;
     for _ in 0..3 {

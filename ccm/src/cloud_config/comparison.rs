@@ -1,4 +1,4 @@
-//! Whether a new provider answers as well as the one at work.
+//! Whether a new provider answers as well as the current one.
 
 use std::collections::BTreeSet;
 
@@ -6,28 +6,30 @@ use cloudprovider::{CloudProvider, Instance, InstanceLookup};
 
 use crate::nodes::Node;
 
-/// How the answers of the new provider are, beside those of the one at work.
+/// How the answers of the new provider compare with those of the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// The same for every Node that the old one has an instance of.
+    /// Equal for every Node of which the current provider has an instance.
     Same,
-    /// It has an instance for each of these too, but other addresses, labels or zones: as the new version wants it, or
-    /// because it does not know everything yet.
+    /// The new provider has an instance of each of these Nodes too, but with other addresses, labels or
+    /// zones. The new version may intend that, or the provider may not know everything yet.
     Different,
-    /// It would count instances as gone of which the old one cannot tell: they may be gone, and it may merely not see
-    /// them.
+    /// The new provider reports instances as gone of which the current one cannot tell. They may be gone, or
+    /// the new provider may merely not see them.
     Doubtful {
         /// Names of their Nodes.
         nodes: BTreeSet<String>,
-        /// The same in words.
+        /// A message that says so.
         why: String,
     },
-    /// For some of the Nodes that the old one has an instance of it has none, or cannot tell, and why.
+    /// Of some Nodes with an instance in the current provider, the new one has none or cannot tell. The text
+    /// says why.
     Worse(String),
 }
 
-/// Compares the answers for `nodes`, given in their order. A Node without an instance in the old answers cannot become
-/// worse, but for one of which nobody could tell: that its instance is gone would be news.
+/// Compares the answers for `nodes`, which are in the same order. A Node without an instance in the old
+/// answers cannot become worse. There is one doubtful case: the old answer is `Unknown`, and the new one says
+/// that the instance is gone.
 pub(super) fn compare(
     nodes: &[impl AsRef<Node>],
     old: &[InstanceLookup],
@@ -74,7 +76,8 @@ fn is_another(old: &Instance, new: &Instance) -> bool {
     old.provider_id != new.provider_id || old.metadata != new.metadata
 }
 
-/// What the daemon decided at its start by the parts that the provider has, and cannot change while it runs.
+/// Why the new provider needs a restart of the daemon, if so. At its start the daemon decides by the parts
+/// that the provider has, and cannot change that while it runs.
 pub(super) fn needs_restart(old: &dyn CloudProvider, new: &dyn CloudProvider) -> Option<String> {
     let parts = |provider: &dyn CloudProvider| {
         [
@@ -151,7 +154,7 @@ mod tests {
             "node b would count as gone: the changed version finds no instance of it, and the one in force cannot tell (1 other nodes as well)"
         );
         assert_eq!(one(unknown(), instance("10.0.0.1").into()), Comparison::Same);
-        // what is lost for certain counts more
+        // A certain loss counts more than a doubtful one.
         let new = [InstanceLookup::Absent, InstanceLookup::Absent, unknown()];
         assert!(matches!(compare(&nodes, &old(), &new), Comparison::Worse(_)));
     }

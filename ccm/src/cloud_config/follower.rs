@@ -1,4 +1,4 @@
-//! The loop that follows the files.
+//! The loop that follows the files of the configuration.
 
 use std::{
     collections::BTreeSet,
@@ -27,33 +27,35 @@ use crate::{
     nodes::{Node, NodeStore},
 };
 
-/// `--cloud-config`, or a file that it names, as reloads are labelled.
+/// The label of reloads of `--cloud-config` and of the files that it names.
 const SOURCE: Source = Source::OfProgram("cloud-config");
 
-/// A version that does not answer as well as the one in force after this time is reported as refused, and tried on.
+/// A version that does not answer as well as the one in force after this time is reported as refused. The
+/// trial goes on.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
 
-/// Answers that differ without being worse count after this time: until then the provider may still be collecting what
-/// it knows, and what it does not know yet must not be written away.
+/// Answers that differ without being worse are accepted after this time. Before that, the provider may still
+/// be collecting its data, and what it does not know yet must not be removed from the Nodes.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// A version that counts instances as gone of which the one in force cannot tell takes over when it has said so of the same
-/// ones for this time. What it says of them then waits for `--node-deletion-unseen-grace-period` as well.
+/// A version may report instances as gone of which the one in force cannot tell. It takes over when it has
+/// reported the same instances for this time. Their deletion then waits for
+/// `--node-deletion-unseen-grace-period` as well.
 const DOUBTED_FOR: Duration = Duration::from_secs(90);
 
-/// How long one look-up may take. Who has not answered by then has not answered.
+/// How long one look-up may take. A later answer does not count.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first pause between two comparisons; doubled each time ...
+/// The first pause between two comparisons. Each pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// ... up to this.
+/// The longest pause between two comparisons.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Follows the files of a [`CloudConfig`] for a [`Cloud`].
 #[derive(Debug)]
 pub struct Follower {
     config: CloudConfig,
-    /// What the provider at work was made from.
+    /// The files that the current provider was made from.
     in_force: FilesRead,
     cloud: Cloud,
     nodes: NodeStore,
@@ -63,7 +65,7 @@ pub struct Follower {
     status: FollowerStatus,
 }
 
-/// What became of the files, for `/debug/state`. Cloning shares it.
+/// The state of the files, for `/debug/state`. Clones share it.
 #[derive(Clone, Debug)]
 pub struct FollowerStatus(Arc<Mutex<Status>>);
 
@@ -75,7 +77,7 @@ struct Status {
 }
 
 impl FollowerStatus {
-    /// The files, since when their version in force is so, and why a newer one is refused.
+    /// The files, since when their current version is in force, and why a newer version is refused.
     pub fn to_json(&self) -> Value {
         let status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         json!({
@@ -87,7 +89,7 @@ impl FollowerStatus {
 }
 
 impl Follower {
-    /// `in_force` holds what the provider behind `cloud` was made from.
+    /// `in_force` holds the files that the provider behind `cloud` was made from.
     pub fn new(
         config: CloudConfig,
         in_force: FilesRead,
@@ -109,19 +111,19 @@ impl Follower {
         }
     }
 
-    /// The same, whose providers get these Secrets of the cluster.
+    /// Gives these Secrets of the cluster to the providers.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// To be asked at any time.
+    /// A handle to the status, which can be read at any time.
     pub fn status(&self) -> FollowerStatus {
         self.status.clone()
     }
 
-    /// Follows until `stop` is cancelled; a version that is being tried then is dropped.
+    /// Follows the files until `stop` is cancelled. A version that is being tried at that time is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
         let ends_with_us = stop.clone();
         stop.run_until_cancelled(self.follow(&ends_with_us)).await;
@@ -137,7 +139,7 @@ impl Follower {
                 let created = self.create(&read).await;
                 changes = FileChanges::since(&read);
                 if read.is_same_as(&self.in_force) {
-                    // The version in force is back; what is under way for another one has been dropped.
+                    // The version in force is back. The trial of another version has been dropped.
                     if self.is_refused() {
                         self.accept(&read);
                     }
@@ -162,10 +164,10 @@ impl Follower {
 
     async fn create(&self, read: &FilesRead) -> Result<Arc<dyn CloudProvider>, String> {
         let (config, read) = (self.config.clone(), read.clone());
-        // It reads files.
+        // A blocking task, since it reads files.
         match tokio::task::spawn_blocking(move || config.create(&read)).await {
             Ok(created) => created.map_err(|error| format!("{error:#}")),
-            // What it said is in the log, by the panic hook.
+            // The panic hook has logged the panic's message.
             Err(_) => Err("the cloud provider panicked while it read the configuration".to_owned()),
         }
     }
@@ -192,7 +194,8 @@ impl Follower {
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
-        // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
+        // The candidate's answers, and how long they take, say nothing about the version in force. So its
+        // metrics are not exported.
         let metrics = CloudMetrics::unregistered()
             .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
         let candidate = self.cloud.candidate(candidate, metrics);
@@ -246,7 +249,7 @@ impl Follower {
 
     async fn compare(&self, candidate: &Cloud) -> Comparison {
         let mut nodes: Vec<Arc<Node>> = self.nodes.all();
-        // Nobody is asked about Nodes of other clouds.
+        // Neither provider is asked about Nodes of other clouds.
         nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
         if nodes.is_empty() {
             return Comparison::Same;
@@ -259,7 +262,8 @@ impl Follower {
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
-            // Nothing to compare with: it gets the time that one with other answers gets, at least.
+            // There is nothing to compare with. The candidate waits at least as long as one with different
+            // answers.
             (None, Some(new)) => {
                 let unknown = || Error::new(ErrorKind::Timeout, "no answer").into();
                 match compare(&nodes, &nodes.iter().map(|_| unknown()).collect::<Vec<_>>(), &new) {
@@ -298,13 +302,14 @@ enum Why {
     Doubtful,
 }
 
-/// What was said last of a version that does not take over.
+/// What was last reported about a version that does not take over.
 #[derive(Debug, Default)]
 struct Reported(Option<Why>);
 
 impl Reported {
-    /// Whether to say why, when it has been so for this long: once it is no matter of patience any more, and at once where
-    /// something else was said before, which is wrong by now.
+    /// Whether to report `why`, which has been so for `held_for`. The first report waits for
+    /// [`REFUSED_AFTER`]. A later one is due as soon as the reason changes, because the reported one is wrong
+    /// then.
     fn is_due(&mut self, why: Why, held_for: Duration) -> bool {
         let is_due = match self.0 {
             None => held_for >= REFUSED_AFTER,
@@ -317,12 +322,13 @@ impl Reported {
     }
 }
 
-/// Since when a version has counted the same instances as gone, or fewer.
+/// The instances that a version reports as gone, and since when it has reported no others.
 #[derive(Debug, Default)]
 struct Doubt(Option<(BTreeSet<String>, Instant)>);
 
 impl Doubt {
-    /// For how long that has been so, with the Nodes that are concerned `now`. A further one begins it anew.
+    /// For how long the doubt has lasted, if it is about `nodes` at the time `now`. A further Node starts the
+    /// time anew.
     fn held_for(&mut self, nodes: BTreeSet<String>, now: Instant) -> Duration {
         let since = match &self.0 {
             Some((before, since)) if nodes.is_subset(before) => *since,
@@ -346,7 +352,7 @@ mod tests {
     use super::*;
     use crate::{flags, nodes::watch_nodes};
 
-    /// Has an instance for each Node.
+    /// A cloud with an instance for each Node.
     fn everything() -> FakeCloud {
         let fake = FakeCloud::named("every").without_changes();
         fake.own_with(|_| true);
@@ -354,7 +360,7 @@ mod tests {
         fake
     }
 
-    /// Follows for a cluster of one Node, with a provider on this cloud at work.
+    /// A follower for a cluster of one Node, whose current provider uses the cloud `old`.
     async fn follower(old: &FakeCloud, metrics: &CloudMetrics, stop: &CancellationToken) -> Follower {
         let (sandbox, nodes) = (Sandbox::new(), NodeStore::new());
         let client = sandbox.client();

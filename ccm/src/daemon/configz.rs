@@ -13,7 +13,7 @@ pub(super) fn configz(flags: &Flags) -> Value {
     let generic = &flags.generic;
     let election = &flags.leader_election;
     let lifecycle = &flags.cloud_node_lifecycle_controller;
-    // Go prints a list that is not set as `null`.
+    // Go prints an unset list as `null`.
     let webhooks = Some(&flags.webhook.webhooks).filter(|webhooks| !webhooks.is_empty());
     json!({
         "cloudcontrollermanager.config.k8s.io": {

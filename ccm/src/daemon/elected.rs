@@ -1,4 +1,4 @@
-//! The daemon as one of several of which one leads, on one lock or, while controllers move between managers, on two.
+//! The daemon with leader election: on one Lease, or on two while controllers move between managers.
 
 use anyhow::anyhow;
 use component::{
@@ -16,21 +16,21 @@ use crate::{
     flags::{Flags, MIGRATED_CONTROLLERS},
 };
 
-/// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
-/// `--leader-elect` says. Until then everything that they need runs: the watch has its Nodes and the provider its
-/// instances.
+/// Like [`run_controllers`](super::run_controllers), but the controllers run only while this process is the
+/// leader, whatever `--leader-elect` says. Everything that they need runs before that: the watch has its
+/// Nodes and the provider its instances.
 ///
-/// With leader migration the controllers that it lists run while we lead on a second Lease, for which we stand only while
-/// we lead on the first.
+/// With leader migration, the controllers that it lists run while this process holds a second Lease. The
+/// process stands for the second Lease only while it holds the first one.
 ///
 /// # Errors
-/// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
-/// process has to end.
+/// As [`run_controllers`](super::run_controllers), a faulty `--leader-migration-config`, and [`Lost`], after
+/// which the process must end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     Box::pin(run_table(CONTROLLERS, flags, parts, stop)).await
 }
 
-/// The same with these controllers.
+/// Like [`run_elected`], with the controllers of `table`.
 pub(super) async fn run_table(
     table: &'static [ControllerDescriptor],
     flags: &Flags,
@@ -47,7 +47,8 @@ pub(super) async fn run_table(
         |options| Elector::new(parts.clients.election.clone(), options, &base.events, metrics.clone());
     let migrated = migration.as_ref().and_then(|migration| {
         log(flags, migration);
-        // With no controller to run under this lock we do not stand for it: it would keep the other manager from its work.
+        // Without a controller under this lock the daemon does not stand for it, since it would block the
+        // other manager.
         let is_needed = !controllers_under(Lock::Migration, flags, migration).is_empty();
         let options = LeaderElectionOptions { name: migration.lease_name.clone(), ..options.clone() };
         is_needed.then(|| elector(options))
@@ -66,12 +67,12 @@ pub(super) async fn run_table(
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
     let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
     let mut names = enabled.filter(|name| migration.lock_of(name) == lock).collect::<Vec<_>>();
-    // The order of the log line.
+    // Sorted for the log line.
     names.sort_unstable();
     names
 }
 
-/// Says what the configuration means here.
+/// Logs what the migration's configuration means for this daemon.
 fn log(flags: &Flags, migration: &LeaderMigration) {
     let [main, migrated, elsewhere] = [Lock::Main, Lock::Migration, Lock::Elsewhere]
         .map(|lock| controllers_under(lock, flags, migration).join(", "));
@@ -108,8 +109,8 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    /// Waits until we lead, however long the API server is away, works, and gives the Leases back: that of the migration
-    /// first.
+    /// Waits for the leadership, however long the API server is unreachable. Then runs the controllers and
+    /// releases the Leases, the migration's first.
     async fn lead(&self, main: Elector, migrated: Option<Elector>) -> anyhow::Result<Work> {
         let Some(mut leadership) = main.acquire(self.stop).await else { return Ok(Work::NONE) };
         let fence = leadership.fence().clone();
@@ -120,7 +121,8 @@ impl Locks<'_> {
             met = meet => met,
         };
         if !matches!(met, Ok(Some(()))) {
-            // No controller was started, so nobody else has to wait for the Lease to expire.
+            // No controller was started, so the Lease is released and no other replica has to wait until it
+            // expires.
             leadership.release().await;
             return met.map(|_| Work::NONE);
         }

@@ -13,7 +13,7 @@ use crate::flags::{Flags, SecureServingFlags};
 
 impl From<&Flags> for ServingOptions {
     fn from(flags: &Flags) -> Self {
-        // All fields are named, so that a new flag does not compile before it is considered here.
+        // All fields are named, so that a new flag is a compile error until it is handled here.
         let SecureServingFlags {
             bind_address,
             secure_port: _,

@@ -26,10 +26,10 @@ use crate::{
     flags::{ControllerNames, parse},
 };
 
-/// What a controller got, taken out of its hands: it is used when the daemon has long ended.
+/// What a controller got. The test uses it when the daemon has long ended.
 type Taken = Mutex<Option<(Client, Client, EventRecorder)>>;
 
-/// A controller that no other file knows.
+/// A controller that exists only in these tests.
 const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> ControllerDescriptor {
     ControllerDescriptor {
         names: ControllerNames { name: "new-controller", alias: "new", older: &[], exists: true },
@@ -98,7 +98,8 @@ async fn a_controller_that_nobody_wired_cannot_write_after_the_term() {
         .patch("cloud-controller-manager", &PatchParams::default(), &Patch::Merge(other))
         .await
         .expect("taken from it");
-    // As a task would that does not know of the end yet: the event is recorded while its writer still runs.
+    // Writes like a task that does not know yet that the term is lost. The event is recorded while the event
+    // writer still runs.
     let mut written = 0;
     while write(&client, &format!("c{written}")).await.is_ok() {
         written += 1;

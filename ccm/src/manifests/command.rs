@@ -101,8 +101,8 @@ impl ManifestsCommand {
     /// The YAML, and warnings.
     ///
     /// # Errors
-    /// Everything that is wrong with the options, each fault with its option. `registry` has the providers that there
-    /// are.
+    /// Everything that is wrong with the options, each fault with its option. `registry` has the known
+    /// providers.
     pub fn run(&self, registry: &Registry) -> Result<(String, Vec<String>), Vec<String>> {
         let (options, warnings) = self.options(registry)?;
         let rendered = options.render();
@@ -146,7 +146,7 @@ impl ManifestsCommand {
                     let told = |warning: &str| format!("--cloud-config {}: {warning}", path.display());
                     warnings.extend(oddity.map(told));
                     let mut files = BTreeMap::new();
-                    // Whether there is such a provider is told elsewhere.
+                    // An unknown provider is reported elsewhere.
                     if registry.names().any(|known| known == self.provider) {
                         match content::read(&text, path, &self.provider, registry) {
                             Ok(wanted) => {
@@ -218,7 +218,7 @@ impl ManifestsCommand {
     }
 }
 
-/// The text of a configuration, and what is odd about how it is written.
+/// The text of a configuration, and what is odd about its encoding, if anything.
 fn read_text(path: &Path) -> Result<(String, Option<&'static str>), String> {
     let bytes = std::fs::read(path).map_err(|error| format!("the file cannot be read: {error}"))?;
     decode_config(&bytes).map_err(|error| error.to_string())
@@ -262,12 +262,12 @@ fn elsewhere(config: &Path, file: &Path) -> String {
     )
 }
 
-/// `v=4`, `-v=4` and `--v=4` are one.
+/// `v=4`, `-v=4` and `--v=4` mean the same.
 fn argument(flag: &str) -> String {
     format!("--{}", flag.trim_start_matches('-'))
 }
 
-/// What `--authorization-always-allow-paths` has after these flags: its values are joined.
+/// The value of `--authorization-always-allow-paths` with these flags. Repeated flags add up.
 fn always_allowed_paths(flags: &[String]) -> Vec<String> {
     let flags: Vec<_> = flags.iter().map(|flag| argument(flag)).collect();
     let values = flags.iter().filter_map(|flag| flag.strip_prefix("--authorization-always-allow-paths="));

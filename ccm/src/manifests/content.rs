@@ -15,27 +15,28 @@ use super::{
     workload::CONFIG_FOLDER,
 };
 
-/// What stands for a file that only the pods have: a credential or a certificate, as far as anybody can tell.
+/// Placeholder for the content of a file that only the pods have, which may be a credential or a certificate.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";
 
 /// What a configuration asks for.
 #[derive(Default)]
 pub(super) struct Wanted {
-    /// The files beside it that it names, by their names.
+    /// The files beside the configuration that it names, by name.
     pub(super) files: BTreeMap<String, ByteString>,
     /// The Secrets that it names.
     pub(super) secrets: Vec<SecretName>,
-    /// Files that it names and that cannot be in its Secret.
+    /// Files that the configuration names and that cannot be in its Secret.
     pub(super) elsewhere: Vec<PathBuf>,
-    /// What is odd in it and no fault.
+    /// Oddities in it that are not errors.
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads the configuration in the file at `path` as if it were mounted in the pod: files beside it are those in the
-/// same folder here.
+/// Reads the configuration in the file at `path` as if it were mounted in the pod. Files beside it are read
+/// from the same folder here.
 ///
 /// # Errors
-/// What is wrong with it, missing files included, in the provider's own words, and what is odd in it beside that.
+/// What is wrong with the configuration, missing files included, in the provider's own words, with its
+/// warnings.
 pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry) -> Result<Wanted, String> {
     let found: Arc<Mutex<Wanted>> = Arc::default();
     let input = FactoryInput::new(text).with_path(Path::new(CONFIG_FOLDER).join(CONFIG_KEY)).with_reader({

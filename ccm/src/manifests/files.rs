@@ -9,7 +9,7 @@ use crate::{flags, permissions};
 /// The providers that have an overlay.
 const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
 
-/// What stands in objects for what Helm puts there.
+/// Placeholders in objects for what Helm fills in.
 const CHART_NAME: &str = "chart-full-name";
 const CHART_NAMESPACE: &str = "chart-namespace";
 const CHART_LEASE: &str = "chart-lease";
@@ -17,7 +17,7 @@ const CHART_LEASE: &str = "chart-lease";
 /// Every such file: its path in `deploy/`, and its content.
 ///
 /// # Errors
-/// Faults of our own options; a test of this crate sees to it that there are none.
+/// Faults of our own options. A test of this crate checks that there are none.
 pub fn generated_files() -> Result<Vec<(String, String)>, Vec<String>> {
     let mut files = Vec::new();
 
@@ -26,7 +26,7 @@ pub fn generated_files() -> Result<Vec<(String, String)>, Vec<String>> {
                 #   cloud-controller-manager manifests --provider PROVIDER --image IMAGE\n";
     files.push(("daemonset.yaml".to_owned(), format!("{}{hint}{}", header("#"), yaml::stream(&plain))));
 
-    // The overlays name the provider.
+    // The base has no provider, since the overlays name it.
     let base = ManifestOptions::new("").render()?;
     let (workload, rbac): (Vec<_>, Vec<_>) = base.iter().partition(|object| object["kind"] == "DaemonSet");
     let resources = json!({
@@ -64,7 +64,7 @@ fn header(comment: &str) -> String {
     format!("{comment} Written by `make manifests` from ccm/src/manifests.rs: change it there.\n")
 }
 
-/// The chart's roles: those of the table, with and without the values that change them.
+/// The chart's roles, from the table of permissions, with and without the values that change them.
 fn chart_roles() -> Result<String, Vec<String>> {
     let documents = |arguments: &[&str]| -> Result<String, Vec<String>> {
         let lease = format!("--leader-elect-resource-name={CHART_LEASE}");

@@ -10,8 +10,8 @@ use super::{
 /// Where Prometheus has the token of its service account.
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// A Service without an address of its own, which lists the pods, and the ServiceMonitor that reads them. Where Prometheus
-/// shows a token it needs `get` on the non-resource URL `/metrics`.
+/// A headless Service, which lists the pods, and the ServiceMonitor that scrapes them. If Prometheus sends a
+/// token, it needs `get` on the non-resource URL `/metrics`.
 pub(super) fn service_monitor(options: &ManifestOptions) -> [Value; 2] {
     let metadata = json!({"name": options.name, "namespace": options.namespace, "labels": labels(options)});
     let mut endpoint = json!({"port": PORT_NAME, "scheme": "https"});

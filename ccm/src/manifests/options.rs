@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// The name of everything, unless another one is asked for; the Lease's too.
+/// The default name of all objects, the Lease included.
 pub const NAME: &str = "cloud-controller-manager";
 
-/// The Secret that holds the cloud configuration, unless another one is named.
+/// The default name of the Secret that holds the cloud configuration.
 pub const CONFIG_SECRET: &str = "cloud-config";
 
 /// The key of the cloud configuration in its Secret or ConfigMap.
@@ -23,22 +23,22 @@ pub const CONFIG_KEY: &str = "cloud.conf";
 pub struct ManifestOptions {
     /// The name of the workload, the service account and the roles.
     pub name: String,
-    /// The namespace of the pods and their service account. The Lease stays where `--leader-elect-resource-namespace`
-    /// says, so that no second CCM works in the cluster.
+    /// The namespace of the pods and their service account. The Lease stays in
+    /// `--leader-elect-resource-namespace`, so that no second CCM becomes active in the cluster.
     pub namespace: String,
-    /// `--cloud-provider`; empty where somebody else adds it.
+    /// `--cloud-provider`. Empty if it is added elsewhere.
     pub provider: String,
     /// The container image with its tag.
     pub image: String,
     /// How many pods a Deployment has; `None` for a DaemonSet.
     pub replicas: Option<u32>,
-    /// Whether the pods have their node's network, as they need to before the pod network works.
+    /// Whether the pods use the host network, which they need before the pod network works.
     pub host_network: bool,
-    /// Where the API server is, host and port, in place of the Service `kubernetes`.
+    /// Host and port of the API server, in place of the Service `kubernetes`.
     pub api_server: Option<(String, u16)>,
     /// `--cloud-config`
     pub cloud_config: CloudConfig,
-    /// Secrets that the cloud configuration names, beside that with the configuration.
+    /// Secrets that the cloud configuration names, besides the Secret with the configuration itself.
     pub secrets: Vec<SecretName>,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
@@ -46,25 +46,27 @@ pub struct ManifestOptions {
     pub image_pull_secrets: Vec<String>,
     /// Whether a Service and a ServiceMonitor (of the Prometheus operator) are wanted.
     pub service_monitor: bool,
-    /// What Prometheus shows to the endpoint that the ServiceMonitor names.
+    /// How Prometheus authenticates at the endpoint of the ServiceMonitor.
     pub monitor_access: MonitorAccess,
 }
 
-/// How far Prometheus trusts who answers at the secure port, whose certificate is self-signed unless `--tls-cert-file` names
-/// another one. Its token is good for whatever Prometheus may do in the cluster.
+/// How far Prometheus trusts the server at the secure port. The server's certificate is self-signed unless
+/// `--tls-cert-file` names another one. The token of Prometheus allows whatever Prometheus may do in the
+/// cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MonitorAccess {
-    /// It shows no token: metrics are read where `--authorization-always-allow-paths` lets everybody read them.
+    /// Prometheus sends no token. It can read the metrics only if `--authorization-always-allow-paths` allows
+    /// that to everybody.
     #[default]
     NoToken,
-    /// It shows its token to whoever has a certificate of this authority.
+    /// Prometheus sends its token to a server with a certificate of this authority.
     Verified {
         /// Where the authority's certificate is, in the namespace of the ServiceMonitor.
         ca: CaObject,
-        /// The name in the endpoint's certificate. Empty: the Service's.
+        /// The name in the endpoint's certificate. Empty for the Service's name.
         server_name: String,
     },
-    /// It shows its token to whoever answers.
+    /// Prometheus sends its token to any server.
     Unverified,
 }
 
@@ -92,14 +94,14 @@ pub enum CaObject {
 pub enum CloudConfig {
     /// The provider needs none.
     None,
-    /// A Secret that somebody else makes.
+    /// A Secret that is not part of the manifests.
     Secret {
         /// Its name.
         name: String,
         /// The configuration's key in it; other keys are files beside the configuration.
         key: String,
     },
-    /// A ConfigMap that somebody else makes.
+    /// A ConfigMap that is not part of the manifests.
     ConfigMap {
         /// Its name.
         name: String,
@@ -112,7 +114,8 @@ pub enum CloudConfig {
         secret: String,
         /// The configuration.
         text: String,
-        /// Files beside it, by their names: keys of the Secret like the configuration itself.
+        /// Files beside the configuration, by name. They are keys of the Secret like the configuration
+        /// itself.
         files: BTreeMap<String, ByteString>,
     },
 }
@@ -137,7 +140,7 @@ impl CloudConfig {
 }
 
 impl ManifestOptions {
-    /// What is deployed for a provider unless more is said.
+    /// The default deployment for a provider.
     pub fn new(provider: &str) -> Self {
         let program = Program::current();
         let name = Program::said().map_or(NAME, Program::name);
@@ -159,12 +162,12 @@ impl ManifestOptions {
     }
 }
 
-/// Whether nothing keeps a second pod from working. In a dry run none does.
+/// Whether nothing prevents writes by a second pod. `false` in a dry run, which writes nothing.
 pub(super) fn has_no_election(flags: &Flags) -> bool {
     !flags.leader_election.enabled && !flags.misc.dry_run
 }
 
-/// What every object of the deployment carries.
+/// The labels of every object of the deployment.
 pub(super) fn labels(options: &ManifestOptions) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
@@ -174,7 +177,7 @@ pub(super) fn labels(options: &ManifestOptions) -> Value {
     })
 }
 
-/// What tells our pods from others. Cannot be changed once it is deployed.
+/// The labels that select our pods. They cannot be changed after the deployment.
 pub(super) fn selector(options: &ManifestOptions) -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": options.name})
 }

@@ -1,4 +1,4 @@
-//! Roles that hold what the daemon does, and nothing else.
+//! Roles that allow what the daemon does, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::permissions::{self, Permission, SYSTEM_NAMESPACE};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What one rule of a role is about. Rules stand in the order of these.
+/// What one rule of a role applies to. Rules are sorted by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuleKey<'p> {
     group: &'p str,
@@ -24,7 +24,7 @@ struct Rule<'p> {
     reasons: Vec<&'p str>,
 }
 
-/// The end of the name of the roles for Secrets.
+/// The suffix of the names of the roles for Secrets.
 const FOR_SECRETS: &str = "-secrets";
 
 /// A Role, and its binding, in each namespace with Secrets that the cloud configuration names.
@@ -32,8 +32,8 @@ pub(super) fn secret_roles(options: &ManifestOptions) -> Vec<Value> {
     named_roles(options, FOR_SECRETS, &permissions::needed_for_secrets(&options.secrets))
 }
 
-/// A ClusterRole for what is needed everywhere, a Role for each namespace, and what binds them to the service account;
-/// the same for each controller that has an account of its own.
+/// A ClusterRole for what is needed in the whole cluster, a Role for each namespace, and their bindings to
+/// the service account. The same for each controller that has a service account of its own.
 pub(super) fn roles(options: &ManifestOptions, permissions: &[Permission]) -> Vec<Value> {
     named_roles(options, "", permissions)
 }

@@ -9,10 +9,10 @@ use super::options::{CloudConfig, ManifestOptions, has_no_election, labels, sele
 /// Where the cloud configuration is mounted.
 pub(super) const CONFIG_FOLDER: &str = "/etc/cloud-config";
 
-/// The user of the image.
+/// The user ID of the image.
 const USER: u32 = 65_532;
 
-/// What the probes ask for.
+/// The paths that the probes request.
 pub(super) const PROBED: [&str; 2] = [LIVE, READY];
 const LIVE: &str = "/livez";
 const READY: &str = "/readyz";
@@ -20,8 +20,8 @@ const READY: &str = "/readyz";
 /// The name of the container's port.
 pub(super) const PORT_NAME: &str = "https";
 
-/// Seconds between SIGTERM and SIGKILL. The daemon itself takes less: what is under way gets ten seconds, the lease and
-/// the last events some more.
+/// Seconds between SIGTERM and SIGKILL. The daemon takes less: ten seconds for writes under way, and a little
+/// more for the Lease and the last events.
 pub(super) const GRACE_PERIOD: u32 = 30;
 
 pub(super) fn workload(options: &ManifestOptions, flags: &Flags) -> Value {
@@ -218,7 +218,7 @@ fn arguments(options: &ManifestOptions) -> Vec<String> {
 }
 
 fn volume(options: &ManifestOptions) -> Option<Value> {
-    // Readable for the group that `fsGroup` gives to the files, and for nobody else: 0440 in octal.
+    // 0440 in octal: besides the owner, only the group that `fsGroup` gives to the files can read them.
     const MODE: u32 = 0o440;
     match &options.cloud_config {
         CloudConfig::None => None,

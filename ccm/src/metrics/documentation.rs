@@ -1,5 +1,5 @@
-//! docs/metrics.md, made from what is registered, and the proofs that what names metrics names only these.
-//! `UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation` writes it.
+//! Makes docs/metrics.md from the registered metrics, and checks that dashboard and alerts name only these.
+//! `UPDATE_DOCS=1 cargo test -p ccm --lib metrics::documentation` writes the page.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 
@@ -79,7 +79,7 @@ fn the_page_is_not_stale() {
 #[test]
 fn upstreams_metrics_byte_for_byte() {
     let metrics = new_metrics().expect("metrics");
-    // Everything with labels is seen once.
+    // Each metric with labels is used once, so that it is shown.
     let client = metrics.get::<ClientMetrics>().expect("metrics");
     client.answered("GET", "h", Some(StatusCode::OK), true);
     client.took("GET", "h", std::time::Duration::ZERO);
@@ -110,16 +110,18 @@ fn upstreams_metrics_byte_for_byte() {
     }
 }
 
-/// Words of `PromQL` that are followed by a list of labels.
+/// Keywords of `PromQL` that are followed by a list of labels.
 const GROUPINGS: [&str; 5] = ["by", "without", "on", "ignoring", "group_left"];
 
-/// Labels that are not the metric's own: of buckets, and what Prometheus adds to what it scrapes.
+/// Labels that are not the metric's own: the label of buckets, and those that Prometheus adds when it
+/// scrapes.
 const ADDED_LABELS: [&str; 6] = ["le", "job", "instance", "namespace", "pod", "cluster"];
 
 /// Metrics of Prometheus itself.
 const PROMETHEUS: [&str; 1] = ["up"];
 
-/// Every metric that an expression names exists, and every label is one of these metrics.
+/// Checks that every metric that an expression names exists, and that every label is one of these metrics'
+/// labels.
 fn check(expression: &str) {
     let described = described();
     let mut labels: BTreeSet<String> = ADDED_LABELS.iter().map(ToString::to_string).collect();

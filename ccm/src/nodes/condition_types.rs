@@ -3,12 +3,13 @@
 /// Written by the kubelet, and by the node controller of kube-controller-manager when the kubelet is silent.
 pub const READY: &str = "Ready";
 
-/// Whether the cloud provider has filled the Node in: `False` says why not, in the provider's words.
+/// Whether the cloud provider has initialised the Node. If `False`, the message says why not, in the
+/// provider's words.
 pub const INITIALIZED: &str = "CloudProviderInitialized";
 
-/// Whether the cloud has the Node's instance. `False`: it has not, and the reason says why the Node is still there;
-/// `Unknown`: the cloud cannot tell, in the provider's words. Written when the answer matters, so most Nodes never
-/// have it.
+/// Whether the cloud has the Node's instance. `False`: it has not, and the reason says why the Node still
+/// exists. `Unknown`: the cloud cannot tell, and the message says why in the provider's words. Written only
+/// when the answer matters, so most Nodes never have it.
 pub const INSTANCE_EXISTS: &str = "CloudProviderInstanceExists";
 
 /// The conditions that are kept in memory.

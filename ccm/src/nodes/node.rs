@@ -1,4 +1,4 @@
-//! The fields of a Node that the controllers read, and how they are read off the wire.
+//! The fields of a Node that the controllers read, and how they are decoded.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,12 +13,12 @@ use super::condition_types;
 
 /// A Node in the cache.
 ///
-/// A real Node carries 10 to 20 kB of image names, managed fields and capacities that nobody here needs; they are
-/// skipped while the bytes are parsed.
+/// A real Node has 10 to 20 kB of image names, managed fields and capacities that are not needed here. They
+/// are skipped during parsing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireNode")]
 pub struct Node {
-    /// What a provider sees.
+    /// The fields that a provider sees.
     pub identity: NodeIdentity,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
@@ -28,11 +28,12 @@ pub struct Node {
     pub deleting: bool,
     /// `spec.taints`, in order.
     pub taints: Vec<Taint>,
-    /// Of `status.conditions` those in [`condition_types::KEPT`].
+    /// The entries of `status.conditions` with a type of [`condition_types::KEPT`].
     pub conditions: Vec<Condition>,
 }
 
-/// One entry of `spec.taints`. Every field may be missing on the wire: one odd Node must not end the watch of all.
+/// One entry of `spec.taints`. Every field may be missing on the wire, so that one malformed Node does not
+/// end the watch of all Nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -62,19 +63,19 @@ pub struct Condition {
     /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people. Not kept of the `Ready` condition, which changes with every mood of the kubelet.
+    /// A sentence for people. Not kept for the `Ready` condition, whose message changes often.
     #[serde(default)]
     pub message: String,
 }
 
-/// The status of the `Ready` condition; a missing one counts as `Unknown`, as upstream does.
+/// The status of the `Ready` condition. A missing condition counts as `Unknown`, as upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyStatus {
     /// The kubelet says it is ready.
     True,
     /// The kubelet says it is not ready.
     False,
-    /// The kubelet has said nothing for long, or never.
+    /// The kubelet has been silent for long, or has never reported.
     Unknown,
 }
 
@@ -84,7 +85,7 @@ impl Node {
         &self.identity.name
     }
 
-    /// The Node as what an event is about.
+    /// The Node as the object of an event.
     pub fn event_object(&self) -> EventObject {
         EventObject {
             api_version: "v1",
@@ -95,8 +96,8 @@ impl Node {
         }
     }
 
-    /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell: a
-    /// cloud's answer on the one holds for the other.
+    /// Whether both are versions of the same Node with the same instance, as far as the Node itself can tell.
+    /// Then the cloud's answer about one version holds for the other.
     pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
         let (a, b) = (&self.identity, &other.identity);
         a.uid == b.uid
@@ -133,8 +134,8 @@ impl Node {
             && self.conditions == other.conditions
     }
 
-    /// Whether the cached version is older than `written`, the version that one of our own writes produced. Versions
-    /// that are no numbers are never older.
+    /// Whether the cached version is older than `written`, the version that one of our own writes produced.
+    /// Versions that are not numbers are never older.
     pub fn is_older_than(&self, written: &str) -> bool {
         match (self.resource_version.parse::<u64>(), written.parse::<u64>()) {
             (Ok(cached), Ok(written)) => cached < written,
@@ -143,7 +144,7 @@ impl Node {
     }
 }
 
-/// A Node on the wire: what of it is parsed at all. A field here is one in `protobuf/messages.rs` as well.
+/// A Node on the wire, with the fields that are parsed. Each field here is in `protobuf/messages.rs` as well.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireNode {
@@ -153,7 +154,8 @@ pub(super) struct WireNode {
     spec: WireSpec,
     #[serde(default)]
     status: WireStatus,
-    /// Set by `protobuf/messages.rs`: everything but the version is as it was said last, and is missing here.
+    /// Set by `protobuf/messages.rs` if only the version has changed since the Node was last passed on. All
+    /// other fields are missing then.
     #[serde(default)]
     only_version_changed: bool,
 }
@@ -234,7 +236,7 @@ impl kube::Resource for WireNode {
 }
 
 impl WireNode {
-    /// Name and version, where nothing else changed and nothing else is said.
+    /// Name and version, if only the version has changed and everything else is missing.
     pub(super) fn as_version(&self) -> Option<(&str, &str)> {
         let (name, version) = (self.metadata.name.as_ref()?, self.metadata.resource_version.as_ref()?);
         self.only_version_changed.then_some((name, version))
@@ -252,7 +254,7 @@ impl From<WireNode> for Node {
         }
         let mut addresses = wire.status.addresses.unwrap_or_default();
         let mut taints = wire.spec.taints.unwrap_or_default();
-        // A list of one or two was read into room for four, and thousands of Nodes are kept.
+        // A list of one or two entries was read with room for four, and thousands of Nodes are kept.
         addresses.shrink_to_fit();
         conditions.shrink_to_fit();
         taints.shrink_to_fit();

@@ -1,9 +1,10 @@
-//! Nodes in the API server's binary format, which costs the API server and this process a fraction of what JSON does:
-//! a Node is 10 to 20 kB, nearly all of it images and managed fields, which are skipped here without a look.
+//! Nodes in the API server's binary format, which costs the API server and this process a fraction of what
+//! JSON costs. A Node has 10 to 20 kB, nearly all of it images and managed fields, which are skipped here
+//! without decoding.
 //!
-//! [`client`] stands between kube's client and the one that sends. It asks for protobuf and gives on the few fields that
-//! are read as JSON, so that whoever lists and watches need not know. API servers that answer in JSON, as they may, are
-//! understood as well.
+//! [`client`] wraps a client of kube. It requests protobuf and converts the few fields that are read to JSON,
+//! so that the code that lists and watches need not change. API servers may respond in JSON, which works as
+//! well.
 
 mod given;
 mod messages;
@@ -24,31 +25,33 @@ use tower::BoxError;
 
 use given::GivenNodes;
 
-/// The content type, as `--kube-api-content-type` says it.
+/// The content type of protobuf, as in `--kube-api-content-type`.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The body of an answer.
+/// The body of a response.
 type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// As client-go asks.
+/// The `Accept` header that client-go sends.
 const ACCEPTED: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
 
-/// As kube asks for lists and watches.
+/// The `Accept` header that kube sends for lists and watches.
 const JSON: &str = "application/json";
 
 /// The longest event of a watch in bytes: client-go's limit. etcd keeps no object beyond 1.5 MB.
 const LONGEST_EVENT: usize = 16 << 20;
 
-/// [`client`] where `--kube-api-content-type` asks for protobuf, or else the client as it is.
+/// Wraps the client with [`client`] if `--kube-api-content-type` asks for protobuf, and returns it unchanged
+/// otherwise.
 pub fn client_for(content_type: &str, client: Client) -> Client {
     if content_type == PROTOBUF { self::client(client) } else { client }
 }
 
-/// A client whose lists and watches of Nodes travel as protobuf, unless the request asks for something else than JSON;
-/// everything else goes through `client` as it is. Of a Node it gives only the fields that [`Node`](super::Node) keeps,
-/// and of one that changed in nothing but its version only that, as [`watch_nodes`](super::watch_nodes) understands it:
-/// each watch needs a client of its own, with which nobody else lists or watches.
+/// A client that requests lists and watches of Nodes as protobuf, unless the request asks for something other
+/// than JSON. All other requests go through `client` unchanged. Of a Node it returns only the fields that
+/// [`Node`](super::Node) keeps. If only the version of a Node has changed, it returns only the version, which
+/// [`watch_nodes`](super::watch_nodes) understands. So each watch needs a client of its own, which makes no
+/// other list or watch.
 pub fn client(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let given = Arc::new(Mutex::new(GivenNodes::default()));
@@ -69,7 +72,7 @@ pub fn client(client: Client) -> Client {
     Client::new(service, namespace)
 }
 
-/// What was given on before, as far as it still counts for this request.
+/// Drops from `given` what does not count for this request any more.
 fn begin(given: &mut GivenNodes, query: &str) {
     let parameter = |name: &str| {
         form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
@@ -81,7 +84,7 @@ fn begin(given: &mut GivenNodes, query: &str) {
     }
 }
 
-/// The answer with its body in JSON.
+/// The response with its body in JSON.
 async fn in_json(
     answer: Response<Body>,
     given: Arc<Mutex<GivenNodes>>,
@@ -89,7 +92,7 @@ async fn in_json(
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with(PROTOBUF) {
-        // What is in there is not read here.
+        // This body is not read here, so `given` does not know which Nodes it returns.
         lock(&given).clear();
         return Ok(answer.map(as_it_is));
     }
@@ -103,7 +106,7 @@ async fn in_json(
         let bytes = body.collect().await?.to_bytes();
         let json = match messages::object_in_json(bytes.clone(), &mut lock(&given)) {
             Ok(json) => Bytes::from(json),
-            // What matters of a refusal is its status.
+            // What matters of an error response is its status.
             Err(_) if !head.status.is_success() => bytes,
             Err(error) => return Err(error.into()),
         };
@@ -116,10 +119,10 @@ fn as_it_is(body: Body) -> AnswerBody {
     body.map_err(BoxError::from).boxed_unsync()
 }
 
-/// The events of a watch as lines of JSON. One that cannot be read is a line that cannot be read either, and the last one:
-/// what comes after it would move the watch on past what it said.
+/// The events of a watch as lines of JSON. An event that cannot be read becomes a line that cannot be read
+/// either, and is the last one, because later events would move the watch past the lost one.
 fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
-    // kube finds out what broke off a watch by the error's source and text, so the error is kept.
+    // kube recognises a broken watch by the error's source and text, so the error is kept.
     let bytes = body.into_data_stream().map_err(std::io::Error::other);
     let events = FramedRead::new(StreamReader::new(bytes), Events::new());
     let lines = events.scan(false, move |has_ended, event| {
@@ -128,7 +131,7 @@ fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
             Ok(event) => {
                 messages::event_in_json(event.freeze(), &mut lock(&given)).map_err(|e| e.to_string())
             }
-            // Too long for one, so that what follows cannot be told apart.
+            // The length is above the limit, so the events after this one cannot be told apart.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(error.to_string()),
             Err(error) => return ready(Some(Err(BoxError::from(error)))),
         };
@@ -145,8 +148,8 @@ fn lock(given: &Mutex<GivenNodes>) -> MutexGuard<'_, GivenNodes> {
     given.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Events follow each other with their length before each, in four bytes, the highest first. What comes of one when the
-/// stream ends in the middle of it is dropped, as kube does with half a line of JSON.
+/// Splits a stream into events. Each has its length before it, in four bytes, big-endian. An incomplete event
+/// at the end of the stream is dropped, as kube drops an incomplete line of JSON.
 struct Events(LengthDelimitedCodec);
 
 impl Events {

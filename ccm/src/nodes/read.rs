@@ -4,15 +4,15 @@ use kube::{Api, Client, api::ListParams};
 
 use super::node::{Node, WireNode};
 
-/// Nodes of one page of a list.
+/// How many Nodes one page of a list has.
 const PAGE: u32 = 500;
 
-/// The Node of this name. It asks for a list, which the daemon may, and it may not `get`.
+/// The Node of this name. This is a list request, because the daemon's role allows `list` and not `get`.
 ///
 /// # Errors
-/// The API server's.
+/// Errors of the API server.
 pub async fn read_node(client: Client, name: &str) -> kube::Result<Option<Node>> {
-    // What no Node can be called would mean something else in a selector.
+    // A name with other characters is not a Node's name, and would mean something else in a field selector.
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')) {
         return Ok(None);
     }
@@ -24,7 +24,7 @@ pub async fn read_node(client: Client, name: &str) -> kube::Result<Option<Node>>
 /// All Nodes.
 ///
 /// # Errors
-/// The API server's.
+/// Errors of the API server.
 pub async fn read_nodes(client: Client) -> kube::Result<Vec<Node>> {
     let api = Api::<WireNode>::all(client);
     let mut params = ListParams::default().limit(PAGE);

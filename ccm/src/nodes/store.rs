@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::Node;
 
-/// All Nodes of the cluster, kept up to date by [`watch_nodes`](super::watch_nodes). Cloning shares it.
+/// All Nodes of the cluster, kept up to date by [`watch_nodes`](super::watch_nodes). Clones share the Nodes.
 #[derive(Clone, Debug)]
 pub struct NodeStore {
     shared: Arc<Shared>,
@@ -21,19 +21,20 @@ pub struct NodeStore {
 struct Shared {
     nodes: RwLock<HashMap<String, Arc<Node>>>,
     subscribers: Mutex<Vec<Arc<Pending>>>,
-    /// By the name of a Node who waits for its next version.
+    /// Waiters for the next version of a Node, by its name.
     waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Infallible>>>>,
     synced: watch::Sender<bool>,
 }
 
-/// Names of Nodes that changed and were not looked at yet, for one subscriber.
+/// Names of Nodes that changed and that one subscriber has not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
     names: Mutex<HashSet<String>>,
     notify: Notify,
 }
 
-/// The changes since the last look, each name once however often it changed: a slow reader costs no memory.
+/// The changes since the last call. Each name is there once, however often the Node changed, so a slow
+/// subscriber costs no memory.
 #[derive(Debug)]
 pub struct Changes {
     pending: Arc<Pending>,
@@ -63,7 +64,7 @@ impl NodeStore {
         self.read().get(name).cloned()
     }
 
-    /// All Nodes, in no order.
+    /// All Nodes, in no particular order.
     pub fn all(&self) -> Vec<Arc<Node>> {
         self.read().values().cloned().collect()
     }
@@ -100,7 +101,7 @@ impl NodeStore {
             .collect()
     }
 
-    /// Changes from now on; every Node that is there already counts as changed.
+    /// Subscribes to changes from now on. Every Node that exists already counts as changed.
     pub fn subscribe(&self) -> Changes {
         let pending = Arc::new(Pending::default());
         // Subscribed before the names are read: a change in between is seen twice rather than never.
@@ -115,8 +116,8 @@ impl NodeStore {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// Waits until the watch shows this version of a Node or a later one, and gives the Node that it shows then. `None`:
-    /// there is no such Node any more.
+    /// Waits until the watch shows this version of a Node or a later one, and returns the Node that it shows
+    /// then. `None` if the Node does not exist any more.
     pub async fn until_shown(&self, name: &str, version: &str) -> Option<Arc<Node>> {
         let is_shown =
             |node: &Option<Arc<Node>>| node.as_ref().is_none_or(|node| !node.is_older_than(version));
@@ -132,18 +133,18 @@ impl NodeStore {
                 waiting.retain(|waits| !waits.is_closed());
                 waiting.push(next_version);
             }
-            // What came in between told nobody.
+            // A version that came before the registration did not end the wait.
             let node = self.get(name);
             if is_shown(&node) {
                 lock(&self.shared.waiting).remove(name);
                 return node;
             }
-            // Nothing is sent: the end of the sender is the message.
+            // Nothing is sent: dropping the sender ends the wait.
             let _ = comes.await;
         }
     }
 
-    /// Puts a Node in, and tells the subscribers if anything but its version changed.
+    /// Stores a Node, and notifies the subscribers if anything but its version changed.
     pub(super) fn apply(&self, node: Node) {
         let name = node.name().to_owned();
         let node = Arc::new(node);
@@ -154,7 +155,7 @@ impl NodeStore {
         }
     }
 
-    /// Gives a Node another version: nothing else of it changed.
+    /// Sets the version of a Node of which nothing else changed.
     pub(super) fn set_version(&self, name: &str, version: &str) {
         if let Some(node) = self.write().get_mut(name) {
             version.clone_into(&mut Arc::make_mut(node).resource_version);
@@ -162,7 +163,7 @@ impl NodeStore {
         lock(&self.shared.waiting).remove(name);
     }
 
-    /// Takes a Node out.
+    /// Removes a Node.
     pub(super) fn remove(&self, name: &str) {
         if self.write().remove(name).is_some() {
             lock(&self.shared.waiting).remove(name);
@@ -170,7 +171,7 @@ impl NodeStore {
         }
     }
 
-    /// Puts a complete list in place of what is there.
+    /// Replaces all Nodes with those of a complete list.
     pub(super) fn replace(&self, nodes: Vec<Node>) {
         let new: HashMap<String, Arc<Node>> =
             nodes.into_iter().map(|node| (node.name().to_owned(), Arc::new(node))).collect();
@@ -191,7 +192,7 @@ impl NodeStore {
 
     fn tell(&self, names: &[String]) {
         let mut subscribers = lock(&self.shared.subscribers);
-        // Held only here: the subscriber is gone.
+        // If no other reference is left, the subscriber is gone.
         subscribers.retain(|pending| Arc::strong_count(pending) > 1);
         for pending in subscribers.iter() {
             pending.add(names.iter().cloned());

@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout_at};
 /// Deadline of one write. The API server's own is 60 s; a patch of a Node takes milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The answer asked for: metadata only, 1 kB where the whole Node is 12 kB.
+/// The `Accept` header: metadata only, which is 1 kB where the whole Node is 12 kB.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// By default the API server looks at a patched object for fields that it does not know, to warn of them: 7 % of its
-/// memory allocations for a patch of a Node. The fields here are all known.
+/// By default the API server checks a patched object for unknown fields, to warn about them. That takes 7 %
+/// of its memory allocations for a patch of a Node. The fields here are all known.
 const UNCHECKED: &str = "fieldValidation=Ignore";
 
 /// A patch of a Node.
@@ -38,8 +38,8 @@ pub enum NodePatch {
 }
 
 impl NodePatch {
-    /// Makes this a patch for this version of the Node only, which the API server refuses for any other one, or for
-    /// any version again. A JSON Patch has its own `test` operations and stays as it is.
+    /// Limits this patch to one version of the Node: the API server refuses it for any other version. `None`
+    /// removes the limit. A JSON Patch has its own `test` operations and stays as it is.
     pub fn set_version(&mut self, version: Option<&str>) {
         let (Self::Merge(body) | Self::Strategic(body) | Self::Status(body)) = self else { return };
         match version {
@@ -54,7 +54,7 @@ impl NodePatch {
 /// `metadata.resourceVersion` after a write.
 pub type WrittenVersion = String;
 
-/// What is read of the answer to a patch.
+/// What is read of the response to a patch.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -125,8 +125,9 @@ impl NodeWriter {
         Ok(answer?.metadata.resource_version)
     }
 
-    /// Deletes this very version of a Node: another one of the same name is safe, and so is one that changed since it
-    /// was judged. At `deadline` the request is given up, whether it waits for its turn or to be sent again.
+    /// Deletes exactly this version of a Node. Another Node of the same name is safe, and so is a Node that
+    /// changed after the decision. At `deadline` the request is given up, whether it waits for its turn or
+    /// for a retry.
     pub async fn delete(&self, node: &super::Node, deadline: Instant) -> Result<(), WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
         let preconditions = Preconditions {
@@ -141,11 +142,11 @@ impl NodeWriter {
         }
     }
 
-    /// Whether there is no Node with this name and UID any more. The API server does not say which precondition failed;
-    /// a write that waits for the watch to tell would be sent again and again.
+    /// Whether no Node with this name and UID exists any more. The API server does not say which precondition
+    /// failed. A caller that waits for the watch to show it would repeat its write again and again.
     async fn is_replaced(&self, name: &str, uid: &str) -> bool {
         let api: Api<Node> = Api::all(self.client.clone());
-        // Permission to list is there, and to get is not.
+        // The daemon's role allows to list and not to get.
         let one = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
         match within_deadline(api.list_metadata(&one)).await {
             Ok(nodes) => !nodes.items.iter().any(|node| node.metadata.uid.as_deref() == Some(uid)),
@@ -154,7 +155,7 @@ impl NodeWriter {
     }
 }
 
-/// The UID that a JSON Patch asks of its Node.
+/// The UID that a JSON Patch tests.
 fn tested_uid(operations: &Value) -> Option<&str> {
     let is_test = |operation: &&Value| operation["op"] == "test" && operation["path"] == "/metadata/uid";
     operations.as_array()?.iter().find(is_test)?["value"].as_str()
@@ -181,16 +182,18 @@ fn refused(status: &Status) -> WriteError {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     match status.code {
         404 => WriteError::Gone,
-        // A patch that names the UID of a Node which another one has replaced. No other one of ours names a UID.
+        // The patch has the UID of a Node that another one has replaced. Our patches have a UID only for this
+        // check.
         422 if causes.iter().any(|cause| cause.field == "metadata.uid") => WriteError::Gone,
         409 => WriteError::Stale(status.message.clone()),
-        // A JSON Patch `test` that fails, and the API server does not tell which. What is wrong with an object has causes.
+        // A `test` of a JSON Patch has failed, and the API server does not say which. An invalid object would
+        // have causes.
         422 if causes.is_empty() => WriteError::Stale(status.message.clone()),
         code => WriteError::Failed(format!("{} ({code})", with_causes(&status.message, causes))),
     }
 }
 
-/// The message with those causes that it does not name itself.
+/// The message with the causes that it does not contain itself.
 fn with_causes(message: &str, causes: &[StatusCause]) -> String {
     let more: Vec<String> = causes
         .iter()
@@ -243,10 +246,10 @@ mod tests {
         );
         assert_eq!(told(&status(500, "no", &json!([{"message": "because"}]))), "no: because (500)");
         assert!(matches!(refused(&status(404, "gone", &json!([]))), WriteError::Gone));
-        // a `test` that fails has no causes
+        // A `test` that fails has no causes.
         assert!(matches!(refused(&status(422, "rejected", &json!([]))), WriteError::Stale(_)));
         assert!(matches!(refused(&status(409, "conflict", &causes)), WriteError::Stale(_)));
-        // another Node has the name
+        // Another Node has the name.
         let causes = json!([{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]);
         assert!(matches!(refused(&status(422, "invalid", &causes)), WriteError::Gone));
     }

@@ -13,7 +13,7 @@ pub(crate) const HYPERVISORS: [Hypervisor; 2] = [
     Hypervisor { name: "kvm-b", zone: "zone-b", network: "10.2" },
 ];
 
-/// Domains on each of them.
+/// How many domains each hypervisor has.
 pub(crate) const DOMAINS_EACH: usize = 50;
 
 pub(crate) struct Hypervisor {
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     pub zone: &'static str,
 }
 
-/// All of them, by name.
+/// All machines, in the order of their names.
 pub(crate) fn machines() -> Vec<Machine> {
     let on = |(index, hypervisor): (usize, &'static Hypervisor)| {
         (1..=DOMAINS_EACH).map(move |n| {
@@ -48,7 +48,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     HYPERVISORS.iter().enumerate().flat_map(on).collect()
 }
 
-/// Writes what the test driver reads, one file for each hypervisor, and gives the provider's configuration.
+/// Writes a file for the test driver for each hypervisor, and returns the provider's configuration.
 pub(crate) fn write_hypervisors(folder: &Path, machines: &[Machine]) -> anyhow::Result<String> {
     let mut config = String::from("hypervisors:\n");
     for hypervisor in &HYPERVISORS {
@@ -94,12 +94,12 @@ impl Hypervisor {
     }
 }
 
-/// Pulls the plug of a domain.
+/// Powers a domain off, as pulling the plug does.
 pub(crate) async fn power_off(on: &HypervisorHandle, machine: &Machine) -> anyhow::Result<()> {
     to_domain(on, machine, Domain::destroy).await
 }
 
-/// Pulls the plug of a domain and makes its hypervisor forget it.
+/// Powers a domain off and makes its hypervisor forget it.
 pub(crate) async fn remove(on: &HypervisorHandle, machine: &Machine) -> anyhow::Result<()> {
     to_domain(on, machine, |domain| {
         domain.destroy()?;

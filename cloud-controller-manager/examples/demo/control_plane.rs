@@ -1,5 +1,5 @@
-//! What kube-controller-manager does to Nodes: its taints follow the Ready condition, and a kubelet that is silent
-//! makes it `Unknown`.
+//! What kube-controller-manager does to Nodes: its taints follow the Ready condition, and it sets that to
+//! `Unknown` when the kubelet is silent.
 
 use k8s_openapi::{
     api::core::v1::{Node, Taint},
@@ -15,12 +15,12 @@ use serde_json::json;
 
 const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
-/// Takes note of a kubelet that reports Ready.
+/// Handles a kubelet that reports Ready.
 pub(crate) async fn kubelet_is_ready(client: &Client, name: &str) -> kube::Result<()> {
     set_taint(client, name, None).await
 }
 
-/// Takes note of a kubelet that has been silent for too long: all its conditions are unknown now.
+/// Handles a kubelet that has been silent for too long: all its conditions become unknown.
 pub(crate) async fn kubelet_is_silent(client: &Client, name: &str) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut conditions =

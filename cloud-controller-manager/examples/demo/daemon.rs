@@ -21,9 +21,9 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it with these files and with a free port of loopback; every other flag has its default.
+    /// Starts the daemon with these files and with a free loopback port. Every other flag has its default.
     pub(crate) fn start(cloud_config: &Path, kubeconfig: &Path) -> anyhow::Result<Self> {
-        // Nobody else's port, and not the default one: a daemon of yours may have that.
+        // A free port and not the default one, which another daemon on this machine may use.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let command_line = vec![
             "cloud-controller-manager".to_owned(),
@@ -35,7 +35,8 @@ impl Daemon {
         ];
         let flags = flags::parse(command_line.iter().cloned())?;
 
-        // Each connection to the test driver has domains of its own, so the demo acts through the provider's.
+        // Each connection to the test driver has domains of its own, so the demo uses the provider's
+        // connections.
         let text = std::fs::read_to_string(cloud_config)?;
         let provider = Arc::new(LibvirtProvider::new(Config::parse(&text, Some(cloud_config))?));
         let handed_out = Mutex::new(Some(provider.clone()));
@@ -62,7 +63,7 @@ impl Daemon {
         &self.provider
     }
 
-    /// Waits for an end that nobody asked for, and says why it came.
+    /// Waits until the daemon ends without being stopped, and returns why.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         match (&mut self.task).await.context("the daemon ended") {
             Ok(Ok(())) => anyhow!("the daemon ended"),
@@ -73,7 +74,7 @@ impl Daemon {
     /// Stops it as SIGTERM does.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        // What it worked on is gone with it
+        // The outcome does not matter, because the cluster and the cloud end too.
         let _ = self.task.await;
     }
 }

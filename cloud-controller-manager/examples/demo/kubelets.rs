@@ -17,7 +17,7 @@ const LEASE_PERIOD: Duration = Duration::from_secs(10);
 /// and a hundred connections at once would measure this process's own queues.
 const AT_ONCE: usize = 16;
 
-/// All kubelets; they fall silent when this is dropped.
+/// All kubelets. They fall silent when this is dropped.
 pub(crate) struct Kubelets {
     alive: BTreeMap<String, DropGuard>,
     starting: JoinSet<anyhow::Result<(String, Instant)>>,
@@ -33,7 +33,7 @@ impl Kubelets {
             kubelets.alive.insert(machine.name.clone(), silence.clone().drop_guard());
             let (client, machine, permits) = (client.clone(), machine.clone(), permits.clone());
             kubelets.starting.spawn(async move {
-                // Closed never: every task holds the semaphore.
+                // Cannot fail: every task holds the semaphore, so it is never closed.
                 let _permit = permits.acquire().await;
                 let posted = register(&client, &machine)
                     .await
@@ -45,13 +45,14 @@ impl Kubelets {
         kubelets
     }
 
-    /// Waits until one more has registered: its name and when it posted its Node. `None` when all have.
+    /// Waits until one more has registered. Returns its name and when it posted its Node, or `None` when all
+    /// have.
     pub(crate) async fn registered(&mut self) -> Option<anyhow::Result<(String, Instant)>> {
         let joined = self.starting.join_next().await?;
         Some(joined.context("a kubelet ended").flatten())
     }
 
-    /// No more renewals from this one.
+    /// Stops the lease renewals of this kubelet.
     pub(crate) fn silence(&mut self, name: &str) {
         self.alive.remove(name);
     }

@@ -1,6 +1,6 @@
 //! The whole daemon at work, on a machine that has no cloud and no cluster.
 //!
-//! `make demo` runs it; `DEMO=keep make demo` goes on serving afterwards, for a look with `kubectl`.
+//! `make demo` runs it. `DEMO=keep make demo` goes on serving afterwards, for a look with `kubectl`.
 //!
 //! | Part | What it is here |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | kubelets, kube-controller-manager | played, in `kubelets.rs` and `control_plane.rs` |
 //! | cloud-controller-manager | the daemon itself: its flags, its client, its provider, its controllers |
 //!
-//! Logs are off; `RUST_LOG=ccm=info,component=info` and the like switch them on.
+//! Logs are off. `RUST_LOG=ccm=info,component=info` and the like switch them on.
 
 mod cloud;
 mod control_plane;
@@ -30,7 +30,7 @@ use crate::screen::Screen;
 /// What a shell reports for a program that a signal ended: this plus the signal's number.
 const ENDED_BY_SIGNAL: u8 = 128;
 
-/// How long the end may take when everything is well; what is stuck after that is left to the process's end.
+/// How long a clean end may take. What is stuck after that ends with the process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -50,11 +50,11 @@ fn start() -> anyhow::Result<ExitCode> {
         "keep" => true,
         other => bail!("DEMO is {other:?}; it is either not set or \"keep\""),
     };
-    // As in the daemon's main: installing it fails only where one is installed already.
+    // As in the daemon's main: the installation fails only if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(run(keep));
-    // A thread that is stuck in a call must not keep the process.
+    // A thread that is stuck in a call must not keep the process running.
     runtime.shutdown_background();
     outcome
 }
@@ -70,7 +70,7 @@ async fn run(keep: bool) -> anyhow::Result<ExitCode> {
     };
 
     let screen = Screen::new();
-    // Whoever drops the stage takes down everything on it, temporary files included.
+    // Dropping the stage ends everything on it and removes the temporary files.
     let mut stage = tokio::select! {
         stage = story::set_the_stage(&screen) => stage?,
         signal = ended() => return Ok(exit_code(signal)),
@@ -86,7 +86,7 @@ async fn run(keep: bool) -> anyhow::Result<ExitCode> {
             error = stage.daemon.ended() => return Err(error),
         }
     }
-    // A daemon that does not stop in time is not what this is about.
+    // The demo does not fail if the daemon does not stop in time.
     let _ = tokio::time::timeout(STOP_TIMEOUT, stage.stop()).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use kube::{
 use sandbox::kubelet::UNINITIALIZED_TAINT;
 use tokio::{sync::watch, time::Instant};
 
-/// The Nodes now.
+/// The current Nodes.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub nodes: BTreeMap<String, Node>,
@@ -70,7 +70,7 @@ fn has_taint(node: &Node, key: &str) -> bool {
     taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
 }
 
-/// The first address that is an IP address.
+/// The first address of the type `InternalIP`.
 pub(crate) fn address(node: &Node) -> Option<&str> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
     addresses.iter().find(|address| address.type_ == "InternalIP").map(|address| address.address.as_str())

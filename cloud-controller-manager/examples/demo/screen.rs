@@ -9,7 +9,7 @@ use std::{
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Without a terminal progress is told in so many lines.
+/// Without a terminal, progress is printed in this many lines.
 const STEPS: usize = 5;
 
 /// Standard output.
@@ -26,16 +26,16 @@ impl Screen {
     }
 
     pub(crate) fn line(&self, text: impl Display) {
-        // Somebody who closes the pipe has seen enough; what the demo proves, it proves with its exit code.
+        // A closed pipe (`... | head`) is not an error. The exit code says whether the demo succeeded.
         let _ = writeln!(&self.out, "{text}");
     }
 
-    /// The last words, on standard error.
+    /// Prints a final error message to standard error.
     pub(crate) fn failure(text: &str) {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// Progress towards `total`; gone from the screen when dropped.
+    /// Shows progress towards `total`, until the result is dropped.
     pub(crate) fn progress(&self, total: usize, what: &'static str) -> Progress<'_> {
         let bar = self.is_terminal.then(|| {
             let bar =
@@ -48,7 +48,7 @@ impl Screen {
         Progress { screen: self, bar, total, what, told: 0 }
     }
 
-    /// A sign of life while nothing happens; gone from the screen when dropped.
+    /// Shows a spinner while nothing happens, until the result is dropped.
     pub(crate) fn waiting(&self, what: &str) -> impl Drop + use<> {
         struct Waiting(Option<ProgressBar>);
         impl Drop for Waiting {

@@ -1,4 +1,4 @@
-//! What happens, in order.
+//! What happens in the demo, in order.
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -26,13 +26,14 @@ use crate::{
 const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// How long anything may take before the demo gives up: much more than it needs, for machines that are busy.
+/// How long any step may take before the demo gives up: much more than it needs, for machines that are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the demo lets a silent kubelet be silent. kube-controller-manager waits for the better part of a minute.
+/// How long a kubelet stays silent in the demo. kube-controller-manager waits for the better part of a
+/// minute.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Everything that runs. Dropping it ends it all and removes the temporary files.
+/// Everything that runs. Dropping it ends everything and removes the temporary files.
 pub(crate) struct Stage {
     pub daemon: Daemon,
     machines: Vec<Machine>,
@@ -45,7 +46,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Ends it all in good order.
+    /// Ends everything in the right order.
     pub(crate) async fn stop(self) {
         self.daemon.stop().await;
         drop((self.kubelets, self.seen, self.client));
@@ -111,7 +112,7 @@ pub(crate) async fn set_the_stage(screen: &Screen) -> anyhow::Result<Stage> {
     Ok(Stage { daemon, machines, client, seen, kubelets: None, kubeconfig, server, _folder: folder })
 }
 
-/// Plays it.
+/// Plays the story.
 pub(crate) async fn tell(screen: &Screen, stage: &mut Stage) -> anyhow::Result<()> {
     let began = Instant::now();
     nodes_come(screen, stage).await?;
@@ -177,7 +178,7 @@ async fn nodes_come(screen: &Screen, stage: &mut Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the table says of a Node, which must be what the cloud said.
+/// The table's row for a Node. An error if the Node is not as the cloud reports.
 fn row(machine: &Machine, node: &Node, seconds: f64) -> anyhow::Result<[String; 5]> {
     let name = &machine.name;
     let provider_id = provider_id(node).with_context(|| format!("{name} has no provider ID"))?;
@@ -258,7 +259,8 @@ fn chosen(stage: &Stage) -> (Machine, Machine) {
     (third_of(0), third_of(1))
 }
 
-/// The event that announces the deletion; events are written in the background, so it may come a little later.
+/// The event that announces the deletion. Events are written in the background, so it may come a little
+/// later.
 async fn deletion_event(client: &Client, node: &str) -> anyhow::Result<String> {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     let of_node = ListParams::default().fields(&format!("involvedObject.name={node},reason=DeletingNode"));
@@ -276,7 +278,7 @@ async fn deletion_event(client: &Client, node: &str) -> anyhow::Result<String> {
     }
 }
 
-/// What a viewer can do while it all goes on.
+/// Prints what a viewer can try while everything goes on.
 pub(crate) fn say_what_to_try(screen: &Screen, stage: &Stage) {
     let (stopped, removed) = chosen(stage);
     screen.line(format_args!(

@@ -1,4 +1,4 @@
-//! What one node does to a batch.
+//! How one failing node affects a batch.
 
 use super::{
     super::batches::{CALL_TIMEOUT, HANG_TIMEOUT, MORE_CALLS},
@@ -35,7 +35,7 @@ async fn each_answer_has_the_time_of_its_own_call() {
     let calls: Vec<(u64, u64)> =
         times.iter().map(|time| ((time.sent - began).as_secs(), (time.ended - began).as_secs())).collect();
     assert!(matches!(answers[0], InstanceLookup::Unknown(_)));
-    // All [0, 2], the second half [2, 4], the first one [4, 6], and its halves.
+    // All nodes take [0, 2], the second half [2, 4], the first half [4, 6], and then its halves.
     assert_eq!(calls[1..], [(6, 8), (2, 4), (2, 4)]);
 }
 
@@ -49,7 +49,7 @@ async fn one_node_of_thousands_is_found_and_then_asked_about_apart() {
         let calls = calls(&fake);
         assert!(calls <= most_calls, "{calls} calls");
     }
-    // Another batch with it is spared too, and it alone costs one call.
+    // Another batch with this node is spared too, and a look-up of this node alone costs one call.
     let few = [nodes[1].clone(), nodes[4321].clone()];
     assert_eq!(without_answer(&few, &cloud.lookup(&few).await), ["panic-4321"]);
     assert_eq!(calls(&fake), 2);
@@ -75,7 +75,7 @@ async fn many_such_nodes_are_found_in_bounded_steps() {
         assert!(round < 20, "{left} nodes are without an answer");
     }
     assert_eq!(left, 60);
-    // The provider is mended.
+    // The provider is fixed.
     let mended: Vec<Arc<Node>> =
         nodes.iter().map(|n| node(&n.name().replace("panic", "mended"), None)).collect();
     assert!(without_answer(&mended, &cloud.lookup(&mended).await).is_empty());
@@ -111,7 +111,7 @@ async fn one_node_that_hangs_costs_the_others_seconds() {
     assert!(took[0].0 <= CALL_TIMEOUT + 6 * HANG_TIMEOUT, "{took:?}");
     assert!(took[0].1 < 100, "most are answered: {took:?}");
     assert_eq!(took[3], (HANG_TIMEOUT, 1), "{took:?}");
-    // Where nobody is answered it is no node's fault: each call has its full time.
+    // If no node gets an answer, no single node is at fault, and each call has its full time.
     let (_, cloud) = watched();
     for _ in 0..2 {
         let began = Instant::now();
@@ -128,7 +128,7 @@ async fn one_node_that_hangs_is_found_where_the_others_take_their_time() {
         let nodes = many(2500, &[(place, "hang")]);
         let mut left = Vec::new();
         for _ in 0..6 {
-            // One that changed was asked about alone, in no time.
+            // A look-up of a single node that changed, which takes no time.
             cloud.lookup(&nodes[..1]).await;
             left.push(without_answer(&nodes, &cloud.lookup(&nodes).await).len());
         }

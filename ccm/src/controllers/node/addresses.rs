@@ -10,14 +10,15 @@ use crate::nodes::Node;
 
 /// The addresses that `node` should have, from what the cloud reports.
 ///
-/// Upstream's rules: no addresses from the cloud leave the Node's own alone; where the cloud names no host, the Node
-/// keeps its Hostname entries at the end; then `alpha.kubernetes.io/provided-node-ip` decides, if it is there.
+/// Upstream's rules: If the cloud reports no addresses, the Node keeps its own. If the cloud reports no host
+/// name, the Node keeps its Hostname entries at the end. Then `alpha.kubernetes.io/provided-node-ip` decides,
+/// if the Node has it.
 ///
-/// Those of one type stand together, where the first of them stands: the API server sorts them so when it applies
-/// [`addresses_patch`], and an order that it never keeps would be written again for ever.
+/// Addresses of one type are grouped where the first of them is. The API server sorts them like this when it
+/// applies [`addresses_patch`], so any other order would be written again and again.
 ///
 /// # Errors
-/// Where that annotation cannot be followed.
+/// The annotation cannot be followed.
 pub(super) fn wanted_addresses(
     node: &Node,
     from_cloud: &[NodeAddress],
@@ -48,10 +49,11 @@ fn by_type(mut addresses: Vec<NodeAddress>) -> Vec<NodeAddress> {
     addresses
 }
 
-/// The value of `status.addresses` in a strategic merge patch that puts `addresses` in place of the Node's.
+/// The value of `status.addresses` in a strategic merge patch that replaces the Node's addresses with
+/// `addresses`.
 ///
-/// The API merges this list by `type`, which is wrong for two addresses of one type; the `$patch: replace` element
-/// puts the whole list in place. It is understood only where there is a list already.
+/// The API server merges this list by `type`, which is wrong for two addresses of one type. The element
+/// `$patch: replace` replaces the whole list. It works only if the Node has a list already.
 pub(super) fn addresses_patch(node: &Node, addresses: &[NodeAddress]) -> Value {
     let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
     if !node.identity.addresses.is_empty() {

@@ -1,4 +1,5 @@
-//! The loop that acts: asks the cloud in batches, writes in parallel, never about one Node twice at once.
+//! The loop of the controller. It asks the cloud in batches and writes in parallel. No Node has two tasks at
+//! once.
 
 mod outcomes;
 
@@ -38,22 +39,22 @@ use crate::{
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
 };
 
-/// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in
-/// batches while the cloud is slow.
+/// How many look-ups may be under way: enough that a slow one does not hold up a new Node, and few enough
+/// that Nodes gather in batches while the cloud is slow.
 const CONCURRENT_LOOKUPS: usize = 4;
 
-/// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
-/// write in turns.
+/// Drift of a Node is repaired at once, but a second time only after this interval. Otherwise two controllers
+/// that disagree would take turns in writing.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A Node that the API server does not have, and that the watch still shows after this time, is tried again: whoever is in
-/// between may have said so.
+/// The API server may answer that a Node does not exist while the watch still shows it. After this time the
+/// Node is tried again, because the answer may have come from a proxy.
 const GONE_FOR: Duration = Duration::from_secs(60);
 
-/// The reason for the metric where a Node waits for another cloud's cloud-controller-manager.
+/// The metric's reason for a Node that waits for another cloud's cloud-controller-manager.
 const FOREIGN: &str = "ForeignProviderID";
 
-/// What the flags say to this controller.
+/// The flags of this controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeControllerOptions {
     /// `--concurrent-node-syncs`: Nodes written at the same time.
@@ -72,19 +73,19 @@ pub struct NodeController {
     options: NodeControllerOptions,
     queue: WorkQueue,
     states: HashMap<String, NodeState>,
-    /// Names that something happened to while they were at work.
+    /// Names of Nodes that changed, or that the cloud reported, while they were at work.
     after_work: HashMap<String, Again>,
-    /// What there is to write, the oldest first. No task is made for it before its turn: thousands of them that wait
-    /// cost more memory than all else.
+    /// Pending writes, the oldest first. A write gets a task only when its turn comes, because thousands of
+    /// waiting tasks would take more memory than everything else.
     writes: VecDeque<Write>,
     tasks: JoinSet<Done>,
     lookups: usize,
-    /// Tasks that write.
+    /// How many tasks are writing.
     writing: usize,
     stopping: bool,
 }
 
-/// Something to write about one Node.
+/// A pending write to one Node.
 #[derive(Debug)]
 enum Write {
     /// What the cloud's answer asks for.
@@ -102,7 +103,7 @@ enum Again {
     AskCloud,
 }
 
-/// What a task comes back with.
+/// The result of a task.
 enum Done {
     /// The Nodes that the cloud was asked about, each with its answer.
     Lookup(Vec<(Arc<Node>, InstanceLookup)>),
@@ -144,8 +145,8 @@ impl NodeController {
         }
     }
 
-    /// Works until `stop` is cancelled; then takes nothing new and waits for the writes under way. Ends by itself only
-    /// where a task panicked, which is for the daemon to notice.
+    /// Works until `stop` is cancelled. Then it starts nothing new and waits for the writes under way. It
+    /// ends by itself only after a panic in a task, which the daemon notices.
     pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let mut pushed = self.shared.cloud.changes();
         let synced = inspection.beside(self.shared.nodes.synced());
@@ -153,7 +154,7 @@ impl NodeController {
             return;
         }
         let mut changes = self.shared.nodes.subscribe();
-        // Upstream's first comparison is at once: every Node counts as changed now.
+        // The first comparison is at once, as upstream, because every Node counts as changed now.
         let mut next_period = Instant::now() + self.options.status_update_frequency;
         while !stop.is_cancelled() {
             self.start_lookup();
@@ -167,12 +168,12 @@ impl NodeController {
                     next_period = Instant::now() + self.options.status_update_frequency;
                 }
                 () = self.queue.wait_for_due() => {}
-                // Whoever asked may have gone.
+                // The receiver of the answer may be gone.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
-                        // The Nodes of that task would stay at work for ever.
+                        // The Nodes of that task would stay marked as at work for ever.
                         tracing::error!(%error, "a sync of nodes ended early");
                         return;
                     }
@@ -224,14 +225,15 @@ impl NodeController {
         let is_waiting = self.queue.is_waiting(name);
         let state = self.state_of(&node);
         if state.gone || state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // The watch has yet to show what we wrote ourselves, and will.
+            // The watch does not show our own last write, or the end of the Node, yet.
             return;
         }
-        // Asked without success, and nothing that the answer depends on has changed: the next try comes when its time
-        // comes or the cloud says something. A Node that changes all the time costs no look-ups.
+        // The last look-up had no success, and nothing that its answer depends on has changed. The next one
+        // comes when it is due or when the cloud reports a change. So a Node that changes all the time costs
+        // no look-ups.
         let in_vain = state.tried.as_ref().is_some_and(|tried| same_to_the_cloud(tried, &node));
         if node.has_taint(UNINITIALIZED_TAINT) {
-            // In a dry run nothing is left to be tried: what there was to write was answered.
+            // In a dry run there is no next try: the write has been answered.
             if !(in_vain && (is_waiting || self.options.dry_run)) {
                 tracing::debug!(node = name, "the node is not initialized: asking the cloud");
                 self.queue.add(name);
@@ -282,7 +284,7 @@ impl NodeController {
 
     fn look_at_all(&mut self) {
         let nodes = self.shared.nodes.all();
-        // The other controller does this too, and may be switched off.
+        // The node-lifecycle controller does this too, but it may be disabled.
         let uids: HashSet<&str> = nodes.iter().map(|node| node.identity.uid.as_str()).collect();
         self.shared.cloud.keep_seen(|uid| uids.contains(uid));
         for node in &nodes {
@@ -298,7 +300,7 @@ impl NodeController {
         }
     }
 
-    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    /// The state of this Node. The state of another Node of the same name is dropped.
     fn state_of(&mut self, node: &Node) -> &mut NodeState {
         if self.states.get(node.name()).is_some_and(|state| state.uid != node.identity.uid) {
             self.forget(node.name());
@@ -312,7 +314,7 @@ impl NodeController {
         }
     }
 
-    /// Asks the cloud about everything that is ready, in one batch.
+    /// Asks the cloud about all Nodes that are ready in the queue, in one batch.
     fn start_lookup(&mut self) {
         if self.lookups == CONCURRENT_LOOKUPS || !self.queue.has_ready() {
             return;
@@ -347,7 +349,7 @@ impl NodeController {
         let is_uninitialized = node.has_taint(UNINITIALIZED_TAINT);
         let is_ours = match owner {
             Owner::Nobody | Owner::Us => true,
-            // The look-up says what is wrong with it.
+            // The look-up returns an error that says what is wrong with the provider ID.
             Owner::UsBroken | Owner::Unclear => is_uninitialized,
             Owner::Foreign => false,
         };
@@ -358,14 +360,14 @@ impl NodeController {
         }
         let state = self.state_of(node);
         if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // What we wrote is still to be seen; the Node is asked about when it is.
+            // The watch does not show our own last write yet. The cloud is asked when it does.
             state.metadata = None;
             return false;
         }
         true
     }
 
-    /// Takes note that a Node is another cloud's, and says once that it waits for that.
+    /// Notes that a Node belongs to another cloud, and logs once that the Node waits for it.
     fn leave_alone(&mut self, node: &Node, is_uninitialized: bool) {
         let gauge = self.shared.metrics.uninitialized_nodes.clone();
         let state = self.state_of(node);
@@ -389,7 +391,7 @@ impl NodeController {
         }
     }
 
-    /// Starts what there is to write, as much at the same time as the flag allows.
+    /// Starts pending writes, as many at the same time as `--concurrent-node-syncs` allows.
     fn start_writes(&mut self) {
         while self.writing < self.options.concurrent_syncs.max(1)
             && let Some(write) = self.writes.pop_front()
@@ -412,7 +414,7 @@ impl NodeController {
             };
         }
         if self.writes.is_empty() {
-            // Room for thousands is needed once.
+            // Room for thousands of writes is seldom needed again.
             self.writes.shrink_to_fit();
         }
     }
@@ -427,7 +429,8 @@ impl NodeController {
             }
             Done::Sync { name, outcome } => {
                 self.writing -= 1;
-                // Still at work while its condition is written: two writes about one Node must not race.
+                // The Node stays at work while its condition is written, so that two writes to one Node
+                // cannot race.
                 if !self.settle(&name, outcome) {
                     self.end_work(&name);
                 }
@@ -442,7 +445,8 @@ impl NodeController {
                         Err(Gone) => {}
                     }
                 }
-                // The time first: our own condition on the Node must not cut the wait short.
+                // The next try is scheduled before the change that this write makes is handled, which must
+                // not cut the wait short.
                 self.queue.done(&name);
                 self.queue.retry_after(&name, if written.is_ok() { retry_in } else { GONE_FOR });
                 self.end_work(&name);
@@ -460,7 +464,8 @@ impl NodeController {
     }
 }
 
-/// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
+/// Whether two versions of a Node are equal in all that the cloud's answer, and what we do with it, can
+/// depend on.
 fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
     a.is_same_instance(b)
         && a.identity.addresses == b.identity.addresses

@@ -1,4 +1,4 @@
-//! What this controller would do about one Node now, for people. Pure.
+//! Explains what this controller would do about one Node now. Pure functions.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::nodes::Node;
 
-/// A field that is not as the cloud says.
+/// A field that differs from what the cloud reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The field, as in `label topology.kubernetes.io/zone`.
@@ -23,14 +23,14 @@ pub struct Difference {
     pub cloud: String,
 }
 
-/// What the controller makes of a Node.
+/// What the controller finds about a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodePlan {
     /// Whether the Node has no uninitialized taint.
     pub initialized: bool,
     /// Why it is initialised or not.
     pub why: String,
-    /// What differs.
+    /// The fields that differ from what the cloud reports.
     pub differences: Vec<Difference>,
     /// What would be done next.
     pub next: Vec<String>,

@@ -1,4 +1,4 @@
-//! What to write to make a new Node complete, or why that cannot be done yet. Pure.
+//! Decides what to write to complete a new Node, or why that cannot be done yet. Pure functions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,28 +18,30 @@ use crate::{
     nodes::{Node, NodePatch},
 };
 
-/// The writes that complete a Node, in order: when the last one has removed the taint, nothing is missing.
+/// The writes that complete a Node, in order. The last one removes the taint, so nothing is missing after it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Initialization {
     /// Addresses and condition. `None` where they are right already.
     pub status: Option<NodePatch>,
-    /// Provider ID, labels and the removal of the taint for a Node that nobody else has written since, guarded by its
-    /// version. `None` where the taints that stay cannot be written back as they are.
+    /// Provider ID, labels and the removal of the taint, for a Node that no other client has written since.
+    /// The patch is guarded by the resource version. `None` if the taints that stay cannot be written back
+    /// unchanged.
     pub quick_main: Option<NodePatch>,
     addresses: Vec<NodeAddress>,
-    /// Where the Node has none.
+    /// The provider ID to write. `None` if the Node has one.
     provider_id: Option<String>,
     labels: LabelChanges,
 }
 
 impl Initialization {
-    /// The same as `quick_main` for a Node that others write as well: a JSON Patch, so that its `test` operations guard
-    /// exactly what matters, and heartbeats of the kubelet, which change the resource version all the time, do not
-    /// disturb it. It fails if the Node is another one by now or the taint moved.
+    /// The same write as `quick_main`, for a Node that other clients write as well. It is a JSON Patch, whose
+    /// `test` operations guard exactly what matters. The kubelet's heartbeats change the resource version all
+    /// the time and do not disturb it. The patch fails if another Node has the name by now, or if the taint
+    /// has moved in the list.
     pub(super) fn guarded_main(&self, node: &Node) -> NodePatch {
         let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
         if !self.addresses.is_empty() {
-            // What the first write has put there, and nobody has changed since.
+            // The addresses that the first write has set, which must not have changed since.
             operations.push(json!({"op": "test", "path": "/status/addresses", "value": self.addresses}));
         }
         let ours: Vec<usize> = node
@@ -60,20 +62,20 @@ impl Initialization {
         let LabelChanges { labels, annotations, .. } = &self.labels;
         set_in_map(&mut operations, "/metadata/labels", &node.identity.labels, labels);
         set_in_map(&mut operations, "/metadata/annotations", &node.identity.annotations, annotations);
-        // From the last one down, so that the indices before it stay right.
+        // In descending order, so that the remaining indices stay valid.
         for index in ours.iter().rev() {
             operations.push(json!({"op": "remove", "path": format!("/spec/taints/{index}")}));
         }
         NodePatch::Json(Value::Array(operations))
     }
 
-    /// For the log.
+    /// The warnings, for the log.
     pub(super) fn into_warnings(self) -> Vec<String> {
         self.labels.warnings
     }
 }
 
-/// The reason where the API server did not take a write.
+/// The reason when a write to the API server fails.
 pub(super) const WRITE_FAILED: &str = "WriteFailed";
 
 /// Why a Node stays uninitialised for now.
@@ -83,11 +85,11 @@ pub(super) struct NotInitialized {
     pub reason: &'static str,
     /// A sentence for people, in the provider's words.
     pub message: String,
-    /// When the provider says another try can help.
+    /// How long to wait before the next try, if the provider says so.
     pub retry_after: Option<Duration>,
-    /// The cloud is expected to get there by itself shortly: not worth an event yet.
+    /// Whether the problem is expected to end by itself shortly, so that no event is due yet.
     pub in_progress: bool,
-    /// Only a change of the cloud, the Node or the configuration can help.
+    /// Whether only a change of the cloud, the Node or the configuration can help.
     pub hopeless: bool,
 }
 
@@ -106,13 +108,13 @@ impl NotInitialized {
         }
     }
 
-    /// A write that the API server did not take.
+    /// A write to the API server failed.
     pub(super) fn write_failed(message: String) -> Self {
         Self { in_progress: true, ..Self::new(WRITE_FAILED, message) }
     }
 }
 
-/// Decides on a Node that has the uninitialized taint.
+/// Decides what to write to a Node that has the uninitialized taint.
 pub(super) fn initialize(
     node: &Node,
     answer: &InstanceLookup,
@@ -138,7 +140,7 @@ pub(super) fn initialize(
     let provider_id = match (&node.identity.provider_id, &instance.provider_id) {
         (Some(_), _) => None,
         (None, Some(id)) => Some(id.as_str().to_owned()),
-        // Upstream's rule: nobody could add it later.
+        // Upstream's rule, because the provider ID could not be added later.
         (None, None) => {
             return Err(NotInitialized::new(
                 "ProviderIDMissing",
@@ -188,8 +190,9 @@ fn status_patch(node: &Node, addresses: &[NodeAddress], now: Timestamp) -> Optio
         .then(|| NodePatch::Status(json!({"metadata": {"uid": node.identity.uid}, "status": status})))
 }
 
-/// A strategic merge patch, which costs the API server less than a JSON Patch: it need not make JSON of the whole Node,
-/// images included, and read it again. It replaces the list of taints, so it must hold for one version of the Node only.
+/// A strategic merge patch. It costs the API server less than a JSON Patch, for which the API server encodes
+/// the whole Node as JSON, images included, and decodes it again. It replaces the list of taints, so it must
+/// apply to one version of the Node only.
 fn quick_main_patch(node: &Node, provider_id: Option<&str>, labels: &LabelChanges) -> Option<NodePatch> {
     let stay: Vec<_> = node.taints.iter().filter(|taint| taint.key != UNINITIALIZED_TAINT).collect();
     if stay.iter().any(|taint| taint.key.is_empty() || taint.effect.is_empty()) {
@@ -215,12 +218,12 @@ fn set_in_map(
     changes: &BTreeMap<String, Option<String>>,
 ) {
     if now.is_empty() {
-        // A path into a map that is not there is an error, and so is removing from it.
+        // A path into a missing map is an error, and so is a removal from it.
         let all: serde_json::Map<String, Value> =
             changes.iter().filter_map(|(k, v)| Some((k.clone(), v.clone()?.into()))).collect();
         if !all.is_empty() {
-            // Putting the map in place must not lose one that somebody else has put there meanwhile. For the API
-            // server a member that is missing is null.
+            // Adding the map must not overwrite a map that another client has added meanwhile. For the API
+            // server a missing member is null.
             operations.push(json!({"op": "test", "path": path, "value": null}));
             operations.push(json!({"op": "add", "path": path, "value": all}));
         }
@@ -228,7 +231,8 @@ fn set_in_map(
     }
     for (key, value) in changes {
         let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-        // What somebody else has set meanwhile may have to stay: that is decided anew.
+        // A value that another client has set meanwhile may have to stay, so the patch fails and the Node is
+        // decided on again.
         operations.push(json!({"op": "test", "path": path, "value": now.get(key)}));
         operations.push(match value {
             Some(value) => json!({"op": "add", "path": path, "value": value}),

@@ -16,8 +16,8 @@ const PAIRS: [(&str, &str, Field); 3] = [
     ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region", Field::Region),
 ];
 
-/// Annotation that remembers which additional labels came from the cloud, as a JSON map: only those are ever changed
-/// or removed again. A Node without additional labels does not have it.
+/// Annotation that records which additional labels came from the cloud, as a JSON map. Only these labels are
+/// ever changed or removed. A Node without additional labels does not have the annotation.
 pub(super) const ADDITIONAL_LABELS: &str = "node.cloudprovider.kubernetes.io/additional-labels";
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) struct LabelChanges {
     pub labels: BTreeMap<String, Option<String>>,
     /// By annotation key.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// What was left alone and why, for the log.
+    /// What was left unchanged and why, for the log.
     pub warnings: Vec<String>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct InvalidLabel {
 
 /// What has to change for `node` to carry the labels that `metadata` asks for.
 ///
-/// Type, zone and region follow the cloud, the deprecated labels follow them. Additional labels never replace a
-/// value that somebody else set.
+/// Instance type, zone and region follow the cloud, and the deprecated labels follow them. Additional labels
+/// never replace a value that another client has set.
 ///
 /// # Errors
-/// Where type, zone or region cannot be a label value: the API server would refuse the whole write.
+/// Instance type, zone or region is not a valid label value. The API server would refuse the whole write.
 pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<LabelChanges, InvalidLabel> {
     let mut changes = LabelChanges::default();
     for (label, beta_label, field) in PAIRS {
@@ -73,7 +73,8 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
                     .map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
                 (Some(value), Some(value))
             }
-            // The cloud does not say: a Node that has one of the two alone gets no beta label, but the label of it.
+            // The cloud reports no value. A label that stands alone gets no beta label, but a beta label that
+            // stands alone gets the label.
             None => match (label_now, beta_now) {
                 (Some(value), Some(_)) => (Some(value), Some(value)),
                 (None, Some(beta)) => (Some(beta), Some(beta)),
@@ -115,7 +116,7 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
         if now != Some(value) {
             changes.labels.insert(key.clone(), Some(value.clone()));
         }
-        // Somebody else's label that happens to have the cloud's value stays theirs.
+        // A label that another client has set to the cloud's value does not become ours.
         if now.is_none() || remembered.contains_key(key) {
             ours.insert(key, value);
         }

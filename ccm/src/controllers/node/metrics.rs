@@ -1,9 +1,9 @@
-//! What the node controller counts.
+//! Metrics of the node controller.
 
 use component::metrics::{MetricSet, Register};
 use prometheus::{Histogram, IntGaugeVec};
 
-/// Upstream's buckets of the two delays, seconds.
+/// Upstream's buckets of the two delays, in seconds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// How long Nodes wait for their initialisation, and for what.

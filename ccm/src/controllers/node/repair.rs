@@ -1,4 +1,4 @@
-//! What to write to keep an initialised Node right. Pure.
+//! Decides what to write to keep an initialised Node up to date. Pure functions.
 
 use cloudprovider::{InstanceMetadata, ProvidedNodeIpError};
 use jiff::Timestamp;
@@ -13,19 +13,20 @@ use crate::{
     nodes::{Node, NodePatch},
 };
 
-/// The writes that bring a Node back to what the cloud says. None for a Node that is right.
+/// The writes that bring a Node back to what the cloud reports. Empty for a Node that is up to date.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Repair {
-    /// In order.
+    /// The patches, in order.
     pub patches: Vec<NodePatch>,
-    /// What cannot be brought to the Node and is left as it is, for the log.
+    /// What cannot be written to the Node and is left unchanged, for the log.
     pub warnings: Vec<String>,
 }
 
-/// Compares an initialised Node with what the cloud says.
+/// Compares an initialised Node with what the cloud reports.
 ///
-/// The comparison is exact, in order and over all addresses, so a settled Node costs no write; what the cloud does
-/// not say is left alone. Whatever cannot be followed is a warning here, not an error: the Node works.
+/// The comparison is exact: it covers all addresses and their order. So a Node that is up to date costs no
+/// write. What the cloud does not report is left unchanged. What cannot be followed is a warning here and not
+/// an error, since the Node works.
 pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -> Repair {
     let mut repair = Repair::default();
     let mut status = serde_json::Map::new();
@@ -36,7 +37,7 @@ pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -
         Ok(_) => {}
         Err(error) => repair.warnings.push(no_match(&error)),
     }
-    // Somebody else removed the taint of a Node that we could not initialise.
+    // Another client removed the taint of a Node that we could not initialise.
     if node.condition(INITIALIZED).is_some_and(|condition| condition.status != "True") {
         let done =
             WantedCondition::new(INITIALIZED, "True", "Initialized", "the node has no uninitialized taint");
@@ -66,7 +67,7 @@ pub(super) fn repair(node: &Node, metadata: &InstanceMetadata, now: Timestamp) -
     repair
 }
 
-/// The condition of a Node that we could not initialise and whose taint somebody else removed.
+/// The condition of a Node that we could not initialise and whose taint another client removed.
 pub(super) fn no_longer_waiting(node: &Node) -> Option<WantedCondition> {
     let waits = node.condition(INITIALIZED).is_some_and(|condition| condition.status != "True");
     waits.then(|| {

@@ -14,26 +14,26 @@ use crate::{
     nodes::Node,
 };
 
-/// How long a fault that mends itself (a lease not there yet, a write conflict) goes unreported.
+/// How long a fault that ends by itself (a lease that is not there yet, a write conflict) is not reported.
 const IN_PROGRESS_GRACE: Duration = Duration::from_secs(5);
 
-/// The same reason with other words is reported no more often than this.
+/// The same reason with another message is reported no more often than this.
 const REWORDING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// One Node's memory. All of it can be lost: the next sync finds out again.
+/// The state of one Node. It may be lost, because the next sync finds everything out again.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
-    /// UID that this state is about.
+    /// The UID of the Node.
     pub uid: String,
-    /// Whether the API server said that the Node is not there any more. The watch has yet to say so, and until then nothing
-    /// that changes of it matters.
+    /// Whether the API server has answered that the Node does not exist any more. Until the watch shows that
+    /// too, changes of the Node do not matter.
     pub gone: bool,
     /// Failures in a row.
     pub failures: u32,
-    /// The Node that the last answer without success was about; in a dry run also the one that would have been
-    /// written.
+    /// The version of the Node for which the last look-up had no success. In a dry run also the version that
+    /// would have been written.
     pub tried: Option<Arc<Node>>,
-    /// The first failure of the row.
+    /// When the failures in a row began.
     failing_since: Option<Instant>,
     /// What was reported last, and when.
     reported: Option<(NotInitialized, Instant)>,
@@ -41,25 +41,26 @@ pub(super) struct NodeState {
     pub waiting_for: Option<&'static str>,
     /// The resource version that our own last write produced: older ones in the cache are skipped.
     pub written: Option<String>,
-    /// What the cloud said last of an initialised Node, so that a change of the Node that leaves it right costs no
-    /// look-up.
+    /// What the cloud last reported for an initialised Node. With it, a change of the Node that needs no
+    /// write costs no look-up.
     pub metadata: Option<InstanceMetadata>,
-    /// When drift was mended last.
+    /// When drift was last repaired.
     pub repaired: Option<Instant>,
-    /// What was warned of last, so that it is logged once.
+    /// The last warnings, so that each is logged once.
     warned: Vec<String>,
 }
 
 impl NodeState {
-    /// Nothing is remembered yet of the Node with this UID.
+    /// An empty state for the Node with this UID.
     pub(super) fn new(uid: &str) -> Self {
         Self { uid: uid.to_owned(), ..Self::default() }
     }
 
-    /// Takes note of a failure; the condition to write and the event to send, if it is to be reported now.
+    /// Notes a failure. Returns the condition to write and to send as an event, if the failure is to be
+    /// reported now.
     pub(super) fn fail(&mut self, node: &Node, fault: &NotInitialized) -> Option<WantedCondition> {
         let now = Instant::now();
-        // Who is told when to come again has not failed.
+        // A wait that the provider asks for is not a failure.
         if fault.retry_after.is_none() {
             self.failures = self.failures.saturating_add(1);
         }
@@ -83,12 +84,12 @@ impl NodeState {
         (!condition.is_on(node)).then_some(condition)
     }
 
-    /// What was reported did not get through, or something else was written over it: it is due again.
+    /// Makes the report due again, because its write failed or something else has overwritten it.
     pub(super) fn forget_report(&mut self) {
         self.reported = None;
     }
 
-    /// Takes note of a success.
+    /// Notes a success.
     pub(super) fn succeed(&mut self) {
         self.failures = 0;
         self.failing_since = None;

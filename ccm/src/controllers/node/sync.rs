@@ -22,37 +22,38 @@ use crate::{
 /// How long the watch may take to show a patch before the next one is sent anyway.
 const LONGEST_LAG: Duration = Duration::from_millis(200);
 
-/// What the tasks need.
+/// What the tasks share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub nodes: NodeStore,
     pub cloud: Cloud,
     pub writer: NodeWriter,
     pub metrics: NodeMetrics,
-    /// `--dry-run`: writes have no effect, and are told where they are answered.
+    /// `--dry-run`: writes have no effect, and the API client logs them.
     pub dry_run: bool,
 }
 
-/// What came out for one Node.
+/// The outcome for one Node.
 pub(super) enum Outcome {
-    /// The Node is gone, or another one by now: whatever is known of it does not count.
+    /// The Node is gone or was replaced, so the cloud's answer does not apply.
     Outdated,
-    /// The API server does not have this Node any more: another one may have its name. The watch has yet to say so.
+    /// The API server does not have this Node any more, though another one may have its name. The watch does
+    /// not show that yet.
     Gone,
     /// Nothing had to be written.
     Right { metadata: InstanceMetadata, warnings: Vec<String> },
-    /// With the Node that this was decided on.
+    /// The Node was initialised. `node` is the version that this was decided on.
     Initialized {
         node: Arc<Node>,
         version: WrittenVersion,
         metadata: InstanceMetadata,
         warnings: Vec<String>,
     },
-    /// With the Node that this was decided on.
+    /// A difference was repaired. `node` is the version that this was decided on.
     Repaired { node: Arc<Node>, version: WrittenVersion, metadata: InstanceMetadata, warnings: Vec<String> },
-    /// With the Node that this was decided on.
+    /// The Node could not be initialised. `node` is the version that this was decided on.
     NotInitialized { node: Arc<Node>, fault: NotInitialized, status_was_written: bool },
-    /// An initialised Node that the cloud has no answer for.
+    /// An initialised Node of which the cloud reports no instance, or cannot tell.
     NoAnswer { node: Arc<Node> },
     /// An initialised Node that could not be written.
     NotRepaired { why: String },
@@ -62,8 +63,9 @@ pub(super) enum Outcome {
 pub(super) struct Gone;
 
 impl Shared {
-    /// Decides on one Node and writes. The Node is read again first: it may have changed while the cloud was asked
-    /// and while this waited for its turn, and the answer is about the one that was asked about.
+    /// Decides what to write to one Node, and writes it. The Node is read from the cache again first, since
+    /// it may have changed while the cloud was asked and while this task waited. The answer is about the
+    /// version in `asked`.
     pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup, failed_before: bool) -> Outcome {
         let Some(node) = self.nodes.get(asked.name()) else { return Outcome::Outdated };
         if !node.is_same_instance(asked) {
@@ -126,9 +128,10 @@ impl Shared {
         Outcome::Initialized { node, version, metadata, warnings: plan.into_warnings() }
     }
 
-    /// Writes addresses and condition first, all else and the removal of the taint after. As long as nobody else writes
-    /// the Node, each patch is one for the version before it, which costs the API server least; from the first conflict
-    /// on it is one that guards only what it needs, as for a Node that could not be written before.
+    /// Writes addresses and condition first, then everything else and the removal of the taint. As long as no
+    /// other client writes the Node, each patch is for one version of it, which costs the API server least.
+    /// After a conflict, and for a Node that could not be written before, the patches guard only what they
+    /// need.
     async fn write(
         &self,
         node: &Node,
@@ -149,7 +152,7 @@ impl Shared {
         if let (Some(main), Some(written)) = (&mut plan.quick_main, &version) {
             // Until the API server's own cache has the first patch, it applies the second one twice.
             let shown = timeout(LONGEST_LAG, self.nodes.until_shown(name, written)).await;
-            // Somebody else may have written the Node since: this patch would be refused.
+            // Another client may have written the Node since. This patch would be refused then.
             let is_outdated =
                 shown.is_ok_and(|shown| shown.is_some_and(|node| node.resource_version != *written));
             if !is_outdated && let Some(version) = self.write_version(name, version, main).await? {
@@ -159,8 +162,8 @@ impl Shared {
         self.writer.patch(name, &plan.guarded_main(node)).await
     }
 
-    /// Patches the Node if it has this version, and says which one it has then. `None` where it has another one, or
-    /// where there is no such version.
+    /// Patches the Node if it has this version, and returns the new version. `None` if the Node has another
+    /// version, or if there is no version to compare with.
     async fn write_version(
         &self,
         name: &str,
@@ -176,8 +179,8 @@ impl Shared {
         }
     }
 
-    /// Writes the condition that says why a Node is not initialised, unless that is over by now: then, and where it cannot be
-    /// written, there is no version.
+    /// Writes the condition that says why a Node is not initialised. Returns no version if the condition does
+    /// not apply any more, or if it cannot be written.
     ///
     /// # Errors
     /// The API server does not have this Node any more.

@@ -16,7 +16,7 @@ fn command(arguments: &[&str]) -> ManifestsCommand {
     Line::parse_from(["manifests"].iter().chain(arguments)).command
 }
 
-/// A provider whose configuration is the name of a Secret in `vault`, or nothing.
+/// A provider whose configuration names this Secret in the namespace `vault`, or none.
 fn cloud(secret: Option<&str>) -> Arc<dyn CloudProvider> {
     let secret = secret.map(|name| SecretName { namespace: "vault".into(), name: name.to_owned() });
     FakeCloud::named("libvirt").with_secrets(secret).provider()
@@ -31,7 +31,7 @@ fn registry() -> Registry {
                 Ok(cloud(None))
             }
             Some("bad") => Err(Error::invalid_configuration(vec![ConfigProblem::new("uri", "missing")])),
-            // The files that it names, of which those beside the configuration are relative.
+            // A configuration that names files. Files beside the configuration have relative names.
             Some(text) if text.starts_with("files ") => {
                 let folder = input.config_path.as_deref().and_then(Path::parent).expect("a folder");
                 let unreadable = |name: &&str| input.read_file(folder.join(name)).is_err();
@@ -122,7 +122,7 @@ fn files_beside_the_configuration_come_along() {
     assert_eq!(data["password"], "aHVudGVyMg==");
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("/no/such/key") && warnings[1].contains("/etc/cloud-config/sub/x"));
-    // One that is not here would not be there.
+    // A file that is missing here would be missing in the pods.
     std::fs::remove_file(folder.path().join("password")).expect("removed");
     let found = faults(&arguments);
     assert!(found.len() == 1 && found[0].contains("password: cannot be read"), "{found:?}");
@@ -143,7 +143,7 @@ fn flags_that_cannot_work_in_pods_are_refused() {
     assert_eq!(one["spec"]["strategy"]["type"], "Recreate");
     let elected = workload(&["--provider=libvirt", "--replicas=1"]);
     assert_eq!(elected["spec"]["strategy"]["type"], "RollingUpdate");
-    // Nobody writes.
+    // A dry run writes nothing.
     workload(&[&alone[..], &["--set=dry-run=true"]].concat());
 
     let paths = "--set=authorization-always-allow-paths=/metrics,/readyz";

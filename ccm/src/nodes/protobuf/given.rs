@@ -1,25 +1,25 @@
-//! What was given on of each Node. A kubelet writes its Node's status every few minutes, and nothing changes of it but
-//! the version and times that nobody here reads: in a settled cluster that is all that comes.
+//! What was passed on of each Node. A kubelet writes its Node's status every few minutes, and that changes
+//! only the version and times that are not read here. In a settled cluster there are no other events.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::{BuildHasher as _, Hasher},
 };
 
-/// A Node as it came.
+/// A Node as it was received.
 pub(super) trait VersionedNode {
     /// `metadata.name`
     fn name(&self) -> &[u8];
     /// `metadata.resourceVersion`, where it is a number.
     fn version(&self) -> Option<u64>;
-    /// Feeds everything that is given on, but for the version.
+    /// Feeds everything that is passed on, except the version, to the hasher.
     fn hash_content(&self, hasher: &mut impl Hasher);
 }
 
-/// A digest of what was given on of each Node, and with which version.
+/// A digest of what was passed on of each Node, and its version.
 #[derive(Debug, Default)]
 pub(super) struct GivenNodes {
-    /// By the digest of the name. Where two names share one, both are said in full.
+    /// By the digest of the name. If two names have the same digest, both Nodes are passed on in full.
     nodes: HashMap<u64, Given>,
     hasher: RandomState,
 }
@@ -31,37 +31,38 @@ struct Given {
 }
 
 impl GivenNodes {
-    /// Whether everything that was given on of this Node is as in `node`, but for its version.
+    /// Whether `node` equals what was passed on of this Node before, except for the version.
     pub(super) fn has(&self, node: &impl VersionedNode) -> bool {
         let given = self.nodes.get(&self.digest_of_name(node));
         given.is_some_and(|given| given.content == self.digest_of_content(node))
     }
 
-    /// Takes note that a Node is given on.
+    /// Notes that a Node is passed on.
     pub(super) fn note(&mut self, node: &impl VersionedNode) {
         let name = self.digest_of_name(node);
         match node.version() {
             Some(version) => {
                 self.nodes.insert(name, Given { content: self.digest_of_content(node), version });
             }
-            // Whether it arrived could not be told later.
+            // Without a number it could not be told later whether this version has arrived.
             None => {
                 self.nodes.remove(&name);
             }
         }
     }
 
-    /// Takes note that a Node is gone.
+    /// Notes that a Node is gone.
     pub(super) fn forget(&mut self, node: &impl VersionedNode) {
         self.nodes.remove(&self.digest_of_name(node));
     }
 
-    /// A list begins: it will say everything.
+    /// Forgets all Nodes when a list begins, which returns them in full.
     pub(super) fn clear(&mut self) {
         self.nodes.clear();
     }
 
-    /// A watch begins after this version: what was given on with a later one may have been lost on the way.
+    /// Forgets Nodes when a watch begins after this version. What was passed on with a later version may have
+    /// been lost on the way.
     pub(super) fn keep_until(&mut self, version: Option<u64>) {
         self.nodes.retain(|_, given| version.is_some_and(|version| given.version <= version));
     }

@@ -1,8 +1,9 @@
-//! What is read of the API server's messages, and how it looks in JSON.
+//! The fields of the API server's messages that are read, and their form in JSON.
 //!
 //! Numbers and meanings of the fields are those of Kubernetes' `generated.proto` files (`k8s.io/api/core/v1`,
-//! `k8s.io/apimachinery/pkg/apis/meta/v1`, `k8s.io/apimachinery/pkg/runtime`). Texts are bytes here, since Go writes
-//! whatever it was given: where it is not UTF-8, JSON gets replacement characters, as from the API server itself.
+//! `k8s.io/apimachinery/pkg/apis/meta/v1`, `k8s.io/apimachinery/pkg/runtime`). Strings are bytes here,
+//! because Go also writes strings that are not UTF-8. In JSON they get replacement characters, as from the
+//! API server itself.
 
 use std::hash::{Hash, Hasher};
 
@@ -16,7 +17,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::given::{GivenNodes, VersionedNode};
 
-/// What the API server puts before each object.
+/// The prefix of each object from the API server.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// Why a message cannot be read.
@@ -32,7 +33,7 @@ pub(super) enum UnreadableMessage {
     Json(#[from] serde_json::Error),
 }
 
-/// A list of Nodes, or a refusal, in JSON.
+/// Converts a list of Nodes, or an error, to JSON.
 pub(super) fn object_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
     let object = read_object(bytes)?;
     if let Content::NodeList(list) = &object.content {
@@ -41,8 +42,8 @@ pub(super) fn object_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec
     Ok(serde_json::to_vec(&object)?)
 }
 
-/// An event of a watch as a line of JSON. Where nothing but the version of a Node is another than `given`, it is all
-/// that is said.
+/// Converts an event of a watch to a line of JSON. If a Node differs from `given` only in its version, the
+/// line has only its name and version.
 pub(super) fn event_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
     let WatchEvent { event_type, object: raw } = WatchEvent::decode(bytes)?;
     let mut object = read_object(raw.unwrap_or_default().raw)?;
@@ -83,7 +84,7 @@ struct Event {
     object: Object,
 }
 
-/// An object with what it is.
+/// An object with its type.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
@@ -95,7 +96,7 @@ struct Object {
     content: Content,
 }
 
-/// What is read at all.
+/// The types of objects that are read.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content {
@@ -256,7 +257,7 @@ struct ObjectMeta {
     annotations: Vec<Entry>,
 }
 
-/// An entry of a map of texts.
+/// An entry of a map of strings.
 #[derive(Hash, Message)]
 struct Entry {
     #[prost(bytes = "bytes", tag = "1")]
@@ -268,7 +269,7 @@ struct Entry {
 /// `meta.v1.Time`
 #[derive(Hash, Message)]
 struct Time {
-    /// Missing in the time that means none.
+    /// Missing in the zero time, which stands for no time.
     #[prost(int64, optional, tag = "1")]
     seconds: Option<i64>,
 }
@@ -351,7 +352,7 @@ struct NodeSystemInfo {
     system_uuid: Bytes,
 }
 
-/// `meta.v1.Status`, a refusal.
+/// `meta.v1.Status`, an error.
 #[derive(Message, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the API's name")]
 struct Status {
@@ -417,14 +418,14 @@ fn map<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Serialize for Time {
-    /// As the API server says times in JSON: to the second, in UTC, and null where there is none.
+    /// As the API server writes times in JSON: to the second, in UTC, and null for no time.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let after = |seconds| {
             DateTime::from(Date::constant(1970, 1, 1)).checked_add(SignedDuration::from_secs(seconds))
         };
         match self.seconds.map(after) {
             Some(Ok(time)) => serializer.collect_str(&format_args!("{time}Z")),
-            // JSON has no years beyond 9999, in Go neither.
+            // JSON has no years after 9999, and neither has Go's JSON.
             Some(Err(_)) | None => serializer.serialize_none(),
         }
     }

@@ -88,7 +88,7 @@ fn node(name: &str) -> Vec<u8> {
     [field(1, metadata.concat()), field(2, spec.concat()), field(3, status.concat())].concat()
 }
 
-/// A client to which everything is answered with this.
+/// A client that gets this response to every request.
 fn answering(status: u16, content_type: &'static str, parts: Vec<Vec<u8>>) -> Client {
     let answer = move |request: Request<Body>| {
         assert_eq!(request.headers()[header::ACCEPT], ACCEPTED);
@@ -218,7 +218,7 @@ async fn a_watch_in_whatever_pieces_it_comes() {
     }
 }
 
-/// The Node `n` with this version and label, and with a time that is another one in each heartbeat.
+/// The Node `n` with this version and label, and with a time that differs in each heartbeat.
 fn heartbeat(version: &str, label: &str, second: u64) -> Vec<u8> {
     let metadata = [field(1, "n"), field(5, "u"), field(6, version), field(11, entry("label", label))];
     let ready = [field(1, "Ready"), field(2, "True"), field(3, number(1, second))].concat();
@@ -240,8 +240,8 @@ fn watch(after: &'static str, events: &[(&str, &str, &str)]) -> Watch {
     Watch { after, content_type: "application/vnd.kubernetes.protobuf;stream=watch", body: events.collect() }
 }
 
-/// What is said of `n` in these watches, one after the other, after a list in which it has version 5 and the label
-/// `old`: of each event the version, and the label where that is said.
+/// What a client passes on of `n` in these watches, one after the other, after a list in which `n` has
+/// version 5 and the label `old`: for each event the version, and the label if it is passed on.
 async fn said(watches: Vec<Watch>) -> Vec<(String, Option<String>)> {
     let list = [field(1, field(2, "6")), field(2, heartbeat("5", "old", 0))].concat();
     let versions: Vec<_> = watches.iter().map(|watch| watch.after).collect();
@@ -309,7 +309,7 @@ async fn of_a_heartbeat_only_the_version_is_said() {
             only("9"),
             all("10", "old"),
             all("11", "old"),
-            // which nobody sends
+            // An API server would not send this one.
             all("12", "old"),
             all("13", "old"),
             only("14"),
@@ -320,7 +320,7 @@ async fn of_a_heartbeat_only_the_version_is_said() {
 #[tokio::test]
 async fn what_may_have_been_lost_is_said_again() {
     let new = |version: &'static str| ("MODIFIED", version, "new");
-    // What was said until version 8 has arrived, since the watch goes on there.
+    // Everything up to version 8 has arrived, since the next watch begins there.
     let goes_on = vec![watch("6", &[new("8"), new("9")]), watch("8", &[new("9"), new("10")])];
     assert_eq!(said(goes_on).await, [all("8", "new"), only("9"), only("9"), only("10")]);
     for after in ["7", "opaque"] {
@@ -369,12 +369,13 @@ async fn an_event_that_cannot_be_read_is_the_last_one() {
     assert!(events[0].is_ok() && events.len() == 2, "{events:?}");
     let error = events[1].as_ref().expect_err("an error");
     assert!(component::api_client::describe(error).contains("does not begin as an object"), "{error}");
-    // longer than any event may be
+    // Longer than an event may be.
     let events = watched(vec![vec![0xff; 100]]).await;
     assert!(matches!(events[..], [Err(kube::Error::SerdeError(_))]), "{events:?}");
 }
 
-/// Lists of `n` with label `listed` at version 5, then at 9; the first watch is this, and the next ones say nothing.
+/// The label of `n` in the store, after lists at version 5 with the label `first` and at version 9 with the
+/// label `second`. The first watch is this one, and the next ones have no events.
 async fn label_after(first_watch: (u16, &'static str, Vec<u8>)) -> Option<String> {
     const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
     let list = |version: &str, label: &str| {
@@ -389,7 +390,7 @@ async fn label_after(first_watch: (u16, &'static str, Vec<u8>)) -> Option<String
             (200, PROTOBUF, lists.lock().expect("not poisoned").pop_front().expect("two lists"))
         };
         let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(body)))]);
-        // An open watch that says nothing.
+        // An open watch without events.
         let silence = (content_type == EVENTS).then(stream::pending::<Result<_, Infallible>>);
         let frames = frames.chain(stream::iter(silence).flatten());
         let mut answer = Response::new(StreamBody::new(frames));

@@ -1,4 +1,4 @@
-//! What came out for one Node: what is remembered and told, and when it is tried again.
+//! Handles the outcome for one Node: what is remembered and reported, and when the Node is tried again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use crate::{conditions::WantedCondition, controllers::node::sync::Outcome, nodes
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(30) };
 
-/// Bounds of what a provider's `retry_after` can ask for.
+/// Bounds for a provider's `retry_after`.
 const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 
-/// What only a change of the cloud or of the configuration can mend is tried no more often than this; such changes are
-/// pushed, or seen in the next period.
+/// How long to wait after a failure that only a change of the cloud or of the configuration can fix. Such
+/// changes are pushed, or seen in the next period.
 const HOPELESS: Duration = Duration::from_secs(60);
 
 impl NodeController {
-    /// Takes note of what came out for one Node and sets the time of the next try; whether the Node's condition is
-    /// to be written first.
+    /// Notes the outcome for one Node and sets the time of the next try. Returns whether the Node's condition
+    /// is to be written first.
     pub(super) fn settle(&mut self, name: &str, outcome: Outcome) -> bool {
         let Some(state) = self.states.get_mut(name) else { return false };
         let waited_for = state.waiting_for;
@@ -36,7 +36,7 @@ impl NodeController {
                 retry_in = Some(BACKOFF.first);
             }
             Outcome::Right { metadata, warnings } => {
-                // Not in each period.
+                // Logged when it changes, not in each period.
                 if state.metadata.as_ref() != Some(&metadata) {
                     tracing::debug!(node = name, "the node is as the cloud says");
                 }
@@ -65,7 +65,7 @@ impl NodeController {
             }
             Outcome::NotInitialized { node, fault, status_was_written } => {
                 if status_was_written {
-                    // The condition is True by now.
+                    // The write has set the condition to `True`, so the report is due again.
                     state.forget_report();
                 }
                 report = state.fail(&node, &fault).map(|condition| (node.clone(), condition));
@@ -88,7 +88,8 @@ impl NodeController {
                 if state.tried.is_none() {
                     tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
                 }
-                // Absence is the lifecycle controller's business; the period and what is pushed come again.
+                // The node-lifecycle controller handles absence. The next period or a pushed change leads to
+                // the next look-up.
                 state.succeed();
                 state.tried = Some(node);
             }
@@ -124,7 +125,7 @@ impl NodeController {
             "node not initialized"
         );
         self.events.record(node.event_object(), EventType::Warning, "InitializationFailed", message);
-        // Before what waits: the next try of this Node comes after it.
+        // Goes before the other pending writes, because the next try of this Node comes after it.
         self.writes.push_front(Write::Report(node, condition, retry_in));
     }
 }

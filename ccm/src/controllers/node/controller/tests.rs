@@ -1,4 +1,4 @@
-//! The loop over a sandbox, where more than pure decisions is in question.
+//! Tests of the loop with a sandbox, for what tests of the pure functions cannot cover.
 
 use cloudprovider::{Instance, InstanceMetadata, NodeAddress, PowerState, ProviderId, testing::FakeCloud};
 use component::{
@@ -21,10 +21,10 @@ use crate::{
     nodes::watch_nodes,
 };
 
-/// The period of full looks here.
+/// The period of full comparisons in these tests.
 const PERIOD: Duration = Duration::from_secs(3600);
 
-/// Has an instance for each Node.
+/// A cloud with an instance for each Node.
 fn everything() -> FakeCloud {
     let fake = FakeCloud::named("every").without_changes();
     fake.answer_with(|node| {
@@ -36,7 +36,7 @@ fn everything() -> FakeCloud {
     fake
 }
 
-/// A controller at work.
+/// A running controller.
 struct Working {
     sandbox: Sandbox,
     nodes: NodeStore,
@@ -74,7 +74,7 @@ impl Working {
         kubelet::register(&self.sandbox.client(), &kubelet::node(name, name)).await.expect("registered");
     }
 
-    /// How long it takes until this Node is initialised, or this long.
+    /// How long it takes until this Node is initialised, `most` at most.
     async fn initialized_after(&self, name: &str, most: Duration) -> Duration {
         let began = Instant::now();
         while began.elapsed() < most
@@ -93,7 +93,7 @@ async fn a_node_that_somebody_in_between_denied_is_tried_again_in_a_minute() {
     working.sandbox.faults().inject(not_found.times(1));
     working.register("n1").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // What happens to it costs nothing meanwhile: as far as anybody knows there is no such Node.
+    // Changes of the Node cause no work meanwhile, because the API server said that there is no such Node.
     let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
     working.api().patch("n1", &PatchParams::default(), &patch).await.expect("patched");
     let took = working.initialized_after("n1", PERIOD).await;
@@ -109,7 +109,7 @@ async fn a_node_that_is_really_gone_is_asked_about_no_more() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     working.api().delete("n1", &DeleteParams::default()).await.expect("deleted");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // Another one of its name does not wait.
+    // A new Node of the same name does not wait.
     working.register("n1").await;
     let took = working.initialized_after("n1", PERIOD).await;
     assert!(took < Duration::from_secs(2), "{took:?}");
