@@ -214,9 +214,7 @@ async fn nodes(run: &Run<'_>) -> Checked {
             balancers.update(service, nodes).await?;
             balancers.is_there(service, &made).await?;
             let ensured = balancers.ensure(service, nodes).await?;
-            ensure(ensured == made, || {
-                format!("with {} nodes {made:?} becomes {ensured:?}", nodes.len())
-            })?;
+            ensure(ensured == made, || format!("with {} nodes {made:?} becomes {ensured:?}", nodes.len()))?;
         }
     }
     balancers.delete_all(&services).await?;

@@ -136,11 +136,8 @@ async fn the_rules_of_the_contract() {
     // The rules that this driver cannot test, or that do not apply to this provider. Another one here would
     // be a rule that no test checks.
     let is_there = |rule: &Rule| !matches!(rule.suite, Suite::LoadBalancers | Suite::Routes);
-    let not_checked: Vec<_> = report
-        .not_checked()
-        .filter(|(rule, _)| is_there(rule))
-        .map(|(rule, _)| rule.to_string())
-        .collect();
+    let not_checked: Vec<_> =
+        report.not_checked().filter(|(rule, _)| is_there(rule)).map(|(rule, _)| rule.to_string()).collect();
     assert_eq!(
         not_checked,
         [

@@ -166,7 +166,9 @@ impl Routes for Broken {
         };
         routes.retain(|route| !self.is_unknown(&route.destination_cidr));
         if self.wrong == Wrong::ForgetsTargets {
-            routes.iter_mut().for_each(|route| route.target_node.clear());
+            for route in &mut routes {
+                route.target_node.clear();
+            }
         }
         Ok(routes)
     }

@@ -147,11 +147,7 @@ impl Hooks for Subject {
             namespace: "shop".to_owned(),
             name: format!("web-{number}"),
             uid: format!("uid-{number}"),
-            ports: vec![ServicePort {
-                port: 80,
-                node_port: Some(30_000 + number),
-                ..ServicePort::default()
-            }],
+            ports: vec![ServicePort { port: 80, node_port: Some(30_000 + number), ..ServicePort::default() }],
             ..LoadBalancerService::default()
         };
         Ok((1..4).map(service).collect())
