@@ -4,7 +4,7 @@
 //! other. What both need stands here. Nothing here knows Kubernetes, a cloud or an asynchronous runtime, and nothing here logs.
 //!
 //! - [`error_chain`]: an error and its sources on one line.
-//! - [`go`]: values as Go programs write them.
+//! - [`go`]: values as Go programs read and write them.
 //! - `tls` (feature `tls`): bounds on the certificates of a peer.
 
 mod error_chain;

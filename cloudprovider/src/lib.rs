@@ -95,7 +95,10 @@ pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use basics::tls;
-pub use basics::{error_chain, go::parse_duration};
+pub use basics::{
+    error_chain,
+    go::{parse_bool, parse_duration},
+};
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{
     ConfigTextError, TextOddity, decode_config, is_invisible, manifest_in_place_of_config, yaml_fault_cause,
