@@ -78,6 +78,7 @@ mod error;
 mod error_kind;
 mod instances;
 mod inventory;
+mod labels;
 mod load_balancer;
 mod node;
 mod provided_node_ip;
@@ -96,7 +97,7 @@ pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use basics::tls;
 pub use basics::{
-    error_chain,
+    dns, error_chain,
     go::{parse_bool, parse_duration},
 };
 pub use clusters::{Clusters, ControlPlaneEndpoint};
@@ -110,6 +111,7 @@ pub use instances::{
     Instances, PowerState,
 };
 pub use inventory::{instance_stream, look_once_listed};
+pub use labels::{label_key_fault, label_value_fault};
 pub use load_balancer::{
     ExternalTrafficPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,

@@ -8,7 +8,8 @@ use std::{
 };
 
 use cloudprovider::{
-    ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config, yaml_fault_cause,
+    ConfigProblem, Error, FactoryInput, Result, TextOddity, label_value_fault, manifest_in_place_of_config,
+    yaml_fault_cause,
 };
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
@@ -401,13 +402,9 @@ fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) 
     None
 }
 
-/// Whether Kubernetes takes `text` as the value of a label.
+/// Whether a label can have `text` as a value that says something.
 pub(crate) fn is_label_value(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.len() <= 63
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+    !text.is_empty() && label_value_fault(text).is_none()
 }
 
 fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Auth> {

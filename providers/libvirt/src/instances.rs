@@ -8,7 +8,7 @@ use std::{
 
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
-    PowerState,
+    PowerState, label_key_fault, label_value_fault,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -405,27 +405,9 @@ fn labels(domain: &Domain) -> BTreeMap<String, String> {
     metadata
         .labels
         .iter()
-        .filter(|(key, value)| is_label_key(key) && (value.is_empty() || is_label_value(value)))
+        .filter(|(key, value)| label_key_fault(key).is_none() && label_value_fault(value).is_none())
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-/// Whether Kubernetes takes `text` as the key of a label: a name with an optional DNS prefix.
-fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        None => is_label_value(text),
-        Some((prefix, name)) => {
-            let is_dns_label = |part: &str| {
-                let bytes = part.as_bytes();
-                !part.is_empty()
-                    && part.len() <= 63
-                    && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-                    && bytes.first() != Some(&b'-')
-                    && bytes.last() != Some(&b'-')
-            };
-            prefix.len() <= 253 && prefix.split('.').all(is_dns_label) && is_label_value(name)
-        }
-    }
 }
 
 /// `error`, to be tried again when `cause` can be.
