@@ -90,6 +90,8 @@ mod secrets;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod unknown_word;
+#[cfg(feature = "uuid")]
+pub mod uuids;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};

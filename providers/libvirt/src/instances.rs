@@ -9,6 +9,7 @@ use std::{
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
     PowerState, label_key_fault, label_value_fault,
+    uuids::{identifying_uuid, swapped},
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -19,7 +20,7 @@ use crate::{
     domain::{AgentChannel, Domain, Nic},
     hypervisor::{Hypervisor, State, Status},
     key::Key,
-    provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id, parse_uuid, swapped},
+    provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id},
 };
 
 /// When to ask again for a domain that has no address yet.
@@ -370,11 +371,6 @@ impl Candidate<'_> {
     fn describe(&self) -> String {
         format!("{:?} on hypervisor {:?}", self.domain.name, self.host.hypervisor.name())
     }
-}
-
-/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
-fn identifying_uuid(text: &str) -> Option<Uuid> {
-    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
 
 /// What a Node and the domain that was found for it have in common.

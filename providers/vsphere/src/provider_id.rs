@@ -1,6 +1,9 @@
 //! Provider IDs of vSphere: the one parser and the one formatter.
 
-use cloudprovider::{Error, ErrorKind, ProviderId};
+use cloudprovider::{
+    Error, ErrorKind, ProviderId,
+    uuids::{parse_uuid, swapped},
+};
 use uuid::Uuid;
 
 use crate::NAME;
@@ -39,28 +42,9 @@ fn parse(text: &str) -> Option<Uuid> {
     parse_uuid(rest.trim())
 }
 
-/// A UUID as vCenter, kubelets and people write it: with or without dashes, in either case.
-pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
-    // the library reads braces and urn: too; nobody writes those here
-    matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
-}
-
-/// The same UUID in the other byte order of SMBIOS: the first three fields swapped.
-///
-/// Up to SMBIOS 2.5 the fields were big endian, since 2.6 they are little endian; which of the two a guest shows depends
-/// on its kernel and the machine's virtual hardware, while vCenter always shows one.
-pub(crate) fn swapped(uuid: Uuid) -> Uuid {
-    Uuid::from_bytes_le(*uuid.as_bytes())
-}
-
 /// The UUIDs that a machine may have whose guest shows `uuid`: CPI looks for the swapped one first.
 pub(crate) fn byte_orders(uuid: Uuid) -> [Uuid; 2] {
     [swapped(uuid), uuid]
-}
-
-/// A UUID that can tell one machine from another: firmware without one of its own gives all zeros or all ones.
-pub(crate) fn identifying_uuid(text: &str) -> Option<Uuid> {
-    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
 
 #[cfg(test)]
@@ -123,22 +107,11 @@ mod tests {
         assert_eq!(byte_orders(shown_by_the_guest), [uuid(), shown_by_the_guest]);
     }
 
-    #[test]
-    fn uuids_that_tell_nothing() {
-        for text in
-            ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "not a uuid", ""]
-        {
-            assert_eq!(identifying_uuid(text), None, "{text}");
-        }
-        assert_eq!(identifying_uuid(&format!(" {TEXT}\n")), Some(uuid()));
-    }
-
     proptest! {
         #[test]
         fn round_trip(bits in any::<u128>()) {
             let uuid = Uuid::from_u128(bits);
             prop_assert_eq!(parse(format_provider_id(uuid).as_str()), Some(uuid));
-            prop_assert_eq!(swapped(swapped(uuid)), uuid);
             let written = format_provider_id(uuid);
             prop_assert_eq!(written.as_str().to_lowercase(), written.as_str());
         }
@@ -146,7 +119,7 @@ mod tests {
         #[test]
         fn nothing_panics(text in ".{0,60}", rest in ".{0,60}") {
             let _ = (parse(&text), parse(&format!("vsphere://{rest}")));
-            let _ = (is_ours(&text), identifying_uuid(&rest));
+            let _ = is_ours(&text);
         }
     }
 }
