@@ -99,6 +99,7 @@ pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use basics::tls;
 pub use basics::{
+    backoff::Backoff,
     dns, error_chain,
     go::{parse_bool, parse_duration},
 };

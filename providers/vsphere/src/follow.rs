@@ -43,7 +43,7 @@ use crate::{
     },
 };
 
-use pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
+use pauses::{BACKOFF, BACKOFF_WHILE_AWAY, CREDENTIALS_PAUSE, jittered};
 
 /// Objects in a page of the listing. A page is in memory as a whole, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 500;
@@ -63,9 +63,6 @@ const TRIES: u32 = 4;
 
 /// The pause before the second try of a call, and then twice as long each time.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// The same for a vCenter that is not there: that costs it nothing, and its Nodes wait.
-const LONGEST_ABSENCE: Duration = Duration::from_secs(10);
 
 /// A connection that lasted so long was a good one: the next one is tried at once.
 const GOOD: Duration = Duration::from_secs(30);
@@ -409,9 +406,9 @@ impl Follower<'_> {
         } else if self.failures == 0 && (error.is_session_lost() || error.is_watch_lost()) {
             Duration::ZERO
         } else {
-            let doubled = Duration::from_millis(500) * 2u32.saturating_pow(self.failures.min(10));
             let is_away = matches!(error, CallError::Unreachable { .. });
-            jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
+            let backoff = if is_away { BACKOFF_WHILE_AWAY } else { BACKOFF };
+            jittered(backoff.nominal(self.failures.saturating_add(1)))
         };
         // a login that is not even tried says nothing of the vCenter
         if !error.is_refused() {
