@@ -8,8 +8,8 @@ use crate::{NodeIdentity, Result};
 
 /// Zone and region of a batch of nodes.
 ///
-/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) names neither zone nor region: a
-/// provider whose instances carry both has no need of it.
+/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) names neither zone nor region. A provider whose
+/// instances carry what it knows of these has no need of it: asked again, it would say the same.
 #[async_trait]
 pub trait Zones: fmt::Debug + Send + Sync {
     /// One answer per node, in the order of `nodes`.
