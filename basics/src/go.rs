@@ -1,103 +1,32 @@
-//! Values as Go programs read them, in flags and configuration files.
+//! Values as Go programs read and write them, in flags, configuration files and output.
 
-use std::time::Duration;
+mod boolean;
+mod duration;
+mod float;
+mod integer;
+mod quoting;
 
-/// Go's units, each with its length in nanoseconds; `ms` comes before `m`.
-const UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("\u{b5}s", 1_000),
-    ("\u{3bc}s", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
+pub use boolean::parse_bool;
+pub use duration::{format_duration, parse_duration};
+pub use float::{format_float, parse_float};
+pub use integer::{parse_int, parse_int32, parse_uint31};
+pub use quoting::quoted;
 
-/// Reads a duration as Go's `time.ParseDuration` does, such as `5s`, `1m30s`, `1.5h` or `0`; `None` for anything else,
-/// for negative ones, and above Go's maximum of some 292 years.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut total = Duration::ZERO;
-    loop {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
-        let (number, tail) = rest.split_at(end);
-        let (unit, length) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit))?;
-        total = total.checked_add(match number.parse::<u64>() {
-            Ok(whole) => Duration::from_nanos(whole.checked_mul(*length)?),
-            Err(_) => {
-                let seconds = number.parse::<f64>().ok()? * Duration::from_nanos(*length).as_secs_f64();
-                Duration::try_from_secs_f64(seconds).ok()?
-            }
-        })?;
-        rest = &tail[unit.len()..];
-        if rest.is_empty() {
-            break;
-        }
-    }
-    i64::try_from(total.as_nanos()).is_ok().then_some(total)
+/// Why a text is no number or boolean, in the words of Go's `strconv`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.{function}: parsing {text:?}: {fault}")]
+pub struct NumError {
+    function: &'static str,
+    text: String,
+    fault: &'static str,
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn gos_notation_and_nothing_else() {
-        for (text, micros) in [
-            ("5s", 5_000_000),
-            ("+5s", 5_000_000),
-            ("1m30s", 90_000_000),
-            ("500ms", 500_000),
-            ("1h0m0s", 3_600_000_000),
-            ("1.5s", 1_500_000),
-            ("1.5h30m", 7_200_000_000),
-            (".5s", 500_000),
-            ("5\u{b5}s", 5),
-            ("5\u{3bc}s", 5),
-            ("5us", 5),
-            ("0", 0),
-            ("0s", 0),
-            ("0h0s", 0),
-        ] {
-            assert_eq!(parse_duration(text), Some(Duration::from_micros(micros)), "{text}");
-        }
-        for text in [
-            "",
-            "+",
-            "5",
-            "-5s",
-            "PT5S",
-            "5 seconds",
-            "s",
-            "5x",
-            "5s 3ms",
-            "1d",
-            ".s",
-            "1.2.3s",
-            "5s5",
-            "2562048h",
-            "99999999999999999999h",
-        ] {
-            assert_eq!(parse_duration(text), None, "{text}");
-        }
+impl NumError {
+    fn syntax(function: &'static str, text: &str) -> Self {
+        Self { function, text: text.to_owned(), fault: "invalid syntax" }
     }
 
-    proptest! {
-        #[test]
-        fn no_text_panics(text in ".{0,20}") {
-            let _ = parse_duration(&text);
-        }
-
-        #[test]
-        fn what_go_prints_is_read(hours in 0..2_000_000u64, minutes in 0..60u64, seconds in 0..60u64) {
-            let expected = Duration::from_secs(hours * 3600 + minutes * 60 + seconds);
-            prop_assert_eq!(parse_duration(&format!("{hours}h{minutes}m{seconds}s")), Some(expected));
-        }
+    fn range(function: &'static str, text: &str) -> Self {
+        Self { function, text: text.to_owned(), fault: "value out of range" }
     }
 }

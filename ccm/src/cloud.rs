@@ -321,8 +321,11 @@ impl Cloud {
         if without.is_empty() {
             return answers;
         }
-        let identities: Vec<&NodeIdentity> = without.iter().map(|&index| &nodes[index].identity).collect();
         let current = self.current.load_full();
+        if let Some(false) = caught(|| current.provider.zones().is_some()) {
+            return answers;
+        }
+        let identities: Vec<&NodeIdentity> = without.iter().map(|&index| &nodes[index].identity).collect();
         let found = self.batches.ask(
             "zones",
             &identities,

@@ -21,7 +21,6 @@ pub mod conditions;
 pub mod controllers;
 pub mod daemon;
 pub mod flags;
-mod labels;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;

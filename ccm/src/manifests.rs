@@ -9,6 +9,7 @@ mod options;
 mod rbac;
 mod workload;
 
+use cloudprovider::dns;
 use component::{command_line::CommandLineError, serving::is_always_allowed};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -112,14 +113,14 @@ impl ManifestOptions {
         names.extend(self.cloud_config.object_name().map(|name| ("--config-secret or --config-map", name)));
         names.extend(Some(("--provider", self.provider.as_str())).filter(|(_, name)| !name.is_empty()));
         for (option, name) in names {
-            if !is_dns_label(name) {
+            if !dns::is_label(name) {
                 faults.push(format!(
                     "{option}: {name:?} is not a name; expected lower-case letters, digits and hyphens, 63 at most"
                 ));
             }
         }
         for secret in &self.secrets {
-            if !is_dns_label(&secret.namespace) || !secret.name.split('.').all(is_dns_label) {
+            if !dns::is_label(&secret.namespace) || !dns::is_subdomain(&secret.name) {
                 faults.push(format!("--secret: \"{secret}\" is not a Secret; expected NAMESPACE/NAME"));
             }
         }
@@ -145,12 +146,4 @@ impl ManifestOptions {
         }
         faults
     }
-}
-
-fn is_dns_label(name: &str) -> bool {
-    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    name.len() <= 63
-        && is_edge(name.chars().next())
-        && is_edge(name.chars().last())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }

@@ -194,6 +194,33 @@ pub fn manifest_in_place_of_config(kind: &str) -> String {
     }
 }
 
+/// What is wrong with a text that is no YAML, in fixed words, given those of a parser of the saphyr family, which may quote
+/// the text.
+pub fn yaml_syntax_fault(parser_words: &str) -> &'static str {
+    let has = |part: &str| parser_words.contains(part);
+    if has("tabs disallowed") || has("found a tab") {
+        "not valid YAML: a tab; indent with spaces"
+    } else if has("unknown anchor") {
+        "not valid YAML: an alias (*) of an anchor that does not exist; put the text in quotes"
+    } else if has("unclosed bracket") {
+        "not valid YAML: a bracket is not closed"
+    } else if has("misplaced bracket") {
+        "not valid YAML: a bracket closes nothing"
+    } else if has("quoted scalar") {
+        "not valid YAML: a quoted text is not closed or holds an unknown escape"
+    } else if has("mapping values are not allowed") {
+        "not valid YAML: a colon where no key can be; check the indentation, or put the text in quotes"
+    } else if has("expected ':'") {
+        "not valid YAML: a key needs a colon and a space behind it"
+    } else if has("expected '-'") {
+        "not valid YAML: a list and a mapping are mixed; check the indentation"
+    } else if has("unexpected character") {
+        "not valid YAML: a text must not begin with this character; put it in quotes"
+    } else {
+        "not valid YAML"
+    }
+}
+
 /// A likely reason why `text` is not valid YAML. `line`, counted from 1, is where the parser failed.
 pub fn yaml_fault_cause(text: &str, line: usize) -> Option<&'static str> {
     let is_blank = |c: char| c.is_whitespace() && !c.is_ascii();

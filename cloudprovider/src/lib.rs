@@ -78,6 +78,7 @@ mod error;
 mod error_kind;
 mod instances;
 mod inventory;
+mod labels;
 mod load_balancer;
 mod node;
 mod provided_node_ip;
@@ -89,16 +90,23 @@ mod secrets;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod unknown_word;
+#[cfg(feature = "uuid")]
+pub mod uuids;
 mod zones;
 
 pub use addresses::{NodeAddress, NodeAddressType, append_missing_addresses};
 pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use basics::tls;
-pub use basics::{error_chain, go::parse_duration};
+pub use basics::{
+    backoff::Backoff,
+    dns, error_chain,
+    go::{parse_bool, parse_duration},
+};
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{
     ConfigTextError, TextOddity, decode_config, is_invisible, manifest_in_place_of_config, yaml_fault_cause,
+    yaml_syntax_fault,
 };
 pub use error::{ConfigProblem, Error, Result};
 pub use error_kind::ErrorKind;
@@ -107,6 +115,7 @@ pub use instances::{
     Instances, PowerState,
 };
 pub use inventory::{instance_stream, look_once_listed};
+pub use labels::{label_key_fault, label_value_fault};
 pub use load_balancer::{
     ExternalTrafficPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use crate::{NodeIdentity, Result};
 
-/// The zone and region of nodes.
+/// Zone and region of a batch of nodes.
 ///
-/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) contains neither zone nor region.
-/// A provider whose instances carry both does not need this part.
+/// Asked only for nodes whose [`InstanceMetadata`](crate::InstanceMetadata) names neither zone nor region. A provider whose
+/// instances carry what it knows of these has no need of it: asked again, it would say the same.
 #[async_trait]
 pub trait Zones: fmt::Debug + Send + Sync {
     /// Looks up the zones of `nodes`. Returns one answer per node, in the order of `nodes`.

@@ -18,10 +18,11 @@ pub mod values;
 
 pub use authentication::AuthenticationFlags;
 pub use authorization::AuthorizationFlags;
+pub use basics::go::format_duration;
 pub use debugging::DebuggingFlags;
 pub use feature_gates::{FeatureGate, FeatureGates, FeatureMetrics, Gate, KnownGates, Stage};
 pub use global::GlobalFlags;
 pub use leader_migration::LeaderMigrationFlags;
 pub use pflag::CommandLineError;
-pub use shown::{go_duration, shown};
+pub use shown::shown;
 pub use values::{VModule, VersionRequest};

@@ -21,7 +21,6 @@
 
 pub mod api_client;
 pub mod api_text;
-pub mod backoff;
 mod classified;
 pub mod command_line;
 pub mod debug_state;
@@ -41,3 +40,5 @@ pub mod version;
 pub mod watching;
 pub mod work_queue;
 pub mod yaml;
+
+pub use basics::backoff;

@@ -189,6 +189,26 @@ async fn zones_fill_what_instances_lack() {
 }
 
 #[tokio::test]
+async fn a_provider_without_zones_is_asked_once() {
+    let metrics = Metrics::new("cloud_controller_manager").expect("metrics");
+    for (has_zones, zone_calls) in [(false, 0), (true, 1)] {
+        let fake = FakeCloud::named("unruly");
+        let fake = if has_zones { fake.with_zones() } else { fake };
+        fake.answer_with(|node| Instance::new(id_for(&node.name), PowerState::Running).into());
+        let started = Started::new(fake.provider(), CancellationToken::new());
+        let cloud = Cloud::new(started, metrics.get().expect("metrics"));
+        let answers = cloud.lookup_with_zones(&nodes(&["a", "b"])).await;
+        assert!(answers.iter().all(|answer| matches!(answer, InstanceLookup::Present(_))), "{answers:?}");
+        assert_eq!((fake.count(Operation::Lookup), fake.count(Operation::Zones)), (1, zone_calls));
+        assert_eq!(
+            metrics.text().contains("operation=\"zones\""),
+            has_zones,
+            "what was not asked is not counted"
+        );
+    }
+}
+
+#[tokio::test]
 async fn zones_that_fail_for_one_node_fail_for_no_other() {
     let names = ["a", "no-zone-for-this", "c"];
     let answers = cloud().lookup_with_zones(&nodes(&names)).await;

@@ -1,6 +1,6 @@
 //! `/configz`: the flags as upstream's `CloudControllerManagerConfiguration`.
 
-use component::command_line::go_duration;
+use component::command_line::format_duration;
 use serde_json::{Value, json};
 
 use crate::flags::Flags;
@@ -22,7 +22,7 @@ pub(super) fn configz(flags: &Flags) -> Value {
             "Generic": {
                 "Port": 0,
                 "Address": "0.0.0.0",
-                "MinResyncPeriod": go_duration(generic.min_resync_period),
+                "MinResyncPeriod": format_duration(generic.min_resync_period),
                 "ClientConnection": {
                     "kubeconfig": path(&flags.misc.kubeconfig),
                     "acceptContentTypes": "",
@@ -30,12 +30,12 @@ pub(super) fn configz(flags: &Flags) -> Value {
                     "qps": generic.request_limit().map_or(-1.0, |(qps, _)| qps),
                     "burst": generic.request_limit().map_or(0, |(_, burst)| burst),
                 },
-                "ControllerStartInterval": go_duration(generic.controller_start_interval),
+                "ControllerStartInterval": format_duration(generic.controller_start_interval),
                 "LeaderElection": {
                     "leaderElect": election.enabled,
-                    "leaseDuration": go_duration(election.lease_duration),
-                    "renewDeadline": go_duration(election.renew_deadline),
-                    "retryPeriod": go_duration(election.retry_period),
+                    "leaseDuration": format_duration(election.lease_duration),
+                    "renewDeadline": format_duration(election.renew_deadline),
+                    "retryPeriod": format_duration(election.retry_period),
                     "resourceLock": election.resource_lock,
                     "resourceName": election.resource_name,
                     "resourceNamespace": election.resource_namespace,
@@ -56,13 +56,13 @@ pub(super) fn configz(flags: &Flags) -> Value {
                 "ExternalCloudVolumePlugin": generic.external_cloud_volume_plugin,
                 "UseServiceAccountCredentials": generic.use_service_account_credentials,
                 "AllowUntaggedCloud": generic.allow_untagged_cloud,
-                "RouteReconciliationPeriod": go_duration(generic.route_reconciliation_period),
+                "RouteReconciliationPeriod": format_duration(generic.route_reconciliation_period),
                 "ClusterName": generic.cluster_name,
                 "ClusterCIDR": generic.cluster_cidr,
                 "AllocateNodeCIDRs": generic.allocate_node_cidrs,
                 "CIDRAllocatorType": generic.cidr_allocator_type,
                 "ConfigureCloudRoutes": generic.configure_cloud_routes,
-                "NodeSyncPeriod": go_duration(generic.node_sync_period),
+                "NodeSyncPeriod": format_duration(generic.node_sync_period),
             },
             "NodeController": {
                 "ConcurrentNodeSyncs": flags.cloud_node_controller.concurrent_node_syncs,
@@ -70,13 +70,13 @@ pub(super) fn configz(flags: &Flags) -> Value {
                 "ConcurrentNodeStatusUpdates": flags.cloud_node_controller.status_updates(),
             },
             "NodeLifecycleController": {
-                "NodeMonitorPeriod": go_duration(lifecycle.node_monitor_period),
+                "NodeMonitorPeriod": format_duration(lifecycle.node_monitor_period),
                 "ConcurrentNodeLifecycleSyncs": lifecycle.concurrent_node_lifecycle_syncs,
             },
             "ServiceController": {
                 "ConcurrentServiceSyncs": flags.service_lb_controller.concurrent_service_syncs,
             },
-            "NodeStatusUpdateFrequency": go_duration(flags.misc.node_status_update_frequency),
+            "NodeStatusUpdateFrequency": format_duration(flags.misc.node_status_update_frequency),
             "Webhook": {"Webhooks": webhooks},
         }
     })

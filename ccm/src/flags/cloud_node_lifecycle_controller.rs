@@ -37,12 +37,21 @@ pub struct CloudNodeLifecycleControllerFlags {
 
     /// Deletions stop while more than this many Nodes, and more than --node-deletion-breaker-percent, have no
     /// instance.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = count)]
     pub node_deletion_breaker_count: usize,
 
     /// See --node-deletion-breaker-count. 100 switches the breaker off.
-    #[arg(long, default_value_t = 20, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = 20, value_name = "PERCENT", value_parser = percent)]
     pub node_deletion_breaker_percent: u8,
+}
+
+fn count(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "must be a whole number of 0 or more")
+}
+
+fn percent(text: &str) -> Result<u8, &'static str> {
+    let percent = text.parse().ok().filter(|percent| *percent <= 100);
+    percent.ok_or("must be a whole number from 0 to 100")
 }
 
 pub(super) const NOTES: &[Note] = &[

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use cloudprovider::{label_key_fault, label_value_fault};
 use component::command_line::values::list;
-
-use crate::labels::{key_fault, value_fault};
 
 /// Labels by their keys. A key that stands there twice has the last value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +29,10 @@ impl NodeLabels {
     /// What cannot be a label.
     pub(super) fn faults(&self) -> Vec<String> {
         let keys = self.0.keys().filter_map(|key| {
-            key_fault(key).map(|fault| format!("invalid --node-labels key {key:?}: {fault}"))
+            label_key_fault(key).map(|fault| format!("invalid --node-labels key {key:?}: {fault}"))
         });
         let values = self.0.iter().filter_map(|(key, value)| {
-            value_fault(value)
+            label_value_fault(value)
                 .map(|fault| format!("invalid --node-labels value {value:?} of {key:?}: {fault}"))
         });
         keys.chain(values).collect()

@@ -143,7 +143,15 @@ fn what_is_no_flag_is_refused_in_pflags_words() {
         ),
         (
             &["--node-deletion-breaker-percent=101"],
-            "invalid argument \"101\" for \"--node-deletion-breaker-percent\" flag: 101 is not in 0..=100",
+            "invalid argument \"101\" for \"--node-deletion-breaker-percent\" flag: must be a whole number from 0 to 100",
+        ),
+        (
+            &["--node-deletion-breaker-percent=half"],
+            "invalid argument \"half\" for \"--node-deletion-breaker-percent\" flag: must be a whole number from 0 to 100",
+        ),
+        (
+            &["--node-deletion-breaker-count=-1"],
+            "invalid argument \"-1\" for \"--node-deletion-breaker-count\" flag: must be a whole number of 0 or more",
         ),
     ] {
         assert_eq!(refused(args), [fault], "{args:?}");

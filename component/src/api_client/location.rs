@@ -190,7 +190,10 @@ async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::
     // A snippet in the error would quote the lines around the fault, which may contain tokens and keys.
     let options = serde_saphyr::options! { with_snippet: false };
     let mut kubeconfig: Kubeconfig = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| anyhow!("the file is not a kubeconfig: {error}"))?;
+        .map_err(|error| anyhow!("the file is not a kubeconfig: {error}; {EXPECTED}"))?;
+    if let Some(fault) = other_file(&kubeconfig) {
+        return Err(anyhow!("the file is not a kubeconfig: {fault}; {EXPECTED}"));
+    }
     let folder = path.parent().unwrap_or(Path::new("."));
     resolve_paths(&mut kubeconfig, folder, files);
     let (server, proxy_url) = take_urls(&mut kubeconfig);
@@ -202,6 +205,23 @@ async fn read_kubeconfig(path: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::
         (cluster.server, cluster.proxy_url) = (Some(server.clone()), proxy_url.clone());
     }
     Ok(Read { config, server, proxy_url })
+}
+
+/// What would be right.
+const EXPECTED: &str = "expected a file of kind Config with clusters, users, contexts and a current-context, as kubectl reads it";
+
+/// What shows that the file is another one: it has nothing of a kubeconfig.
+fn other_file(kubeconfig: &Kubeconfig) -> Option<String> {
+    let is_empty =
+        kubeconfig.clusters.is_empty() && kubeconfig.contexts.is_empty() && kubeconfig.auth_infos.is_empty();
+    if !is_empty {
+        return None;
+    }
+    let is_plain = |kind: &&str| kind.len() <= 40 && kind.bytes().all(|byte| byte.is_ascii_alphabetic());
+    Some(match kubeconfig.kind.as_deref().filter(is_plain) {
+        Some(kind) if kind != "Config" => format!("it is a manifest of kind {kind}"),
+        _ => "it has no clusters, no users and no contexts".to_owned(),
+    })
 }
 
 /// Takes the current cluster's `server` and `proxy-url` out of the kubeconfig and replaces them by harmless
@@ -268,6 +288,27 @@ mod tests {
         let error = format!("{:#}", config(None, "https://u:hunter2@not a url").await.expect_err("no URL"));
         assert!(error.starts_with("--master: not the URL of an API server"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn another_file_is_no_kubeconfig() {
+        for (content, words) in [
+            ("", "it has no clusters, no users and no contexts"),
+            ("hypervisors:\n- name: hunter2\n", "it has no clusters, no users and no contexts"),
+            ("apiVersion: v1\nkind: Config\n", "it has no clusters, no users and no contexts"),
+            ("apiVersion: v1\nkind: Secret\ndata: {password: hunter2}\n", "it is a manifest of kind Secret"),
+            ("hunter2\n", ""),
+            ("- hunter2\n", ""),
+            ("[global]\nuser = hunter2\n", ""),
+        ] {
+            let file = file(content);
+            let error = format!("{:#}", config(Some(file.path()), "").await.expect_err(content));
+            let beginning =
+                format!("--kubeconfig {}: the file is not a kubeconfig: {words}", file.path().display());
+            assert!(error.starts_with(&beginning), "{content:?}: {error}");
+            assert!(error.contains("; expected a file of kind Config with clusters"), "{content:?}: {error}");
+            assert!(!error.contains("hunter2"), "{content:?}: {error}");
+        }
     }
 
     #[tokio::test]

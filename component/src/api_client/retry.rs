@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use basics::backoff::Backoff;
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
 /// The value of client-go.

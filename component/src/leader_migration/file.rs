@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use basics::dns::is_subdomain;
 use serde_json::{Map, Value};
 
 use super::{KnownControllers, LeaderMigration};
@@ -11,9 +12,6 @@ const GROUP: &str = "controllermanager.config.k8s.io";
 
 /// The versions, and whether they have the field `resourceLock`, which is then required.
 const VERSIONS: [(&str, bool); 3] = [("v1", false), ("v1beta1", true), ("v1alpha1", true)];
-
-/// Maximum length of an object's name.
-const LONGEST_NAME: usize = 253;
 
 impl LeaderMigration {
     /// Reads a file.
@@ -103,7 +101,8 @@ impl Faults {
     fn lease_name(&mut self, name: &str) {
         if name.is_empty() {
             self.0.push(format!("leaderName: Required value: leaderName must be set for {KIND}"));
-        } else if !is_object_name(name) {
+        } else if !is_subdomain(name) {
+            // As the API server judges the names of Leases.
             self.0.push(format!(
                 "leaderName: Invalid value: {name:?}: no name of a Lease; it may have lower-case letters, digits, - and ."
             ));
@@ -168,15 +167,6 @@ impl Faults {
         self.0
             .extend(fields.keys().map(|key| format!("strict decoding error: unknown field \"{path}{key}\"")));
     }
-}
-
-/// Whether the API server accepts this name for a Lease.
-fn is_object_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use basics::go::quoted;
 use serde_json::Value;
 use tracing::Level;
 
@@ -39,52 +40,4 @@ pub(super) fn line(record: &Record) -> String {
     }
     line.push('\n');
     line
-}
-
-/// The text in quotes as Go writes it. Line breaks and everything else that a terminal would interpret are
-/// escaped.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        let _ = match c {
-            '"' | '\\' => write!(quoted, "\\{c}"),
-            '\n' => write!(quoted, "\\n"),
-            '\r' => write!(quoted, "\\r"),
-            '\t' => write!(quoted, "\\t"),
-            c if c.is_ascii_control() => write!(quoted, "\\x{:02x}", u32::from(c)),
-            c if is_printable(c) => {
-                quoted.push(c);
-                Ok(())
-            }
-            c if u32::from(c) <= 0xffff => write!(quoted, "\\u{:04x}", u32::from(c)),
-            c => write!(quoted, "\\U{:08x}", u32::from(c)),
-        };
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// Rust's `escape_debug` escapes unprintable characters, combining marks and quotes.
-fn is_printable(c: char) -> bool {
-    c == '\'' || c.escape_debug().len() == 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_line_whatever_the_text() {
-        for (text, expected) in [
-            ("plain", r#""plain""#),
-            ("it's \"quoted\" \\", r#""it's \"quoted\" \\""#),
-            ("a\nb\r\tc", r#""a\nb\r\tc""#),
-            ("\u{1b}[31mred\u{7f}", r#""\x1b[31mred\x7f""#),
-            ("K\u{f6}ln \u{1f600}", "\"K\u{f6}ln \u{1f600}\""),
-            ("\u{85}\u{2028}\u{e0001}", r#""\u0085\u2028\U000e0001""#),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use basics::go::format_float;
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 /// All metric families as text.
@@ -52,64 +53,15 @@ fn line(text: &mut String, name: &str, metric: &Metric, bound: Option<f64>, valu
         .get_label()
         .iter()
         .map(label)
-        .chain(bound.map(|bound| format!("le=\"{}\"", number(bound))))
+        .chain(bound.map(|bound| format!("le=\"{}\"", format_float(bound))))
         .collect();
     if !labels.is_empty() {
         let _ = write!(text, "{{{}}}", labels.join(","));
     }
-    let _ = writeln!(text, " {}", number(value));
+    let _ = writeln!(text, " {}", format_float(value));
 }
 
 fn escaped(text: &str, quotes: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if quotes { text.replace('"', "\\\"") } else { text }
-}
-
-/// The number in the notation of Go's `strconv.FormatFloat(value, 'g', -1, 64)`.
-fn number(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    // Rust's shortest representation has the same digits as Go's.
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    // The range that Go prints without an exponent ('g' with the shortest precision).
-    if (-4..6).contains(&exponent) {
-        return value.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_as_go_writes_them() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (0.005, "0.005"),
-            (10e-9, "1e-08"),
-            (0.000_01, "1e-05"),
-            (0.000_1, "0.0001"),
-            (9.999_999_999_999_999e-5, "9.999999999999999e-05"),
-            (262_144.0, "262144"),
-            (1_048_576.0, "1.048576e+06"),
-            (16_777_216.0, "1.6777216e+07"),
-            (1_000_000.0, "1e+06"),
-            (1_795_277_668.56, "1.79527766856e+09"),
-            (18_446_744_073_709_551_615.0, "1.8446744073709552e+19"),
-            (123.456, "123.456"),
-            (-2.5, "-2.5"),
-            (f64::INFINITY, "+Inf"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
-use basics::error_chain;
+use basics::{backoff::Backoff, error_chain};
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, runtime::watcher};
@@ -14,7 +14,6 @@ use super::{
     trust::{Authorities, CONFIG_MAP, CONFIG_MAP_NAMESPACE, FrontProxy, Origin, Trust},
 };
 use crate::{
-    backoff::Backoff,
     reload::{ReloadReporter, Source},
     watching,
 };

@@ -6,10 +6,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use basics::backoff::Backoff;
 use http::Uri;
 use tokio::time::{Duration, Instant, sleep};
-
-use crate::backoff::Backoff;
 
 /// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
 /// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.

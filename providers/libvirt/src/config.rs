@@ -8,7 +8,8 @@ use std::{
 };
 
 use cloudprovider::{
-    ConfigProblem, Error, FactoryInput, Result, TextOddity, manifest_in_place_of_config, yaml_fault_cause,
+    ConfigProblem, Error, FactoryInput, Result, TextOddity, label_value_fault, manifest_in_place_of_config,
+    yaml_fault_cause, yaml_syntax_fault,
 };
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
@@ -236,30 +237,10 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
         return "the same key stands twice";
     }
     let words = error.without_snippet().to_string();
-    let has = |part: &str| words.contains(part);
-    if has("tabs disallowed") || has("found a tab") {
-        "not valid YAML: a tab; indent with spaces"
-    } else if has("unknown anchor") {
-        "not valid YAML: an alias (*) of an anchor that does not exist; put the text in quotes"
-    } else if has("unclosed bracket") {
-        "not valid YAML: a bracket is not closed"
-    } else if has("misplaced bracket") {
-        "not valid YAML: a bracket closes nothing"
-    } else if has("quoted scalar") {
-        "not valid YAML: a quoted text is not closed or holds an unknown escape"
-    } else if has("mapping values are not allowed") {
-        "not valid YAML: a colon where no key can be; check the indentation, or put the text in quotes"
-    } else if has("expected ':'") {
-        "not valid YAML: a key needs a colon and a space behind it"
-    } else if has("expected '-'") {
-        "not valid YAML: a list and a mapping are mixed; check the indentation"
-    } else if has("unexpected character") {
-        "not valid YAML: a text must not begin with this character; put it in quotes"
-    } else if has("multiple YAML documents") {
-        "holds more than one YAML document"
-    } else {
-        "not valid YAML"
+    if words.contains("multiple YAML documents") {
+        return "holds more than one YAML document";
     }
+    yaml_syntax_fault(&words)
 }
 
 /// The keys at the top level.
@@ -403,13 +384,9 @@ fn label_value(fields: &mut Fields, key: &'static str, problems: &mut Problems) 
     None
 }
 
-/// Whether `text` is a valid label value in Kubernetes.
+/// Whether a label can have `text` as a value that says something.
 pub(crate) fn is_label_value(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.len() <= 63
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+    !text.is_empty() && label_value_fault(text).is_none()
 }
 
 fn read_auth(path: &str, value: Value, base: Option<&Path>, problems: &mut Problems) -> Option<Auth> {

@@ -5,7 +5,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use cloudprovider::ErrorKind;
+use cloudprovider::{Backoff, ErrorKind};
 use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::{
@@ -25,10 +25,8 @@ use crate::{
     uri,
 };
 
-/// The first pause between two tries to connect; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses between tries to connect.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
 /// A connection that lived this long starts the pauses over.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 /// With this many threads still waiting for the answers of earlier connections, tries become rare: nothing ever ends a
@@ -100,7 +98,7 @@ impl Actor {
             tracing::error!(hypervisor = self.name(), "a panic of the actor; it starts again");
             self.note_down(Failure::lost(ErrorKind::Internal, "a fault of the provider: its actor panicked"));
         }
-        self.pause(FIRST_PAUSE).await;
+        self.pause(BACKOFF.first).await;
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -108,7 +106,7 @@ impl Actor {
     }
 
     async fn keep_connected(&mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0u32;
         loop {
             let failure = match self.connect().await {
                 Ok(connected) => {
@@ -116,16 +114,15 @@ impl Actor {
                     let failure = self.follow(connected).await;
                     tracing::warn!(hypervisor = self.name(), reason = failure.message, "connection lost");
                     if began.elapsed() >= STABLE_AFTER {
-                        pause = FIRST_PAUSE;
+                        failures = 0;
                     }
                     failure
                 }
                 Err(failure) => failure,
             };
             self.note_down(failure);
-            // spread over 0.8 to 1.2 of the pause, so that many managers do not come back in the same moment
-            self.pause(pause.mul_f64(fastrand::f64().mul_add(0.4, 0.8))).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            failures = failures.saturating_add(1);
+            self.pause(BACKOFF.after(failures)).await;
         }
     }
 
@@ -155,7 +152,7 @@ impl Actor {
         let mut waiting = self.abandoned.get();
         while Instant::now() < until {
             tokio::select! {
-                () = sleep(FIRST_PAUSE.min(until - Instant::now())) => {
+                () = sleep(BACKOFF.first.min(until - Instant::now())) => {
                     if self.abandoned.get() < waiting {
                         return;
                     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::PowerState;
+use cloudprovider::{PowerState, uuids::parse_uuid};
 use quick_xml::{
     NsReader, XmlVersion,
     escape::resolve_xml_entity,
@@ -11,7 +11,7 @@ use quick_xml::{
 };
 use uuid::Uuid;
 
-use crate::{mac::Mac, provider_id::parse_uuid};
+use crate::mac::Mac;
 
 /// Namespace of the element `instance` in a domain's `<metadata>`, for properties that libvirt's own XML
 /// cannot hold.

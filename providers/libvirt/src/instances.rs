@@ -8,7 +8,8 @@ use std::{
 
 use cloudprovider::{
     Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeAddress, NodeAddressType, NodeIdentity,
-    PowerState,
+    PowerState, label_key_fault, label_value_fault,
+    uuids::{identifying_uuid, swapped},
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -19,7 +20,7 @@ use crate::{
     domain::{AgentChannel, Domain, Nic},
     hypervisor::{Hypervisor, State, Status},
     key::Key,
-    provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id, parse_uuid, swapped},
+    provider_id::{DomainId, format_provider_id, is_domain_name, parse_provider_id},
 };
 
 /// When to look up a domain without an address again.
@@ -372,11 +373,6 @@ impl Candidate<'_> {
     }
 }
 
-/// Parses a UUID that identifies a machine. Firmware without a UUID of its own shows all zeros or all ones.
-fn identifying_uuid(text: &str) -> Option<Uuid> {
-    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
-}
-
 /// The property by which a Node's domain was found.
 fn matched_by(domain: Uuid, node: &NodeIdentity) -> &'static str {
     if node.provider_id.as_deref().is_some_and(|id| !id.is_empty()) {
@@ -405,27 +401,9 @@ fn labels(domain: &Domain) -> BTreeMap<String, String> {
     metadata
         .labels
         .iter()
-        .filter(|(key, value)| is_label_key(key) && (value.is_empty() || is_label_value(value)))
+        .filter(|(key, value)| label_key_fault(key).is_none() && label_value_fault(value).is_none())
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-/// Whether `text` is a valid label key in Kubernetes: a name with an optional DNS prefix.
-fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        None => is_label_value(text),
-        Some((prefix, name)) => {
-            let is_dns_label = |part: &str| {
-                let bytes = part.as_bytes();
-                !part.is_empty()
-                    && part.len() <= 63
-                    && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-                    && bytes.first() != Some(&b'-')
-                    && bytes.last() != Some(&b'-')
-            };
-            prefix.len() <= 253 && prefix.split('.').all(is_dns_label) && is_label_value(name)
-        }
-    }
 }
 
 /// `error`, with the retry time of `cause`.

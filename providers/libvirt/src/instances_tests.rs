@@ -318,16 +318,6 @@ async fn a_list_from_before_the_last_removal_anywhere_confirms_nothing() {
     assert!(hypervisors[1].confirm().await.is_err());
 }
 
-#[test]
-fn keys_of_labels() {
-    for good in ["a", "example.org/a", "a.b-c/D_e.f"] {
-        assert!(is_label_key(good), "{good}");
-    }
-    for bad in ["", "/a", "a/", "A/b", "a b", "a/b/c", "-a/b", "a..b/c"] {
-        assert!(!is_label_key(bad), "{bad}");
-    }
-}
-
 proptest! {
     /// Whatever a Node's identity is, a hypervisor that is not live keeps it from being absent.
     #[test]

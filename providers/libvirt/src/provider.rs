@@ -8,8 +8,8 @@ use std::{
 
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zone, Zones, async_trait,
-    instance_stream, look_once_listed,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait, instance_stream,
+    look_once_listed,
 };
 use futures::future::join_all;
 use tokio::{
@@ -229,7 +229,8 @@ impl CloudProvider for LibvirtProvider {
     }
 
     fn zones(&self) -> Option<&dyn Zones> {
-        Some(self)
+        // instances carry what the configuration says of their hypervisor
+        None
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
@@ -271,24 +272,5 @@ impl Instances for LibvirtProvider {
 
     fn changes(&self) -> Option<InstanceStream> {
         Some(instance_stream(self.instance_changes.subscribe(), self.stopped.clone()))
-    }
-}
-
-#[async_trait]
-impl Zones for LibvirtProvider {
-    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<Result<Zone>> {
-        let lookups = self.lookup(nodes).await;
-        lookups
-            .into_iter()
-            .map(|lookup| match lookup {
-                InstanceLookup::Present(instance) => {
-                    Ok(Zone { zone: instance.metadata.zone, region: instance.metadata.region })
-                }
-                InstanceLookup::Absent => {
-                    Err(Error::new(ErrorKind::NotFound, "no hypervisor has a domain for this node"))
-                }
-                InstanceLookup::Unknown(error) => Err(error),
-            })
-            .collect()
     }
 }

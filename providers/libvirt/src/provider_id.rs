@@ -1,6 +1,6 @@
 //! Parses and formats provider IDs of libvirt.
 
-use cloudprovider::{Error, ErrorKind, ProviderId};
+use cloudprovider::{Error, ErrorKind, ProviderId, uuids::parse_uuid};
 use uuid::Uuid;
 
 use crate::NAME;
@@ -47,17 +47,6 @@ fn parse(text: &str) -> Option<DomainId> {
         None if host.is_empty() && is_domain_name(domain) => Some(DomainId::Name(domain.to_owned())),
         _ => None,
     }
-}
-
-/// Parses a UUID with or without dashes, in either letter case.
-pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
-    // The library also accepts braces and `urn:`, which are not used here.
-    matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
-}
-
-/// The same UUID in the other byte order of SMBIOS, which some platforms report: the first three fields swapped.
-pub(crate) fn swapped(uuid: Uuid) -> Uuid {
-    Uuid::from_bytes_le(*uuid.as_bytes())
 }
 
 /// libvirt's rule for domain names: not empty, no slash, no line break.
@@ -114,14 +103,9 @@ mod tests {
 
     #[test]
     fn braces_and_urns_are_names_not_uuids() {
-        assert_eq!(parse_uuid(&format!("{{{TEXT}}}")), None);
-        assert_eq!(parse_uuid(&format!("urn:uuid:{TEXT}")), None);
-    }
-
-    #[test]
-    fn the_other_byte_order() {
-        let uuid = Uuid::try_parse(TEXT).expect("valid");
-        assert_eq!(swapped(uuid).to_string(), "67452301-ab89-efcd-0123-456789abcdef");
+        for name in [format!("{{{TEXT}}}"), format!("urn:uuid:{TEXT}")] {
+            assert_eq!(parse(&format!("libvirt:///{name}")), Some(DomainId::Name(name)));
+        }
     }
 
     proptest! {
@@ -129,7 +113,6 @@ mod tests {
         fn round_trip(bits in any::<u128>()) {
             let uuid = Uuid::from_u128(bits);
             prop_assert_eq!(parse(format_provider_id(uuid).as_str()), Some(DomainId::Uuid(uuid)));
-            prop_assert_eq!(swapped(swapped(uuid)), uuid);
         }
 
         #[test]

@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-use pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
+use pauses::{BACKOFF, BACKOFF_WHILE_AWAY, CREDENTIALS_PAUSE, jittered};
 
 /// Objects in a page of the listing. A whole page is held in memory, with some kilobytes for each machine.
 pub(crate) const PAGE: u32 = 500;
@@ -65,9 +65,6 @@ const TRIES: u32 = 4;
 
 /// The pause before the second try of a call. It doubles with each further try.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause while the vCenter is unreachable: trying then costs it nothing, and its Nodes wait.
-const LONGEST_ABSENCE: Duration = Duration::from_secs(10);
 
 /// After a connection of at least this duration, the next one is tried at once.
 const GOOD: Duration = Duration::from_secs(30);
@@ -413,9 +410,9 @@ impl Follower<'_> {
         } else if self.failures == 0 && (error.is_session_lost() || error.is_watch_lost()) {
             Duration::ZERO
         } else {
-            let doubled = Duration::from_millis(500) * 2u32.saturating_pow(self.failures.min(10));
             let is_away = matches!(error, CallError::Unreachable { .. });
-            jittered(doubled.min(if is_away { LONGEST_ABSENCE } else { LONGEST_PAUSE }))
+            let backoff = if is_away { BACKOFF_WHILE_AWAY } else { BACKOFF };
+            jittered(backoff.nominal(self.failures.saturating_add(1)))
         };
         // a login that was not even tried tells nothing about the vCenter
         if !error.is_refused() {

@@ -404,6 +404,6 @@ fn a_vcenter_that_is_away_is_tried_more_often_than_one_that_fails() {
     };
     let away = CallError::Unreachable { method: "Login", reason: "refused".into() };
     let broken = CallError::Status { method: "Login", status: 503 };
-    assert!(longest(&away) <= LONGEST_ABSENCE);
-    assert!(longest(&broken) > LONGEST_ABSENCE && longest(&broken) <= LONGEST_PAUSE);
+    assert!(longest(&away) <= BACKOFF_WHILE_AWAY.most);
+    assert!(longest(&broken) > BACKOFF_WHILE_AWAY.most && longest(&broken) <= BACKOFF.most);
 }

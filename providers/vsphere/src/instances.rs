@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState};
+use cloudprovider::{
+    Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState,
+    uuids::{identifying_uuid, swapped},
+};
 use uuid::Uuid;
 
 use crate::{
     addresses::{self, AddressRules, Family, NoAddress},
     config::ZoneLabels,
     instance_type::instance_type,
-    provider_id::{byte_orders, format_provider_id, identifying_uuid, parse_provider_id, swapped},
+    provider_id::{byte_orders, format_provider_id, parse_provider_id},
     vcenter::{State, VCenter},
     vm::VirtualMachine,
     zones,

@@ -8,8 +8,8 @@ use std::{
 
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, StartContext, Zone, Zones,
-    async_trait, instance_stream, look_once_listed,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, StartContext, Zones, async_trait,
+    instance_stream, look_once_listed,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
@@ -245,7 +245,8 @@ impl CloudProvider for VSphereProvider {
     }
 
     fn zones(&self) -> Option<&dyn Zones> {
-        self.rules.wants_tags().then_some(self)
+        // instances carry what the tags say
+        None
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
@@ -285,24 +286,5 @@ impl Instances for VSphereProvider {
 
     fn changes(&self) -> Option<InstanceStream> {
         Some(instance_stream(self.instance_changes.subscribe(), self.stopped.clone()))
-    }
-}
-
-#[async_trait]
-impl Zones for VSphereProvider {
-    async fn zones(&self, nodes: &[&NodeIdentity]) -> Vec<Result<Zone>> {
-        let lookups = self.lookup(nodes).await;
-        lookups
-            .into_iter()
-            .map(|lookup| match lookup {
-                InstanceLookup::Present(instance) => {
-                    Ok(Zone { zone: instance.metadata.zone, region: instance.metadata.region })
-                }
-                InstanceLookup::Absent => {
-                    Err(Error::new(ErrorKind::NotFound, "no vCenter has a virtual machine for this node"))
-                }
-                InstanceLookup::Unknown(error) => Err(error),
-            })
-            .collect()
     }
 }

@@ -1,6 +1,9 @@
 //! Parses and formats provider IDs of vSphere.
 
-use cloudprovider::{Error, ErrorKind, ProviderId};
+use cloudprovider::{
+    Error, ErrorKind, ProviderId,
+    uuids::{parse_uuid, swapped},
+};
 use uuid::Uuid;
 
 use crate::NAME;
@@ -40,28 +43,9 @@ fn parse(text: &str) -> Option<Uuid> {
     parse_uuid(rest.trim())
 }
 
-/// Parses a UUID with or without dashes, in either letter case.
-pub(crate) fn parse_uuid(text: &str) -> Option<Uuid> {
-    // The library also accepts braces and `urn:`, which are not used here.
-    matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
-}
-
-/// The same UUID in the other byte order of SMBIOS: the first three fields swapped.
-///
-/// The fields are big endian up to SMBIOS 2.5, and little endian since 2.6. Which order a guest shows depends
-/// on its kernel and on the machine's virtual hardware. vCenter always shows the same one.
-pub(crate) fn swapped(uuid: Uuid) -> Uuid {
-    Uuid::from_bytes_le(*uuid.as_bytes())
-}
-
 /// The UUIDs that a machine may have if its guest shows `uuid`. As in CPI, the swapped one is first.
 pub(crate) fn byte_orders(uuid: Uuid) -> [Uuid; 2] {
     [swapped(uuid), uuid]
-}
-
-/// Parses a UUID that identifies a machine. Firmware without a UUID of its own shows all zeros or all ones.
-pub(crate) fn identifying_uuid(text: &str) -> Option<Uuid> {
-    parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
 
 #[cfg(test)]
@@ -124,22 +108,11 @@ mod tests {
         assert_eq!(byte_orders(shown_by_the_guest), [uuid(), shown_by_the_guest]);
     }
 
-    #[test]
-    fn uuids_that_tell_nothing() {
-        for text in
-            ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "not a uuid", ""]
-        {
-            assert_eq!(identifying_uuid(text), None, "{text}");
-        }
-        assert_eq!(identifying_uuid(&format!(" {TEXT}\n")), Some(uuid()));
-    }
-
     proptest! {
         #[test]
         fn round_trip(bits in any::<u128>()) {
             let uuid = Uuid::from_u128(bits);
             prop_assert_eq!(parse(format_provider_id(uuid).as_str()), Some(uuid));
-            prop_assert_eq!(swapped(swapped(uuid)), uuid);
             let written = format_provider_id(uuid);
             prop_assert_eq!(written.as_str().to_lowercase(), written.as_str());
         }
@@ -147,7 +120,7 @@ mod tests {
         #[test]
         fn nothing_panics(text in ".{0,60}", rest in ".{0,60}") {
             let _ = (parse(&text), parse(&format!("vsphere://{rest}")));
-            let _ = (is_ours(&text), identifying_uuid(&rest));
+            let _ = is_ours(&text);
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cloudprovider::yaml_syntax_fault;
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 /// The limit on the number of nodes. An alias counts as much as the nodes that it stands for.
@@ -310,29 +311,7 @@ fn merged(entries: Vec<(String, Node)>) -> Result<Node, &'static str> {
 }
 
 fn syntax_fault(error: &ScanError) -> YamlFault {
-    let words = error.info();
-    let has = |part: &str| words.contains(part);
-    let why = if has("tabs disallowed") || has("found a tab") {
-        "not valid YAML: a tab; indent with spaces"
-    } else if has("unknown anchor") {
-        "not valid YAML: an alias (*) of an anchor that does not exist; put the text in quotes"
-    } else if has("unclosed bracket") {
-        "not valid YAML: a bracket is not closed"
-    } else if has("misplaced bracket") {
-        "not valid YAML: a bracket closes nothing"
-    } else if has("quoted scalar") {
-        "not valid YAML: a quoted text is not closed or holds an unknown escape"
-    } else if has("mapping values are not allowed") {
-        "not valid YAML: a colon where no key can be; check the indentation, or put the text in quotes"
-    } else if has("expected ':'") {
-        "not valid YAML: a key needs a colon and a space behind it"
-    } else if has("expected '-'") {
-        "not valid YAML: a list and a mapping are mixed; check the indentation"
-    } else if has("unexpected character") {
-        "not valid YAML: a text must not begin with this character; put it in quotes"
-    } else {
-        "not valid YAML"
-    };
+    let why = yaml_syntax_fault(&error.info());
     YamlFault { why, line: error.marker().line(), column: error.marker().col() + 1 }
 }
 

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::InstanceMetadata;
+use cloudprovider::{InstanceMetadata, label_key_fault, label_value_fault};
 
-use crate::{
-    labels::{key_fault, value_fault},
-    nodes::Node,
-};
+use crate::nodes::Node;
 
 /// Label, its deprecated twin, and what the value is called in messages.
 const PAIRS: [(&str, &str, Field); 3] = [
@@ -69,7 +66,7 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
         let beta_now = node.identity.labels.get(beta_label);
         let (wanted, wanted_beta) = match from_cloud {
             Some(value) => {
-                value_fault(value)
+                label_value_fault(value)
                     .map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
                 (Some(value), Some(value))
             }
@@ -156,7 +153,7 @@ fn refused(key: &str, value: &str) -> Option<&'static str> {
     if is_reserved {
         return Some("its key is in a domain reserved for Kubernetes");
     }
-    key_fault(key).or_else(|| value_fault(value))
+    label_key_fault(key).or_else(|| label_value_fault(value))
 }
 
 #[cfg(test)]

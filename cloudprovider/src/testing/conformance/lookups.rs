@@ -1,5 +1,7 @@
 //! Rules about look-ups.
 
+mod metadata;
+
 use std::time::Duration;
 
 use futures::{FutureExt as _, future::join_all, poll};
@@ -56,6 +58,16 @@ pub(super) const CHECKS: &[Check] = &[
         name: "destroyed",
         says: "An instance that was destroyed becomes absent, and its provider ID is no other instance's.",
         look: |run| destroyed(run).boxed(),
+    },
+    Check {
+        name: "addresses",
+        says: "An address of a type that holds IP addresses is one.",
+        look: |run| metadata::addresses(run).boxed(),
+    },
+    Check {
+        name: "metadata",
+        says: "Type, zone, region, addresses and labels of an instance are its own, whatever else is asked about.",
+        look: |run| metadata::metadata(run).boxed(),
     },
     Check {
         name: "order",

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
+use basics::dns;
 use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -103,14 +104,7 @@ fn is_dns_pattern(name: &str) -> bool {
         return true;
     }
     let rest = name.strip_prefix("*.").unwrap_or(&name);
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    rest.len() <= 253 && rest.parse::<std::net::IpAddr>().is_err() && rest.split('.').all(is_label)
+    rest.len() <= 253 && rest.parse::<std::net::IpAddr>().is_err() && rest.split('.').all(dns::is_label)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `/debug/flags`: the verbosity of the log, changed while the daemon runs.
 
+use basics::go::parse_uint31;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body::Body;
@@ -43,13 +44,9 @@ where
     };
     let body = body.to_bytes();
     let text = String::from_utf8_lossy(&body);
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let level = match text.parse::<u32>() {
-        Ok(level) if is_number && i32::try_from(level).is_ok() => level,
-        _ if is_number => {
-            return bad(&format!("strconv.ParseUint: parsing {text:?}: value out of range"));
-        }
-        _ => return bad(&format!("strconv.ParseUint: parsing {text:?}: invalid syntax")),
+    let level = match parse_uint31(&text) {
+        Ok(level) => level,
+        Err(error) => return bad(&error.to_string()),
     };
     match set(level) {
         Ok(()) => {

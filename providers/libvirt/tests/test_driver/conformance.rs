@@ -143,6 +143,7 @@ async fn the_rules_of_the_contract() {
         [
             "lookups/fault",
             "lookups/disconnected",
+            "lookups/zones",
             "changes/reconnect",
             "lifecycle/cloud-away",
             "lifecycle/no-secret"

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use cloudprovider::parse_bool;
+
 use super::{
     keys::{KEYS, Key, Kind, Section},
     read_ini,
@@ -98,11 +100,7 @@ impl Environment {
 
 /// Parses Go's boolean words and those of the INI format.
 fn go_flag(text: &str) -> Option<bool> {
-    match text {
-        "t" | "T" => Some(true),
-        "f" | "F" => Some(false),
-        _ => read_ini::flag(text),
-    }
+    parse_bool(text).ok().or_else(|| read_ini::flag(text))
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {

@@ -1,5 +1,7 @@
 //! Validates names in the configuration.
 
+use cloudprovider::dns;
+
 /// A host name or IP address as in a URL, but without brackets. The error says what would be valid.
 pub(super) fn host(text: &str) -> Result<String, &'static str> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
@@ -26,22 +28,15 @@ pub(super) fn host(text: &str) -> Result<String, &'static str> {
 
 /// Why this is not a valid namespace name, which is a DNS label.
 pub(super) fn namespace_fault(text: &str) -> Option<&'static str> {
-    (!(text.len() <= 63 && is_label(text))).then_some(
+    (!dns::is_label(text)).then_some(
         "must be the name of a namespace: at most 63 lower-case letters, digits and -, neither first nor last a -",
     )
 }
 
 /// Why this is not a valid Secret name, which is DNS labels joined by dots.
 pub(super) fn secret_fault(text: &str) -> Option<&'static str> {
-    (!(text.len() <= 253 && text.split('.').all(is_label))).then_some(
+    (!dns::is_subdomain(text)).then_some(
         "must be the name of a Secret: at most 253 lower-case letters, digits, - and ., with a letter or digit at the \
          beginning and end and on both sides of each .",
     )
-}
-
-fn is_label(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }

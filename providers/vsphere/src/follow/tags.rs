@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::pauses::{CREDENTIALS_PAUSE, LONGEST_PAUSE, jittered};
+use super::pauses::{BACKOFF, CREDENTIALS_PAUSE, jittered};
 use crate::{inventory::Changes, tags::TagClient, vcenter::VCenter, vim::CallError};
 
 /// Reads tags now, whenever something moves, and periodically. Never returns.
@@ -41,9 +41,9 @@ pub(super) async fn read_tags(vcenter: &VCenter, client: &TagClient) -> CallErro
                 if note_tag_trouble(vcenter, &error) {
                     tracing::warn!(vcenter = vcenter.name(), %error, "cannot read tags");
                 }
-                let pause = Duration::from_millis(500) * 2u32.saturating_pow(failures.min(10));
                 failures = failures.saturating_add(1);
-                sleep(if is_refused { CREDENTIALS_PAUSE } else { jittered(pause.min(LONGEST_PAUSE)) }).await;
+                let pause = if is_refused { CREDENTIALS_PAUSE } else { jittered(BACKOFF.nominal(failures)) };
+                sleep(pause).await;
             }
         }
     }

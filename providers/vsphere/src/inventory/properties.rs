@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use cloudprovider::uuids::parse_uuid;
+
 use super::metadata::Metadata;
 use crate::{
     guestinfo,
-    provider_id::parse_uuid,
     vim::{element::Element, property_collector::Property},
     vm::{AddressOrigin, AddressState, Connection, GuestAddress, GuestNic, Tools, VirtualMachine, VmPower},
 };

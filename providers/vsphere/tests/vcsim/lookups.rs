@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cloudprovider::{ErrorKind, InstanceLookup, NodeIdentity, PowerState};
+use cloudprovider::{CloudProvider as _, ErrorKind, InstanceLookup, NodeIdentity, PowerState};
 use serde_json::json;
 use test_env::{Vcsim, VcsimOptions};
 
@@ -35,6 +35,7 @@ async fn everything_about_a_machine_in_either_dialect() {
         let mut swapped = node(1);
         swapped.system_uuid = Some("E00D3C5A-0000-0040-8000-000000000001".to_owned());
         assert!(present(&running.look_up(&swapped).await).is_some());
+        assert!(running.provider.zones().is_none(), "a second look-up would say the same");
         running.stop().await;
         assert_eq!(vcsim.sessions().expect("sessions"), (0, 1, 0), "logged out twice");
     }

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     CloudProvider, Clusters, ConfigProblem, ControlPlaneEndpoint, Error, ErrorKind, FactoryInput, Instance,
-    InstanceChange, InstanceLookup, InstanceStream, Instances, LoadBalancer, NodeIdentity, ProviderId,
-    Result, Routes, StartContext, Zone, Zones, async_trait,
+    InstanceChange, InstanceLookup, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity,
+    ProviderId, Result, Routes, StartContext, Zone, Zones, async_trait,
     testing::{Fault, Operation},
 };
 
@@ -30,6 +30,8 @@ enum Wrong {
     StrangersAreUnknown,
     OffIsAbsent,
     NeverForgets,
+    AddressesAreWords,
+    MixesMetadata,
     Reverses,
     AnswersNobody,
     AnswersAThousand,
@@ -127,6 +129,10 @@ impl Mutant {
                 let mut seen = self.common.seen.lock().expect("no panic");
                 InstanceLookup::Present(seen.entry(id).or_insert(instance).clone())
             }
+            (Wrong::AddressesAreWords, InstanceLookup::Present(mut instance)) => {
+                instance.metadata.addresses.push(NodeAddress::internal_ip("notanip"));
+                InstanceLookup::Present(instance)
+            }
             (Wrong::StrangersAreUnknown, InstanceLookup::Absent) => unknown(),
             (Wrong::ErrorsAreAbsent, InstanceLookup::Unknown(_)) => InstanceLookup::Absent,
             (_, answer) => answer,
@@ -175,6 +181,15 @@ impl Instances for Mutant {
         let mut answers: Vec<_> = answers.map(|(answer, node)| self.alter(node, answer)).collect();
         match self.wrong {
             Wrong::Reverses => answers.reverse(),
+            Wrong::MixesMetadata => {
+                let mut last = None;
+                for answer in &mut answers {
+                    if let InstanceLookup::Present(instance) = answer {
+                        let own = instance.metadata.clone();
+                        instance.metadata = last.replace(own).unwrap_or_else(|| instance.metadata.clone());
+                    }
+                }
+            }
             Wrong::AnswersNobody if nodes.is_empty() => answers.push(InstanceLookup::Absent),
             Wrong::AnswersAThousand => answers.iter_mut().skip(1000).for_each(|answer| *answer = unknown()),
             _ => {}
@@ -335,6 +350,8 @@ fn broken() -> Vec<(&'static str, Subject)> {
         ("lookups/provider-id-decides", lenient),
         of("lookups/powered-off", Wrong::OffIsAbsent),
         of("lookups/destroyed", Wrong::NeverForgets),
+        of("lookups/addresses", Wrong::AddressesAreWords),
+        of("lookups/metadata", Wrong::MixesMetadata),
         of("lookups/order", Wrong::Reverses),
         of("lookups/no-nodes", Wrong::AnswersNobody),
         of("lookups/many-nodes", Wrong::AnswersAThousand),
