@@ -26,6 +26,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod nodes;
 pub mod permissions;
+mod rbac;
 pub mod secrets;
 
 /// What any daemon of Kubernetes needs: the crate [`component`], module by module.
