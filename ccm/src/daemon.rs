@@ -328,7 +328,7 @@ impl Base {
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
         let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
-        let missing = enabled().filter(|controller| controller.build.is_none());
+        let missing = enabled().filter(|controller| controller.implementation.is_none());
         let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
             tracing::info!(
@@ -344,9 +344,9 @@ impl Base {
         let running = self.metrics.get::<ControllerMetrics>()?;
         let mut pause = Duration::ZERO;
         for controller in enabled().filter(|row| row.needs.is_none_or(|needs| needs.is_of(&self.cloud))) {
-            let Some(build) = controller.build else { continue };
+            let Some(implementation) = &controller.implementation else { continue };
             let shared = (&self.nodes, &self.cloud);
-            let run = build(ControllerContext::new(
+            let run = (implementation.build)(ControllerContext::new(
                 controller,
                 flags,
                 shared,

@@ -1,4 +1,4 @@
-//! What the daemon has to know of a controller to run it.
+//! What the daemon has to know of a controller.
 
 use component::{
     api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
@@ -23,8 +23,16 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) events_from: &'static str,
     /// What the cloud provider has to support.
     pub(crate) needs: Option<Capability>,
-    /// Makes the controller. `None` where it does not exist yet.
-    pub(crate) build: Option<fn(ControllerContext<'_>) -> anyhow::Result<Run>>,
+    /// `None` where it does not exist yet.
+    pub(crate) implementation: Option<Implementation>,
+}
+
+/// What a controller that exists has.
+pub(crate) struct Implementation {
+    /// Makes the controller.
+    pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
+    /// Registers its metrics. They are shown from the beginning, whoever leads.
+    pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
 }
 
 /// Runs a controller that was made until the token is cancelled; writes that have begun are finished.

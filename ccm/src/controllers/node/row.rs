@@ -2,10 +2,10 @@
 
 use component::work_queue::WorkQueueMetrics;
 
-use super::{COMPONENT, NodeController, NodeControllerOptions};
+use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    controllers::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run},
     flags::NODE,
     nodes::NodeWriter,
 };
@@ -15,7 +15,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build: Some(build),
+    implementation: Some(Implementation { build, metrics: |metrics| metrics.get::<NodeMetrics>().map(drop) }),
 };
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {

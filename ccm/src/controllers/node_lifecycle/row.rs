@@ -1,9 +1,9 @@
 //! The controller's row in the table of controllers.
 
-use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleOptions};
+use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    controllers::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run},
     flags::NODE_LIFECYCLE,
 };
 
@@ -12,7 +12,10 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build: Some(build),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
+    }),
 };
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
