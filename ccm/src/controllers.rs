@@ -3,9 +3,11 @@
 mod descriptor;
 pub mod node;
 pub mod node_lifecycle;
+mod permissions;
 mod running;
 
 pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run};
+pub(crate) use permissions::{ControllerPermissions, node_patches};
 pub use running::{ControllerMetrics, ControllerRuns};
 
 use crate::flags::{ROUTE, SERVICE};

@@ -1,12 +1,13 @@
-//! What the daemon has to be allowed in the cluster: the one table of the shipped roles and of `check`.
+//! What the daemon has to be allowed in the cluster: the one table of the shipped roles and of `check`. What a
+//! controller needs stands in its row.
 
 use cloudprovider::SecretName;
 
 pub use crate::rbac::Permission;
 
 use crate::{
-    clients::NODE_CONTROLLER_CLIENT,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    controllers::{CONTROLLERS, ControllerPermissions},
+    flags::Flags,
     rbac::SYSTEM_NAMESPACE,
 };
 
@@ -20,9 +21,7 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
         Permission::new("", "nodes", "list", "all controllers"),
         Permission::new("", "nodes", "watch", "all controllers"),
     ];
-    // As the clients have it: nobody writes in a dry run, so nobody needs another account.
-    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
-    needed.extend(node_controllers(flags, has_accounts));
+    needed.extend(needed_for_controllers(flags));
     if !flags.misc.dry_run {
         needed.extend(events());
     }
@@ -45,50 +44,19 @@ pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
     secrets.iter().flat_map(|secret| ["list", "watch"].map(|verb| one(secret, verb))).collect()
 }
 
-fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
-    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
+/// What the daemon needs to be given for the enabled controllers.
+fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
-    if !initialises && !deletes {
-        return needed;
+    for (client, ControllerPermissions { writes, reads }) in controllers(flags) {
+        let account = has_accounts(flags).then_some(client);
+        match account {
+            Some(account) => needed.extend(token_requests(account)),
+            None if flags.misc.dry_run => {}
+            None => needed.extend(writes),
+        }
+        needed.extend(reads.into_iter().map(|permission| permission.for_account(account)));
     }
-    let account = has_accounts.then_some(NODE_CONTROLLER_CLIENT);
-    if let Some(account) = account {
-        // Whoever may request tokens of any account there is as mighty as the mightiest of them.
-        needed.extend([
-            token_request("serviceaccounts", "get").on(account),
-            // RBAC knows no names of objects that do not exist yet.
-            token_request("serviceaccounts", "create"),
-            token_request("serviceaccounts/token", "create").on(account),
-        ]);
-    } else if !flags.misc.dry_run {
-        needed.extend(node_writes(deletes));
-    }
-    if deletes {
-        // Every kubelet has a lease of its Node's name.
-        needed.push(
-            Permission::new(
-                "coordination.k8s.io",
-                "leases",
-                "get",
-                "telling a dead kubelet from a living one",
-            )
-            .in_namespace("kube-node-lease")
-            .for_account(account)
-            .optional(),
-        );
-    }
-    needed
-}
-
-fn node_writes(deletes: bool) -> Vec<Permission> {
-    let mut needed = vec![
-        Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),
-        Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"),
-    ];
-    if deletes {
-        needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
-    }
-    needed
+    once(needed)
 }
 
 fn events() -> [Permission; 2] {
@@ -99,18 +67,57 @@ fn events() -> [Permission; 2] {
 /// What the controllers' own accounts need beside [`needed`]. The API server gives it to them by itself: to
 /// `kube-system/node-controller` by the role `system:controller:node-controller`.
 pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
-    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
-    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
-    if !has_accounts || (!initialises && !deletes) {
+    if !has_accounts(flags) {
         return Vec::new();
     }
-    let given = node_writes(deletes).into_iter().chain(events());
-    given.map(|permission| permission.for_account(Some(NODE_CONTROLLER_CLIENT))).collect()
+    let controllers = controllers(flags);
+    let writes = controllers.iter().flat_map(|(account, permissions)| {
+        permissions.writes.iter().map(move |write| write.clone().for_account(Some(*account)))
+    });
+    let events =
+        controllers.iter().flat_map(|(account, _)| events().map(|event| event.for_account(Some(*account))));
+    once(writes.chain(events))
 }
 
-fn token_request(resource: &'static str, verb: &'static str) -> Permission {
-    Permission::new("", resource, verb, "a service account for each controller")
-        .in_namespace(SYSTEM_NAMESPACE)
+/// The enabled controllers: the name of each one's client, which is that of its account too, and what it does.
+fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
+    let enabled = CONTROLLERS.iter().filter(|controller| flags.enables(controller.names.name));
+    let existing = enabled.filter_map(|controller| {
+        let implementation = controller.implementation.as_ref()?;
+        Some((controller.client, (implementation.permissions)()))
+    });
+    existing.collect()
+}
+
+/// Whether each controller writes as an account of its own. In a dry run nobody writes, so nobody needs another account.
+fn has_accounts(flags: &Flags) -> bool {
+    flags.generic.use_service_account_credentials && !flags.misc.dry_run
+}
+
+/// Each permission where it comes first. Controllers may share an account.
+fn once(permissions: impl IntoIterator<Item = Permission>) -> Vec<Permission> {
+    let mut once = Vec::new();
+    for permission in permissions {
+        if !once.contains(&permission) {
+            once.push(permission);
+        }
+    }
+    once
+}
+
+/// What the daemon needs to act as this account.
+fn token_requests(account: &'static str) -> [Permission; 3] {
+    let request = |resource, verb| {
+        Permission::new("", resource, verb, "a service account for each controller")
+            .in_namespace(SYSTEM_NAMESPACE)
+    };
+    // Whoever may request tokens of any account there is as mighty as the mightiest of them.
+    [
+        request("serviceaccounts", "get").on(account),
+        // RBAC knows no names of objects that do not exist yet.
+        request("serviceaccounts", "create"),
+        request("serviceaccounts/token", "create").on(account),
+    ]
 }
 
 fn election(flags: &Flags) -> Vec<Permission> {
@@ -164,6 +171,8 @@ fn serving(flags: &Flags) -> Vec<Permission> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn texts(args: &[&str]) -> Vec<String> {
@@ -244,10 +253,10 @@ mod tests {
         assert!(
             given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()
         );
-        let mut once = all.clone();
-        once.sort();
-        once.dedup();
-        assert_eq!(once.len(), all.len(), "nothing is asked for twice");
+        for asked in [all, accounts] {
+            let once: BTreeSet<&String> = asked.iter().collect();
+            assert_eq!(once.len(), asked.len(), "nothing is asked for twice: {asked:#?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use component::{
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::ControllerPermissions;
 use crate::{
     clients::TermClients,
     cloud::Cloud,
@@ -33,6 +34,8 @@ pub(crate) struct Implementation {
     pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
     /// Registers its metrics. They are shown from the beginning, whoever leads.
     pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
+    /// What it does in the cluster.
+    pub(crate) permissions: fn() -> ControllerPermissions,
 }
 
 /// Runs a controller that was made until the token is cancelled; writes that have begun are finished.

@@ -5,7 +5,10 @@ use component::work_queue::WorkQueueMetrics;
 use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run},
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
+        node_patches,
+    },
     flags::NODE,
     nodes::NodeWriter,
 };
@@ -15,8 +18,16 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    implementation: Some(Implementation { build, metrics: |metrics| metrics.get::<NodeMetrics>().map(drop) }),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
+        permissions,
+    }),
 };
+
+fn permissions() -> ControllerPermissions {
+    ControllerPermissions { writes: node_patches().into(), reads: Vec::new() }
+}
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;

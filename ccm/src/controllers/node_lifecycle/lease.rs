@@ -17,7 +17,7 @@ use tokio::{
 use super::availability::{Availability, MAX_ANSWER_TIME};
 
 /// Where kubelets renew their leases; a lease is called as its Node.
-const NAMESPACE: &str = "kube-node-lease";
+pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// How often one lease is read only to know that the API server answers. Far more often than
 /// [`MAX_PAUSE`](super::availability::MAX_PAUSE), so that a busy process is not taken for an outage.
@@ -114,7 +114,7 @@ pub(super) struct LeaseReader {
 impl LeaseReader {
     pub(super) fn new(client: Client, concurrent_reads: usize) -> Arc<Self> {
         Arc::new(Self {
-            api: Api::namespaced(client, NAMESPACE),
+            api: Api::namespaced(client, LEASE_NAMESPACE),
             concurrent_reads,
             forbidden_logged: Once::new(),
             availability: Mutex::default(),
@@ -155,7 +155,7 @@ impl LeaseReader {
                 self.forbidden_logged.call_once(|| {
                     tracing::warn!(
                         error = %status.message,
-                        "kubelets' leases in {NAMESPACE} cannot be read: Ready nodes whose instance is gone stay until they are NotReady"
+                        "kubelets' leases in {LEASE_NAMESPACE} cannot be read: Ready nodes whose instance is gone stay until they are NotReady"
                     );
                 });
                 LeaseAnswer::Forbidden

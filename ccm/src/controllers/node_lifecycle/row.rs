@@ -1,10 +1,17 @@
 //! The controller's row in the table of controllers.
 
-use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions};
+use super::{
+    BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions,
+    lease::LEASE_NAMESPACE,
+};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run},
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
+        node_patches,
+    },
     flags::NODE_LIFECYCLE,
+    rbac::Permission,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
@@ -15,8 +22,20 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     implementation: Some(Implementation {
         build,
         metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
+        permissions,
     }),
 };
+
+fn permissions() -> ControllerPermissions {
+    let deletion = Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone");
+    // Every kubelet has a lease of its Node's name.
+    let lease =
+        Permission::new("coordination.k8s.io", "leases", "get", "telling a dead kubelet from a living one");
+    ControllerPermissions {
+        writes: node_patches().into_iter().chain([deletion]).collect(),
+        reads: vec![lease.in_namespace(LEASE_NAMESPACE).optional()],
+    }
+}
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
