@@ -6,7 +6,9 @@ pub mod node_lifecycle;
 mod permissions;
 mod running;
 
-pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, Implementation, Run};
+pub(crate) use descriptor::{
+    Capability, ControllerContext, ControllerDescriptor, Implementation, NodeQuestion, Run,
+};
 pub(crate) use permissions::{ControllerPermissions, node_patches};
 pub use running::{ControllerMetrics, ControllerRuns};
 

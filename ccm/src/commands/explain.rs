@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
-    controllers::{node, node_lifecycle},
+    controllers::{CONTROLLERS, NodeQuestion, node},
     daemon,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    flags::Flags,
     nodes::{self, Node},
 };
 
@@ -128,30 +128,24 @@ fn explanation(
     provider: &str,
     is_foreign: bool,
 ) -> Explanation {
-    let mut plan = node::plan(node, answer, provider, Timestamp::now());
+    let now = Timestamp::now();
+    // Whether a Node is initialised, and what differs, is told whichever controllers run.
+    let mut plan = node::plan(node, answer, provider, now);
     let mut next = Vec::new();
     if is_foreign {
         let id = node.identity.provider_id.as_deref().unwrap_or_default();
         plan.differences.clear();
         next.push(format!("leave the Node alone: its provider ID {id} is of another cloud than {provider}"));
     } else {
-        let off =
-            |controller: &str| format!("nothing of what {controller} does: --controllers switches it off");
-        if flags.enables(NODE_CONTROLLER) {
-            next.append(&mut plan.next);
-        } else {
-            next.push(off(NODE_CONTROLLER));
-        }
-        if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
-            let lifecycle = &flags.cloud_node_lifecycle_controller;
-            let period = lifecycle.node_monitor_period;
-            let grace = node_lifecycle::grace_period(lifecycle.node_deletion_grace_period, period);
-            let unseen =
-                node_lifecycle::unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
-            let age = lifecycle.node_deletion_minimum_age;
-            next.extend(node_lifecycle::plan(node, answer, grace, unseen, age));
-        } else {
-            next.push(off(NODE_LIFECYCLE_CONTROLLER));
+        let question = NodeQuestion { node, answer, provider, flags, now };
+        for controller in CONTROLLERS {
+            let explain = controller.implementation.as_ref().and_then(|there| there.explain);
+            let (Some(explain), name) = (explain, controller.names.name) else { continue };
+            if flags.enables(name) {
+                next.extend(explain(&question));
+            } else {
+                next.push(format!("nothing of what {name} does: --controllers switches it off"));
+            }
         }
         if next.is_empty() {
             next.push("nothing: the Node is right".to_owned());

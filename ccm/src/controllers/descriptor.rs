@@ -1,9 +1,11 @@
 //! What the daemon has to know of a controller.
 
+use cloudprovider::InstanceLookup;
 use component::{
     api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
 };
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::ControllerPermissions;
@@ -11,7 +13,7 @@ use crate::{
     clients::TermClients,
     cloud::Cloud,
     flags::{ControllerNames, Flags},
-    nodes::NodeStore,
+    nodes::{Node, NodeStore},
 };
 
 /// A controller.
@@ -36,6 +38,9 @@ pub(crate) struct Implementation {
     pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
     /// What it does in the cluster.
     pub(crate) permissions: fn() -> ControllerPermissions,
+    /// What it would do next about a Node, for people: nothing for one that is right. `None` where it does nothing about
+    /// Nodes.
+    pub(crate) explain: Option<fn(&NodeQuestion<'_>) -> Vec<String>>,
 }
 
 /// Runs a controller that was made until the token is cancelled; writes that have begun are finished.
@@ -58,6 +63,17 @@ impl Capability {
             Self::Routes => cloud.provider().routes().is_some(),
         }
     }
+}
+
+/// A Node, of which a controller is asked what it would do about it.
+pub(crate) struct NodeQuestion<'a> {
+    pub(crate) node: &'a Node,
+    /// What the cloud says about it.
+    pub(crate) answer: &'a InstanceLookup,
+    /// The name of the cloud provider.
+    pub(crate) provider: &'a str,
+    pub(crate) flags: &'a Flags,
+    pub(crate) now: Timestamp,
 }
 
 /// What a controller is made from. All that it can write with belongs to one term: there is no client here that writes

@@ -15,10 +15,8 @@ mod unseen;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
-pub use explain::plan;
 pub use metrics::NodeLifecycleMetrics;
 pub(crate) use row::DESCRIPTOR;
-pub use unseen::{grace_period, unseen_grace_period};
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";

@@ -40,6 +40,7 @@ const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> 
             build,
             metrics: |_| Ok(()),
             permissions: ControllerPermissions::default,
+            explain: None,
         }),
     }
 }

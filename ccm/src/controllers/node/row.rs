@@ -2,7 +2,7 @@
 
 use component::work_queue::WorkQueueMetrics;
 
-use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics};
+use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{
@@ -22,6 +22,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
         build,
         metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
         permissions,
+        explain: Some(|asked| plan(asked.node, asked.answer, asked.provider, asked.now).next),
     }),
 };
 

@@ -2,13 +2,15 @@
 
 use super::{
     BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions,
+    explain::plan,
     lease::LEASE_NAMESPACE,
+    unseen::{grace_period, unseen_grace_period},
 };
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
-        node_patches,
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation,
+        NodeQuestion, Run, node_patches,
     },
     flags::NODE_LIFECYCLE,
     rbac::Permission,
@@ -23,6 +25,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
         build,
         metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
         permissions,
+        explain: Some(explain),
     }),
 };
 
@@ -35,6 +38,13 @@ fn permissions() -> ControllerPermissions {
         writes: node_patches().into_iter().chain([deletion]).collect(),
         reads: vec![lease.in_namespace(LEASE_NAMESPACE).optional()],
     }
+}
+
+fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
+    let lifecycle = &asked.flags.cloud_node_lifecycle_controller;
+    let grace = grace_period(lifecycle.node_deletion_grace_period, lifecycle.node_monitor_period);
+    let unseen = unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
+    plan(asked.node, asked.answer, grace, unseen, lifecycle.node_deletion_minimum_age)
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {

@@ -20,13 +20,13 @@ const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
 pub(super) const MESSAGE: &str = "this daemon, with its present configuration, has never seen the instance and may merely not be allowed to; it waits for --node-deletion-unseen-grace-period";
 
 /// `--node-deletion-grace-period`, or what stands for it: one monitor period, at least 5 s.
-pub fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
+pub(super) fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
     flag.unwrap_or(monitor_period.max(MIN_GRACE))
 }
 
 /// `--node-deletion-unseen-grace-period`, or what stands for it: 24 grace periods, 5 minutes at most. Never less than
 /// `grace`.
-pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
+pub(super) fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
 }
 
