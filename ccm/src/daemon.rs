@@ -250,7 +250,7 @@ impl Base {
         let started =
             started.map_err(|error| anyhow!("cloud provider {name} cannot start: {}", error.report()))?;
         let cloud = Cloud::new(started, metrics.get()?)
-            .with_labels(flags.cloud_node_controller.node_labels.0.clone());
+            .with_labels(flags.controllers.cloud_node.node_labels.0.clone());
         debug_state.share("provider", {
             let cloud = cloud.clone();
             move || capabilities(&*cloud.provider())

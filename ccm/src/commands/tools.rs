@@ -43,7 +43,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     }
     let metrics = CloudMetrics::unregistered().map_err(|error| error.to_string())?;
     let started = Started::start(provider, context, CLOUD_DEADLINE).await.map_err(|error| error.report())?;
-    Ok(Cloud::new(started, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
+    Ok(Cloud::new(started, metrics).with_labels(flags.controllers.cloud_node.node_labels.0.clone()))
 }
 
 /// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.

@@ -1,6 +1,16 @@
-//! `--controllers`: names, and which of them run.
+//! The controllers on the command line: their names, which of them `--controllers` lets run, and the flags of each one.
 
-use component::leader_migration::KnownControllers;
+mod cloud_node;
+mod cloud_node_lifecycle;
+mod service_lb;
+
+use clap::Args;
+use component::{command_line::notes::Note, leader_migration::KnownControllers};
+use serde_json::Value;
+
+pub use cloud_node::CloudNodeControllerFlags;
+pub use cloud_node_lifecycle::CloudNodeLifecycleControllerFlags;
+pub use service_lb::ServiceLbControllerFlags;
 
 /// Fills new Nodes in.
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";
@@ -47,6 +57,33 @@ pub const SERVICE: ControllerNames = ControllerNames {
 /// Those of [`ROUTE_CONTROLLER`].
 pub const ROUTE: ControllerNames =
     ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: false };
+
+/// The flags of the controllers, in the order in which the help shows them.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerFlags {
+    /// The controller that initialises Nodes.
+    #[command(flatten)]
+    pub cloud_node: CloudNodeControllerFlags,
+    /// The controller that taints and deletes Nodes.
+    #[command(flatten)]
+    pub cloud_node_lifecycle: CloudNodeLifecycleControllerFlags,
+    /// The controller for load balancers.
+    #[command(flatten)]
+    pub service_lb: ServiceLbControllerFlags,
+}
+
+pub(super) const NOTES: [&[Note]; 3] = [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES];
+
+impl ControllerFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        [self.cloud_node.faults(), self.cloud_node_lifecycle.faults()].concat()
+    }
+
+    /// What stands about each controller in `/configz`, and where.
+    pub(crate) fn configz(&self) -> [(&'static str, Value); 3] {
+        [self.cloud_node.configz(), self.cloud_node_lifecycle.configz(), self.service_lb.configz()]
+    }
+}
 
 /// The controllers as leader migration knows them, with upstream's default.
 pub const MIGRATED_CONTROLLERS: KnownControllers = KnownControllers {

@@ -33,7 +33,7 @@ fn permissions() -> ControllerPermissions {
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
     let options = NodeControllerOptions {
-        concurrent_syncs: flags.cloud_node_controller.syncs(),
+        concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,
         dry_run: flags.misc.dry_run,
     };

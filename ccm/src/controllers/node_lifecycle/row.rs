@@ -41,7 +41,7 @@ fn permissions() -> ControllerPermissions {
 }
 
 fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
-    let lifecycle = &asked.flags.cloud_node_lifecycle_controller;
+    let lifecycle = &asked.flags.controllers.cloud_node_lifecycle;
     let grace = grace_period(lifecycle.node_deletion_grace_period, lifecycle.node_monitor_period);
     let unseen = unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
     plan(asked.node, asked.answer, grace, unseen, lifecycle.node_deletion_minimum_age)
@@ -49,7 +49,7 @@ fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
-    let lifecycle = &flags.cloud_node_lifecycle_controller;
+    let lifecycle = &flags.controllers.cloud_node_lifecycle;
     let options = NodeLifecycleOptions {
         monitor_period: lifecycle.node_monitor_period,
         concurrent_syncs: lifecycle.syncs(),
