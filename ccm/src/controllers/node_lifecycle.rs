@@ -9,6 +9,7 @@ mod explain;
 mod lease;
 mod memory;
 mod metrics;
+mod renewal;
 mod row;
 mod silence;
 mod unseen;

@@ -10,16 +10,11 @@ use tokio::time::Instant;
 
 use super::{
     lease::{LeaseAnswer, LeaseRead},
-    silence::{renewal_interval, silence_of},
+    renewal::{MAX_PAUSE, renewal_interval, silence_of},
 };
 
 /// An answer that takes longer is none. Kubernetes' own objective is one second.
 pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
-
-/// The longest pause between two reads that were answered, from sending to sending, in which nothing can have been amiss
-/// that matters. A kubelet's renewal can be late by that much without being noticed, so it is less than the slack in
-/// [`silence_of`].
-pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest pause of a kubelet between two tries to read its lease (client-go's `maxBackoff`).
 const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);

@@ -5,31 +5,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    availability::{Availability, MAX_PAUSE},
+    availability::Availability,
     lease::{DEFAULT_DURATION, LeaseAnswer, LeaseRead, LeaseView},
+    renewal::{renewal_interval, silence_of},
 };
 use crate::nodes::{Node, ReadyStatus};
 
 /// How often a kubelet's lease is looked at until it is clear whether it lives.
 pub(super) const LEASE_POLL: Duration = Duration::from_secs(2);
 
-/// A kubelet that renewed nothing for at least this long is taken for dead.
-const MIN_SILENCE: Duration = Duration::from_secs(10);
-
 /// A read that was sent longer ago proves nothing any more.
 const MAX_PROOF_AGE: Duration = Duration::from_secs(3);
-
-/// How long a kubelet waits at most from one renewal to the next: a quarter of the lease's duration and up to 4 % more.
-pub(super) fn renewal_interval(duration: Duration) -> Duration {
-    duration.mul_f64(0.25 * 1.04)
-}
-
-/// How long a kubelet must be silent to be taken for dead: 12.5 s for the usual 40 s, and always more than an interval and
-/// an outage that nobody notices.
-pub(super) fn silence_of(duration: Duration) -> Duration {
-    let slack = duration.mul_f64(0.0525).max(MAX_PAUSE + Duration::from_millis(100));
-    (renewal_interval(duration) + slack).max(MIN_SILENCE)
-}
 
 /// What one kubelet's lease showed since the cloud said that the instance is gone, on our own monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
