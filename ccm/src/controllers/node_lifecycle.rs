@@ -1,6 +1,7 @@
 //! cloud-node-lifecycle-controller: taints Nodes whose instance is shut down, and deletes Nodes whose instance is
 //! gone, when that is certain.
 
+mod absence;
 mod availability;
 mod breaker;
 mod controller;
@@ -13,6 +14,7 @@ mod renewal;
 mod row;
 mod silence;
 mod unseen;
+mod verdict;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};

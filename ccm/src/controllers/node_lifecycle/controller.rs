@@ -26,14 +26,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     SHUTDOWN_TAINT,
     breaker::{Breaker, BreakerLimits},
-    decide::{
-        DeletionRules, HeldBack, Verdict, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict,
-    },
+    decide::{DeletionRules, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict},
     lease::LeaseReader,
     memory::Memory,
     metrics::NodeLifecycleMetrics,
     silence::Kubelet,
     unseen::{Unseen, grace_period},
+    verdict::{HeldBack, Verdict},
 };
 use crate::{
     cloud::{CallTime, Cloud},

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    decide::{HeldBack, MAX_ANSWER_AGE, Verdict},
+    absence::Absence,
     silence::LeaseHistory,
     unseen::Unseen,
+    verdict::{HeldBack, Verdict},
 };
 use crate::{
     cloud::CallTime,
@@ -58,27 +59,6 @@ pub(super) struct Memory {
     pub gone: Option<Instant>,
     /// Whether the Node was deleted and the watch has yet to say so.
     pub deleted: bool,
-}
-
-/// A row of answers that an instance is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Absence {
-    /// When the call of the first answer ended: the instance was gone by then.
-    pub first: Instant,
-    /// The call of the last answer: the instance was gone once it was sent, and may be back since.
-    pub last: CallTime,
-}
-
-impl Absence {
-    /// Whether the last answer came so long ago that it decides nothing.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
-        now.duration_since(self.last.ended) > MAX_ANSWER_AGE
-    }
-
-    /// How long the instance was gone at least. Of two calls that overlap the second one proves nothing.
-    pub(super) fn lasted(&self) -> Duration {
-        self.last.sent.saturating_duration_since(self.first)
-    }
 }
 
 impl Memory {

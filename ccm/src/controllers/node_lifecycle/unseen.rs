@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::memory::{Absence, Memory};
+use super::absence::Absence;
 use crate::{cloud::Cloud, nodes::Node};
 
 /// The least grace period that the monitor period gives.
@@ -50,8 +50,8 @@ impl Unseen {
 }
 
 /// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
-pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
-    let Unseen { grace, since } = memory.unseen?;
+pub(super) fn waits_until(unseen: Option<Unseen>, absence: Absence) -> Option<Instant> {
+    let Unseen { grace, since } = unseen?;
     let first = since.map_or(absence.last.ended, |since| absence.first.max(since));
     (Absence { first, ..absence }.lasted() < grace).then(|| first + grace)
 }
@@ -63,8 +63,10 @@ mod tests {
 
     use super::{
         super::{
-            decide::{DeletionRules, HeldBack, Verdict, verdict},
+            decide::{DeletionRules, verdict},
+            memory::Memory,
             silence::{Kubelet, SilentKubelet},
+            verdict::{HeldBack, Verdict},
         },
         *,
     };
@@ -97,31 +99,23 @@ mod tests {
     fn only_what_was_never_seen_waits_and_only_as_long() {
         let start = Instant::now();
         let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
-        let mut memory = Memory::new("u", start);
-        assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
-        memory.unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
-        assert_eq!(waits_until(&memory, absence(299)), Some(start + seconds(300)));
-        assert_eq!(waits_until(&memory, absence(300)), None);
+        assert_eq!(waits_until(None, absence(0)), None, "it was seen");
+        let unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
+        assert_eq!(waits_until(unseen, absence(299)), Some(start + seconds(300)));
+        assert_eq!(waits_until(unseen, absence(300)), None);
     }
 
     #[test]
     fn another_configuration_begins_anew_and_one_that_is_tried_keeps_what_it_may_have() {
         let start = Instant::now();
         let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
-        let with = |since: Option<Instant>| Memory {
-            unseen: Some(Unseen { grace: seconds(120), since }),
-            ..Memory::new("u", start)
-        };
+        let with = |since: Option<Instant>| Some(Unseen { grace: seconds(120), since });
         let changed = with(Some(start + seconds(100)));
-        assert_eq!(
-            waits_until(&changed, absence(90)),
-            Some(start + seconds(220)),
-            "an answer from before it"
-        );
-        assert_eq!(waits_until(&changed, absence(219)), Some(start + seconds(220)));
-        assert_eq!(waits_until(&changed, absence(220)), None);
+        assert_eq!(waits_until(changed, absence(90)), Some(start + seconds(220)), "an answer from before it");
+        assert_eq!(waits_until(changed, absence(219)), Some(start + seconds(220)));
+        assert_eq!(waits_until(changed, absence(220)), None);
         for last in [0, 119, 120, 3600] {
-            assert_eq!(waits_until(&with(None), absence(last)), Some(start + seconds(last + 120)));
+            assert_eq!(waits_until(with(None), absence(last)), Some(start + seconds(last + 120)));
         }
     }
 
