@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::cloud::CallTime;
 
 /// An answer of the cloud that came longer ago decides nothing: it is asked again.
-pub(super) const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
+const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
 
 /// Nor does one whose call was sent longer ago: the instance may be back since. Enough for a cloud that is slow about all
 /// Nodes, since those whose instance seems to be gone are asked about by themselves.
