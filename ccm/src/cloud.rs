@@ -77,7 +77,8 @@ impl Started {
         }
     }
 
-    /// Why the provider is not asked about a Node, if so: its provider ID decides that, before any look-up.
+    /// Why the provider is not asked about a Node. `None`: it is asked. The Node's provider ID decides that, before any
+    /// look-up.
     fn refusal(&self, node: &NodeIdentity) -> Option<Error> {
         let (id, name) = (node.provider_id.as_deref().unwrap_or_default(), &self.name);
         match self.owner_of(node) {
@@ -100,8 +101,8 @@ impl Started {
         }
     }
 
-    /// Why an ID that the provider gives an instance is not written to a Node, if so. The Node would keep it for ever,
-    /// and nobody would look at that Node again.
+    /// What is wrong with an ID that the provider gives an instance. `None`: nothing. A wrong one must not be written: the
+    /// Node would keep it for ever, and no look-up would be about that Node any more.
     fn fault_of(&self, id: &ProviderId) -> Option<Error> {
         let fault = |words: &str| {
             Error::new(ErrorKind::Internal, format!("the cloud provider gives provider ID \"{id}\", {words}"))
@@ -123,12 +124,13 @@ fn panicked_over(id: &str) -> Error {
     Error::new(ErrorKind::Internal, words)
 }
 
-/// The Secrets of the cluster that a provider's configuration names; none where it panics over the question.
+/// The Secrets of the cluster that a provider's configuration names. None where the provider panics when it is asked.
 pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
-/// Whether the provider [needs](CloudProvider::needs_secret) this Secret; it does where it panics over the question.
+/// Whether the provider [needs](CloudProvider::needs_secret) this Secret. It counts as needed where the provider panics
+/// when it is asked.
 pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {
     caught(|| provider.needs_secret(secret)).unwrap_or(true)
 }
@@ -139,16 +141,16 @@ impl Drop for Started {
     }
 }
 
-/// Whose a Node is.
+/// Which cloud a Node belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It has no provider ID yet.
     Nobody,
     /// This provider's.
     Us,
-    /// Its provider ID begins as this provider's do, and is none of them.
+    /// Its provider ID begins like those of this provider, but is not a valid one.
     UsBroken,
-    /// The provider panicked over the question.
+    /// Nobody knows: the provider panicked when it was asked.
     Unclear,
     /// Another cloud's.
     Foreign,
@@ -221,7 +223,7 @@ impl Cloud {
         caught(|| self.provider().instances().is_some()).unwrap_or(false)
     }
 
-    /// Whose the Node is, by its provider ID.
+    /// Which cloud the Node belongs to, by its provider ID.
     pub fn owner_of(&self, node: &Node) -> Owner {
         self.current.load().owner_of(&node.identity)
     }
@@ -231,16 +233,16 @@ impl Cloud {
         self.owner_of(node) == Owner::Us
     }
 
-    /// Looks up the instances of `nodes`, one answer each, in order. The provider is asked about those that are its own
-    /// or nobody's; about the others it cannot be told.
+    /// Looks up the instances of `nodes`, one answer each, in order. The provider is asked about Nodes that belong to it or
+    /// to no cloud yet. The answer about the others is that nobody can tell.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         self.lookup_timed(nodes).await.0
     }
 
-    /// As [`lookup`](Self::lookup), with the time of the call that each answer is from. A batch may take more than one, and
-    /// minutes, so its end says nothing of how old an answer is.
+    /// As [`lookup`](Self::lookup), with the time of the call that gave each answer. A batch may take several calls and some
+    /// minutes, so the end of the batch does not say how old an answer is.
     pub async fn lookup_timed(&self, nodes: &[Arc<Node>]) -> (Vec<InstanceLookup>, Vec<CallTime>) {
-        // Held until the call ends: a provider that is replaced is not stopped before.
+        // Held until the call ends, so that a provider that is replaced meanwhile is not stopped before.
         let current = self.current.load_full();
         let Some(true) = caught(|| current.provider.instances().is_some()) else {
             let error = Error::unsupported("the cloud provider does not support instances");
@@ -274,18 +276,18 @@ impl Cloud {
         (all, times)
     }
 
-    /// Whether the provider at work, with the configuration in force, has had an instance of this Node. What it has never
-    /// had it may merely not see.
+    /// Whether the provider, with the configuration in force, has ever had an instance of this Node. If not, the instance may
+    /// exist and merely be out of its sight.
     pub fn has_seen(&self, node: &Node) -> bool {
         self.current.load().seen.has(&node.identity.uid)
     }
 
-    /// Since when the configuration in force answers. `None` while another one is tried: it may have what this one has not.
+    /// Since when the configuration in force answers. `None` while another one is tried, which may know other instances.
     pub fn settled_since(&self) -> Option<Instant> {
         self.in_force.settled_since()
     }
 
-    /// Says that another configuration is tried, until what this gives is dropped.
+    /// Says that another configuration is being tried, until the returned value is dropped.
     pub fn begin_trial(&self) -> Trial {
         Trial::new(Arc::clone(&self.in_force))
     }

@@ -46,8 +46,8 @@ impl CloudConfig {
         }
     }
 
-    /// Reads it, checks it, and makes a provider from it. Calls nobody, and notes in `read` what it reads. What is odd in
-    /// it is logged, or told with the refusal, which it may explain.
+    /// Reads it, checks it, and makes a provider from it. Calls no cloud and no API server, and notes in `read` what it reads.
+    /// What is odd in it is logged. Where it is refused, that is part of the error instead, since it may explain it.
     ///
     /// # Errors
     /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -72,7 +72,7 @@ impl CloudConfig {
     pub fn read(&self, read: &FilesRead) -> Reading {
         let is_known = self.registry.names().any(|name| name == self.provider);
         let input = match &self.path {
-            // Nobody can say what is wrong with the file of a provider that there is not.
+            // Without a provider nobody can say what is wrong with its file.
             Some(path) if is_known => match text_of(path, read) {
                 Ok((text, oddity)) => {
                     let input = FactoryInput::new(text).with_path(path);
@@ -164,7 +164,7 @@ mod tests {
             format!("{missing} (--cloud-config {})", file.path().display())
         );
         assert!(fault(&["--cloud-provider=known", "--cloud-config=/no/such"]).contains("/no/such"));
-        // A file of another program's provider is not the fault, be it there or not.
+        // Whether there is a file of another program's provider does not matter.
         for config in [config.as_str(), "--cloud-config=/no/such"] {
             assert_eq!(
                 fault(&["--cloud-provider=openstack", config]),

@@ -46,11 +46,11 @@ const COMPONENT: &str = "cloud-controller-manager";
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a provider may take to start, which does not wait for its cloud.
+/// How long a provider may take to start. It does not wait for its cloud then.
 const PROVIDER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes the provider that the flags name and checks its configuration. Calls nobody. What is odd in the configuration is
-/// logged.
+/// Makes the provider that the flags name and checks its configuration. Calls no cloud and no API server. What is odd in the
+/// configuration is logged.
 ///
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -61,8 +61,8 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
 ///
 /// # Errors
-/// What no waiting can mend: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an
-/// API server that is away or refuses us when the controllers are to start; [`PartEnded`], and
+/// What waiting cannot help: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an API
+/// server that is away or refuses us when the controllers are to start; [`PartEnded`], and
 /// [`Lost`](component::leader_election::Lost). Each is the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
@@ -75,7 +75,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
-    // Connecting may run a credential plugin, which may take long.
+    // Connecting may run a credential plugin, and that may take long.
     let connecting = Box::pin(ApiServer::new(location, options, metrics.get()?));
     let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
     let api_server = api_server.map_err(Misconfigured)?;
@@ -102,22 +102,22 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
     }
 }
 
-/// What the daemon is put together from: by [`run`] as the flags say, by a test as it likes.
+/// What the daemon is put together from. [`run`] takes it from the flags, and a test as it needs it.
 #[derive(Clone)]
 pub struct Parts {
     /// The clients of the parts.
     pub clients: Clients,
-    /// Where the clients come from, if it is to be waited for, and followed when its configuration changes.
+    /// Where the clients come from. If it is given, the daemon waits for it and follows changes of its configuration.
     pub api_server: Option<ApiServer>,
     /// The cloud; not started yet.
     pub provider: Arc<dyn CloudProvider>,
-    /// What the provider was made from and what was read for that, to be followed.
+    /// What the provider was made from, and the files that were read for that. Changes of them are followed.
     pub cloud_config: Option<(CloudConfig, FilesRead)>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
     /// Where parts register their health checks.
     pub health: HealthChecks,
-    /// Where parts say what they know.
+    /// Where parts register what they show on `/debug/state`.
     pub debug_state: DebugState,
     /// The secure port; without options there is none.
     pub serving: Option<ServingOptions>,
@@ -222,7 +222,7 @@ impl Work {
 }
 
 impl Base {
-    /// Starts it, and waits for no API server. `None`: `stop` was cancelled first.
+    /// Starts it, without waiting for an API server. `None`: `stop` was cancelled first.
     async fn start(
         table: &'static [ControllerDescriptor],
         flags: &Flags,
@@ -292,9 +292,9 @@ impl Base {
         stop.run_until_cancelled(waiting).await.transpose()
     }
 
-    /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled, and lets them finish what is
-    /// under way; then their events. One that ends by itself cancels `stop`. Dropping the future ends them at once. They
-    /// write with `clients`.
+    /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled. Then they finish what is under way,
+    /// and their last events are written. A controller that ends by itself cancels `stop`. Dropping the future ends them at
+    /// once. They write with `clients`.
     async fn work(
         &self,
         flags: &Flags,
@@ -385,7 +385,7 @@ impl Base {
 }
 
 impl Support {
-    /// Runs `work` to its end. A part of ours that cannot go on cancels `stop`, and is the error then.
+    /// Runs `work` to its end. A part beside it that cannot go on cancels `stop`, and the error is about that part.
     async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -409,7 +409,7 @@ impl Support {
         Err(failure.map_or_else(|| PartEnded.into(), |error| Misconfigured(error).into()))
     }
 
-    /// Stops all parts. Each has a moment for what it still has to write.
+    /// Stops all parts. Each has some time for what it still has to write.
     async fn end(mut self) {
         self.stop.cancel();
         let parts = async { while self.parts.join_next().await.is_some() {} };
@@ -464,13 +464,13 @@ fn capabilities(provider: &dyn CloudProvider) -> Value {
     })
 }
 
-/// What a flag names cannot be used, though the flag itself is well-formed: a file, a port, an address.
+/// A flag is well-formed, but the file, port or address that it names cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct Misconfigured(anyhow::Error);
 
-/// A part of the daemon ended by itself, which only a panic makes it do: better a restart than a daemon that does half
-/// of its work.
+/// A part of the daemon ended by itself. Only a panic does that. The daemon ends then, since a restart is better than a daemon
+/// that does half of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part of the daemon ended by itself")]
 pub struct PartEnded;

@@ -51,7 +51,7 @@ pub use node_labels::NodeLabels;
 pub use secure_serving::SecureServingFlags;
 pub use webhook::{WebhookFlags, WebhookServingFlags};
 
-/// Types whose flags add to what they have when they are given again, beside the lists.
+/// Types of flags that add to their value when they are given again. Lists do that too.
 pub(crate) const ACCUMULATING: [TypeId; 1] = [TypeId::of::<NodeLabels>()];
 
 /// The flags of the daemon.
@@ -112,7 +112,7 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
 }
 
 impl Flags {
-    /// The flags from what clap has read, with those that were given.
+    /// Makes the flags from what clap has read, and notes which of them were given.
     pub(crate) fn read(matches: &ArgMatches) -> Result<Self, CommandLineError> {
         let mut flags = Self::from_arg_matches(matches)
             .map_err(|error| CommandLineError::Faults(vec![error.to_string()]))?;
@@ -120,7 +120,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Notes which flags are on the command line, and how each is shown.
+    /// Remembers which flags are on the command line, and the value to be shown of each.
     pub(crate) fn remember_given(&mut self, matches: &ArgMatches) {
         let command = Self::augment_args(Command::new(""));
         let is_given =
@@ -135,8 +135,8 @@ impl Flags {
         self.given.contains(flag)
     }
 
-    /// Every flag of the daemon, without its hyphens, and its value in Go's notation. One without a value is empty. A user
-    /// in a URL, and what stands behind its question mark, is `CLASSIFIED`.
+    /// Every flag of the daemon, without its hyphens, with its value in Go's notation. It is empty where there is no value. In
+    /// a URL the user, and what follows the question mark, are replaced by `CLASSIFIED`.
     pub fn shown(&self) -> &BTreeMap<String, String> {
         &self.shown
     }
@@ -160,7 +160,7 @@ impl Flags {
         .concat()
     }
 
-    /// What whoever set the flags should know: for the log, once.
+    /// What the person who set the flags should know. Logged once.
     pub fn warnings(&self) -> Vec<String> {
         let deprecated = DEPRECATED
             .iter()

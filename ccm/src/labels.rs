@@ -1,6 +1,6 @@
 //! What can be a label of a Kubernetes object.
 
-/// Why `key` cannot be the key of a label, if so.
+/// Why `key` cannot be the key of a label. `None`: it can.
 pub(crate) fn key_fault(key: &str) -> Option<&'static str> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if let Some(prefix) = prefix {
@@ -17,8 +17,8 @@ pub(crate) fn key_fault(key: &str) -> Option<&'static str> {
     (name.is_empty() || value_fault(name).is_some()).then_some("its key is not a valid label key")
 }
 
-/// Why `value` cannot be the value of a label, if so: at most 63 letters, digits, `-`, `_` and `.`, beginning and ending
-/// with a letter or digit; or empty.
+/// Why `value` cannot be the value of a label. `None`: it can. A value has at most 63 letters, digits, `-`, `_` and `.`, and
+/// begins and ends with a letter or digit. It may be empty.
 pub(crate) fn value_fault(value: &str) -> Option<&'static str> {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if value.len() > 63 {

@@ -46,7 +46,7 @@ impl ManifestOptions {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": secret, "namespace": self.namespace, "labels": labels(self)},
-                // Not `stringData`, by which `kubectl apply` sees a change each time.
+                // Not `stringData`: with it `kubectl apply` sees a change each time.
                 "data": data,
             }));
         }
@@ -65,7 +65,7 @@ impl ManifestOptions {
     /// What the daemon will read from its arguments.
     fn flags(&self) -> Result<Flags, Vec<String>> {
         let mut faults = self.faults();
-        // Any name will do: what is allowed does not depend on it.
+        // Any name is good enough here, since the permissions do not depend on it.
         let line = [NAME.to_owned(), "--cloud-provider=any".to_owned()];
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
@@ -84,7 +84,7 @@ impl ManifestOptions {
         }
     }
 
-    /// Flags that the daemon takes, and that do not work in such a deployment.
+    /// Faults of flags that the daemon accepts but that do not work in such a deployment.
     fn misfits(&self, flags: &Flags) -> Vec<String> {
         let mut faults = Vec::new();
         if has_no_election(flags) && self.replicas != Some(1) {

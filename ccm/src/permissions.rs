@@ -111,7 +111,7 @@ fn token_requests(account: &'static str) -> [Permission; 3] {
         Permission::new("", resource, verb, "a service account for each controller")
             .in_namespace(SYSTEM_NAMESPACE)
     };
-    // Whoever may request tokens of any account there is as mighty as the mightiest of them.
+    // Only of this account: with the tokens of all accounts there, one could do what the most powerful of them can.
     [
         request("serviceaccounts", "get").on(account),
         // RBAC knows no names of objects that do not exist yet.
@@ -125,7 +125,7 @@ fn election(flags: &Flags) -> Vec<Permission> {
     let lease = |verb, needed_for| {
         Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
     };
-    // A faulty file is said elsewhere.
+    // A faulty file is reported elsewhere.
     let migration = flags.migration().ok().flatten().map(|migration| migration.lease_name);
     // RBAC knows no names of objects that do not exist yet.
     let mut needed = vec![lease("create", "the first leader election")];

@@ -55,13 +55,13 @@ impl Permission {
         self
     }
 
-    /// The same where it is a pity and no fault that it is missing.
+    /// The same, but not required: the daemon does its work without it.
     pub(crate) fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
-    /// The account, if there is one of its own.
+    /// Needed by this account. `None`: by the daemon's own.
     pub(crate) fn for_account(mut self, account: Option<&'static str>) -> Self {
         self.account = account.map(Into::into);
         self

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, runtime::watcher};
 
-/// Follows Secrets by a watch on each that is asked for, and on no other: permission for a name is enough.
+/// Follows Secrets with one watch for each that is asked for, and none for others. So permissions for single names are enough.
 pub struct ClusterSecrets {
     client: Client,
 }
@@ -93,7 +93,7 @@ where
         }
     }
 
-    /// What the Secret holds; `None` for another one, from an API server that does not know field selectors.
+    /// The Secret's content. `None` for another Secret, which an API server sends that ignores field selectors.
     fn data(&self, secret: Secret) -> Option<SecretData> {
         let data: BTreeMap<String, ByteString> = secret.data.unwrap_or_default();
         (secret.metadata.name.as_deref() == Some(&self.name.name))

@@ -1,5 +1,5 @@
-//! Calls about many nodes. One that fails as a whole is made again with halves, so that it costs those nodes alone that
-//! it fails for.
+//! Calls about many nodes. Where a call fails as a whole, each half of its nodes is asked about again, and so on. In the end
+//! only the nodes that make it fail are without an answer.
 
 use std::{
     collections::HashMap,
@@ -17,19 +17,20 @@ use super::{call_time::CallTime, metrics::CloudMetrics};
 /// Deadline of one call, should the provider have none of its own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What all calls after the first one of a batch may take together, beside twice the time of one about all nodes, up to
-/// [`CALL_TIMEOUT`]: to halve the nodes and ask again takes that, and a batch that has not got so far would begin the next
-/// time where it began before.
+/// How long all calls of a batch after the first one may take together. To this is added twice the time of one call about
+/// all nodes, [`CALL_TIMEOUT`] at most, since asking again in halves takes that long. Without enough time for it the next
+/// batch would begin with the same calls and get no further.
 const MORE_TIME: Duration = Duration::from_secs(30);
 
-/// How many calls there may be after the first one of a batch: enough to find two of 5,000 nodes.
+/// How many calls a batch may make after the first one: enough to find two failing nodes of 5,000.
 pub(super) const MORE_CALLS: u32 = 64;
 
-/// Where calls hang, one is given up when it takes this much longer than at the pace of the last good one. More would leave
-/// too little of [`MORE_TIME`] for the other nodes; and of a pace that has become slower, halves have more to spare.
+/// Where calls hang, one is given up when it takes this much longer than it would at the pace of the last good one. A longer
+/// wait would leave too little of [`MORE_TIME`] for the other nodes. A cloud that has only become slower still gets its
+/// chance: the call about half of the nodes has the same time to spare.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A node that no call has failed for since is asked about with the others again.
+/// A node is asked about with the others again when no call has failed for it for so long.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// Makes the calls, and remembers the nodes that they failed for.
@@ -42,7 +43,7 @@ pub(super) struct Batches {
 /// What is known of one operation.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By the nodes' names: to be asked about apart from the others.
+    /// The nodes to be asked about apart from the others, by name.
     suspects: HashMap<String, Suspect>,
     pace: Option<Pace>,
 }
@@ -65,7 +66,7 @@ impl Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    /// Whether the call failed for this node alone, and not for several of which it is one.
+    /// Whether a call about this node alone failed, and not only one about several nodes.
     is_alone: bool,
     /// Whether the call gave no answer in time.
     hangs: bool,
@@ -77,11 +78,11 @@ type Group = Vec<usize>;
 
 /// How the nodes of a batch are asked about.
 struct Groups {
-    /// Those that no call has failed for.
+    /// Those for which no call has failed.
     others: Group,
-    /// Those among which there is one that a call fails for.
+    /// Those of calls that failed about several nodes. One of them makes the calls fail, and it is not known which.
     unclear: Group,
-    /// Those that a call fails for, the one asked about the longest ago first.
+    /// Those for which a call about them alone fails. The one that was asked about the longest ago comes first.
     alone: Group,
 }
 
@@ -91,7 +92,7 @@ struct Run<'a, 'n, T> {
     operation: &'static str,
     nodes: &'a [&'n NodeIdentity],
     answers: Vec<Option<Result<T, Error>>>,
-    /// When the call of each answer was.
+    /// The time of the call that gave each answer.
     times: Vec<CallTime>,
     calls: u32,
     /// When the first call ended.
@@ -108,8 +109,8 @@ impl Batches {
         Self { metrics, memory: Mutex::default() }
     }
 
-    /// Asks about `nodes`, in one call where that works; one answer each, in order, with the time of the call that it is from.
-    /// `fault` makes an answer of why there is none.
+    /// Asks about `nodes`, in one call where that works. Gives one answer for each, in order, with the time of the call that
+    /// gave it. Where there is no answer, `fault` makes one that says why.
     pub(super) async fn ask<'n, T>(
         &self,
         operation: &'static str,
@@ -136,7 +137,7 @@ impl Batches {
         for group in [others, unclear] {
             failed.extend(run.try_group(group, &call, &is_error).await);
         }
-        // The others first: they are more.
+        // Those of the first group come first, since they are more.
         failed.reverse();
         while let Some(mut group) = failed.pop() {
             let half = group.split_off(group.len().div_ceil(2));
@@ -144,11 +145,11 @@ impl Batches {
                 failed.extend(run.try_group(group, &call, &is_error).await);
             }
         }
-        // Together: the provider may have been mended.
+        // All in one call at first, since the provider may work again.
         if let Some(group) = run.try_group(alone, &call, &is_error).await {
             let hang = run.hangs;
             for (place, index) in group.into_iter().enumerate() {
-                // Each of them would take its time.
+                // Each further call would hang as well.
                 if hang && place > 0 {
                     run.leave(&[index], true);
                 } else {
@@ -195,7 +196,7 @@ impl Batches {
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
         let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
         let outcome = tokio::time::timeout(limit, &mut call).await;
-        // A call that is given up is the provider's too.
+        // Dropping a call that was given up runs the provider's code too, which may panic.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
         self.metrics
             .provider_call_duration
@@ -212,7 +213,7 @@ impl Batches {
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            // What it said is in the log, by the panic hook; it may hold anything, so it goes nowhere else.
+            // The panic's message is in the log, by the panic hook. It may contain anything, so it is not passed on.
             Ok(Err(_)) => Error::new(
                 ErrorKind::Internal,
                 format!("the cloud provider panicked over {}; the log says more", over()),
@@ -229,7 +230,7 @@ impl Batches {
 }
 
 impl<'n, T> Run<'_, 'n, T> {
-    /// Asks about a group in one call; the group again where it failed for one of several.
+    /// Asks about a group in one call. Gives the group back where the call failed and there are several nodes in it.
     async fn try_group(
         &mut self,
         group: Group,
@@ -264,7 +265,7 @@ impl<'n, T> Run<'_, 'n, T> {
         };
         let hangs = error.kind() == ErrorKind::Timeout;
         self.hangs |= hangs;
-        // The first one is worth a line; the others are on the way to the node that it is about.
+        // The first failure is worth a line. Those that follow only narrow it down.
         if self.calls == 1 && !self.is_known(&group) {
             tracing::error!(error = %error, nodes = group.len(), "call of the cloud provider failed");
         } else {
@@ -282,7 +283,7 @@ impl<'n, T> Run<'_, 'n, T> {
     /// Gives up a group for now.
     fn leave(&mut self, group: &[usize], is_alone: bool) {
         for &index in group {
-            // Who was not asked about is the first the next time.
+            // A node that was not asked about has its turn first the next time.
             if !is_alone {
                 let suspect = Suspect { is_alone, hangs: self.hangs, failed_at: Instant::now() };
                 self.failed.push((index, suspect));
@@ -297,7 +298,7 @@ impl<'n, T> Run<'_, 'n, T> {
         known.is_some_and(|known| group.iter().any(|&index| known.contains_key(&self.nodes[index].name)))
     }
 
-    /// How long the next call may take; `None` where there is none any more.
+    /// How long the next call may take. `None`: there may be none any more.
     fn limit(&self, batch: &[&NodeIdentity]) -> Option<Duration> {
         let memory = self.batches.lock();
         let memory = memory.get(self.operation);
@@ -315,7 +316,7 @@ impl<'n, T> Run<'_, 'n, T> {
         (self.calls <= MORE_CALLS).then(|| limit.min(left))
     }
 
-    /// Remembers what became clear.
+    /// Remembers which nodes failed, and gives the answers.
     fn end(self) -> impl Iterator<Item = (Result<T, Error>, CallTime)> {
         let mut memory = self.batches.lock();
         let suspects = &mut memory.entry(self.operation).or_default().suspects;
@@ -327,7 +328,8 @@ impl<'n, T> Run<'_, 'n, T> {
         for (index, suspect) in self.failed {
             let name = &self.nodes[index].name;
             let before = suspects.get(name).copied();
-            // A cloud that answers nobody says nothing about one node; and who is known to be alone stays so.
+            // Where the cloud answered no call at all, that says nothing about a single node. A node that is known to fail
+            // alone stays so.
             let says_nothing = !self.has_good_one && (suspect.hangs || !suspect.is_alone);
             if says_nothing || (!suspect.is_alone && before.is_some_and(|before| before.is_alone)) {
                 continue;

@@ -2,22 +2,22 @@
 
 use tokio::time::Instant;
 
-/// When the call was under way that an answer is from: what it says was so at some time between the two.
+/// When the call that gave an answer was under way. What the answer says was true at some time in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTime {
     /// When it was sent.
     pub sent: Instant,
-    /// When its answer was there.
+    /// When its answer arrived.
     pub ended: Instant,
 }
 
 impl CallTime {
-    /// Of a call that takes no time.
+    /// That of a call which takes no time, made now.
     pub fn now() -> Self {
         Self::at(Instant::now())
     }
 
-    /// Of one that took no time then.
+    /// That of a call which took no time, made then.
     pub fn at(time: Instant) -> Self {
         Self { sent: time, ended: time }
     }

@@ -14,20 +14,20 @@ pub(super) enum Comparison {
     /// It has an instance for each of these too, but other addresses, labels or zones: as the new version wants it, or
     /// because it does not know everything yet.
     Different,
-    /// It would count instances as gone of which the old one cannot tell: they may be gone, and it may merely not see
-    /// them.
+    /// It says that some instances are gone of which the old one cannot tell. They may really be gone, or it may merely not
+    /// see them.
     Doubtful {
         /// Names of their Nodes.
         nodes: BTreeSet<String>,
         /// The same in words.
         why: String,
     },
-    /// For some of the Nodes that the old one has an instance of it has none, or cannot tell, and why.
+    /// The old one has instances of some Nodes for which this one has none or cannot tell. With the reason.
     Worse(String),
 }
 
-/// Compares the answers for `nodes`, given in their order. A Node without an instance in the old answers cannot become
-/// worse, but for one of which nobody could tell: that its instance is gone would be news.
+/// Compares the answers for `nodes`, given in their order. A Node that has no instance by the old answers cannot fare worse.
+/// The exception is a Node of which the old provider could not tell: that its instance is gone would be news.
 pub(super) fn compare(
     nodes: &[impl AsRef<Node>],
     old: &[InstanceLookup],

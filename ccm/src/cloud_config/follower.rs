@@ -30,18 +30,19 @@ use crate::{
 /// `--cloud-config`, or a file that it names, as reloads are labelled.
 const SOURCE: Source = Source::OfProgram("cloud-config");
 
-/// A version that does not answer as well as the one in force after this time is reported as refused, and tried on.
+/// A version that does not answer as well as the one in force after this time is reported as refused. It is still tried
+/// after that.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
 
-/// Answers that differ without being worse count after this time: until then the provider may still be collecting what
-/// it knows, and what it does not know yet must not be written away.
+/// Answers that differ without being worse are accepted after this time. Until then the provider may still be collecting what
+/// it knows, and Nodes must not lose what it does not know yet.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// A version that counts instances as gone of which the one in force cannot tell takes over when it has said so of the same
-/// ones for this time. What it says of them then waits for `--node-deletion-unseen-grace-period` as well.
+/// A version may say that instances are gone of which the one in force cannot tell. It takes over when it has said so of the
+/// same ones for this time. The deletion of their Nodes then waits for `--node-deletion-unseen-grace-period` as well.
 const DOUBTED_FOR: Duration = Duration::from_secs(90);
 
-/// How long one look-up may take. Who has not answered by then has not answered.
+/// How long one look-up may take. After that it counts as not answered.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first pause between two comparisons; doubled each time ...
@@ -192,7 +193,7 @@ impl Follower {
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
-        // What it answers, and how long that takes, says nothing of the one in force: these metrics are shown to nobody.
+        // These metrics are not shown: they would mix the answers of this version with those of the one in force.
         let metrics = CloudMetrics::unregistered()
             .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
         let candidate = self.cloud.candidate(candidate, metrics);
@@ -246,7 +247,7 @@ impl Follower {
 
     async fn compare(&self, candidate: &Cloud) -> Comparison {
         let mut nodes: Vec<Arc<Node>> = self.nodes.all();
-        // Nobody is asked about Nodes of other clouds.
+        // Nodes of other clouds are not asked about.
         nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
         if nodes.is_empty() {
             return Comparison::Same;
@@ -259,7 +260,7 @@ impl Follower {
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
-            // Nothing to compare with: it gets the time that one with other answers gets, at least.
+            // There is nothing to compare with. It waits as long as a version with different answers does, at least.
             (None, Some(new)) => {
                 let unknown = || Error::new(ErrorKind::Timeout, "no answer").into();
                 match compare(&nodes, &nodes.iter().map(|_| unknown()).collect::<Vec<_>>(), &new) {
@@ -303,8 +304,8 @@ enum Why {
 struct Reported(Option<Why>);
 
 impl Reported {
-    /// Whether to say why, when it has been so for this long: once it is no matter of patience any more, and at once where
-    /// something else was said before, which is wrong by now.
+    /// Whether to say why, when it has been so for this long: once waiting has taken long enough, or at once where something
+    /// else was said before that is wrong by now.
     fn is_due(&mut self, why: Why, held_for: Duration) -> bool {
         let is_due = match self.0 {
             None => held_for >= REFUSED_AFTER,
@@ -322,7 +323,7 @@ impl Reported {
 struct Doubt(Option<(BTreeSet<String>, Instant)>);
 
 impl Doubt {
-    /// For how long that has been so, with the Nodes that are concerned `now`. A further one begins it anew.
+    /// For how long that has been so, with the Nodes that are concerned `now`. The time starts again with a further Node.
     fn held_for(&mut self, nodes: BTreeSet<String>, now: Instant) -> Duration {
         let since = match &self.0 {
             Some((before, since)) if nodes.is_subset(before) => *since,

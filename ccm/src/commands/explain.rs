@@ -18,7 +18,7 @@ use crate::{
     nodes::{self, Node},
 };
 
-/// Names that are shown for one that does not exist.
+/// At most so many similar names are shown where there is no Node of the name.
 const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
@@ -46,11 +46,11 @@ pub struct Explanation {
     pub node: String,
     /// The provider that was asked.
     pub provider: String,
-    /// What it said.
+    /// What the provider said.
     pub cloud: CloudAnswer,
     /// Whether the Node has been filled in.
     pub initialized: bool,
-    /// Why it has or has not.
+    /// Why it is initialised, or why not.
     pub why: String,
     /// What differs between Node and cloud.
     pub differences: Vec<node::Difference>,
@@ -191,7 +191,7 @@ impl From<&InstanceLookup> for CloudAnswer {
     }
 }
 
-/// Nodes that may have been meant.
+/// The names of Nodes that may have been meant.
 async fn similar(client: Client, name: &str) -> String {
     let Ok(nodes) = nodes::read_nodes(client).await else { return String::new() };
     let likeness = |other: &str| {

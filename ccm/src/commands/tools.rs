@@ -30,7 +30,7 @@ pub enum Output {
     Json,
 }
 
-/// Starts a provider, which runs until the last clone of the answer is dropped.
+/// Starts a provider. It runs until the last clone of the returned [`Cloud`] is dropped.
 ///
 /// # Errors
 /// Why it does not start, in its own words.
@@ -51,7 +51,7 @@ pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
     cloud.owner_of(node) == Owner::Foreign
 }
 
-/// Looks Nodes up, again while the cloud may only be slow to answer.
+/// Looks Nodes up. Repeats that for a while where the cloud cannot tell yet, since it may only be slow.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let deadline = tokio::time::Instant::now() + CLOUD_DEADLINE;
     loop {
@@ -66,7 +66,7 @@ pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceL
     }
 }
 
-/// A client for where the flags say that the API server is, which lists Nodes as the daemon does, and the address.
+/// A client for the API server that the flags name, and the server's address. The client lists Nodes as the daemon does.
 ///
 /// # Errors
 /// What is wrong with the flags or the files that they name.

@@ -1,4 +1,4 @@
-//! The daemon as one of several of which one leads, on one lock or, while controllers move between managers, on two.
+//! The daemon as one of several, of which one leads. There is one lock, or two while controllers move between managers.
 
 use anyhow::anyhow;
 use component::{
@@ -20,8 +20,8 @@ use crate::{
 /// `--leader-elect` says. Until then everything that they need runs: the watch has its Nodes and the provider its
 /// instances.
 ///
-/// With leader migration the controllers that it lists run while we lead on a second Lease, for which we stand only while
-/// we lead on the first.
+/// With leader migration, the controllers that it lists run while we lead on a second Lease. We are a candidate for that one
+/// only while we lead on the first.
 ///
 /// # Errors
 /// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
@@ -47,7 +47,8 @@ pub(super) async fn run_table(
         |options| Elector::new(parts.clients.election.clone(), options, &base.events, metrics.clone());
     let migrated = migration.as_ref().and_then(|migration| {
         log(flags, migration);
-        // With no controller to run under this lock we do not stand for it: it would keep the other manager from its work.
+        // Without a controller to run under this lock we do not try to get it. Holding it would keep the other manager from its
+        // work.
         let is_needed = !controllers_under(Lock::Migration, flags, migration).is_empty();
         let options = LeaderElectionOptions { name: migration.lease_name.clone(), ..options.clone() };
         is_needed.then(|| elector(options))
@@ -66,12 +67,12 @@ pub(super) async fn run_table(
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
     let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
     let mut names = enabled.filter(|name| migration.lock_of(name) == lock).collect::<Vec<_>>();
-    // The order of the log line.
+    // The log line has them in this order.
     names.sort_unstable();
     names
 }
 
-/// Says what the configuration means here.
+/// Logs what the configuration means for our controllers.
 fn log(flags: &Flags, migration: &LeaderMigration) {
     let [main, migrated, elsewhere] = [Lock::Main, Lock::Migration, Lock::Elsewhere]
         .map(|lock| controllers_under(lock, flags, migration).join(", "));
@@ -108,8 +109,8 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    /// Waits until we lead, however long the API server is away, works, and gives the Leases back: that of the migration
-    /// first.
+    /// Waits until we lead, however long the API server is away. Then works, and gives the Leases back at the end: that of the
+    /// migration first.
     async fn lead(&self, main: Elector, migrated: Option<Elector>) -> anyhow::Result<Work> {
         let Some(mut leadership) = main.acquire(self.stop).await else { return Ok(Work::NONE) };
         let fence = leadership.fence().clone();

@@ -139,7 +139,7 @@ pub fn canonical_name(name: &str) -> &str {
 
 /// Unknown names, in upstream's words.
 pub(super) fn faults(list: &[String]) -> Vec<String> {
-    // An empty list is a way to run nothing.
+    // An empty list is allowed: no controller runs then.
     let bare = list.iter().map(|name| name.strip_prefix('-').unwrap_or(name)).filter(|name| !name.is_empty());
     let is_known = |name: &str| CONTROLLERS.iter().any(|known| canonical_name(name) == known.name);
     let unknown = bare.filter(|name| *name != "*" && !is_known(name));
@@ -154,7 +154,7 @@ pub(super) fn faults(list: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What is asked for and cannot be had.
+/// Warnings about controllers that are asked for and do not exist.
 pub(super) fn warnings(list: &[String]) -> Vec<String> {
     let is_named = |controller: &str| list.iter().any(|name| canonical_name(name) == controller);
     let missing = CONTROLLERS.iter().filter(|known| !known.exists).map(|known| known.name);

@@ -15,7 +15,7 @@ use super::{
     workload::CONFIG_FOLDER,
 };
 
-/// What stands for a file that only the pods have: a credential or a certificate, as far as anybody can tell.
+/// The content that stands for a file which only the pods have. It is probably a credential or a certificate.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";
 
 /// What a configuration asks for.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// The name of everything, unless another one is asked for; the Lease's too.
+/// The name of all objects, the Lease included, unless another one is given.
 pub const NAME: &str = "cloud-controller-manager";
 
 /// The Secret that holds the cloud configuration, unless another one is named.
@@ -50,21 +50,21 @@ pub struct ManifestOptions {
     pub monitor_access: MonitorAccess,
 }
 
-/// How far Prometheus trusts who answers at the secure port, whose certificate is self-signed unless `--tls-cert-file` names
-/// another one. Its token is good for whatever Prometheus may do in the cluster.
+/// How far Prometheus trusts the server at the secure port. That has a self-signed certificate unless `--tls-cert-file` names
+/// another one. Whoever gets Prometheus's token can do everything that Prometheus may do in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MonitorAccess {
     /// It shows no token: metrics are read where `--authorization-always-allow-paths` lets everybody read them.
     #[default]
     NoToken,
-    /// It shows its token to whoever has a certificate of this authority.
+    /// It shows its token to a server with a certificate of this authority.
     Verified {
         /// Where the authority's certificate is, in the namespace of the ServiceMonitor.
         ca: CaObject,
         /// The name in the endpoint's certificate. Empty: the Service's.
         server_name: String,
     },
-    /// It shows its token to whoever answers.
+    /// It shows its token to any server that answers.
     Unverified,
 }
 
@@ -137,7 +137,7 @@ impl CloudConfig {
 }
 
 impl ManifestOptions {
-    /// What is deployed for a provider unless more is said.
+    /// The defaults for this provider.
     pub fn new(provider: &str) -> Self {
         let program = Program::current();
         let name = Program::said().map_or(NAME, Program::name);
@@ -159,7 +159,7 @@ impl ManifestOptions {
     }
 }
 
-/// Whether nothing keeps a second pod from working. In a dry run none does.
+/// Whether a second pod would work at the same time as the first. In a dry run none of them works.
 pub(super) fn has_no_election(flags: &Flags) -> bool {
     !flags.leader_election.enabled && !flags.misc.dry_run
 }
@@ -169,12 +169,12 @@ pub(super) fn labels(options: &ManifestOptions) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         "app.kubernetes.io/instance": options.name,
-        // The label of Kubernetes' own example, by which people look for the pods.
+        // The label in Kubernetes' own example. People look for the pods by it.
         "k8s-app": options.name,
     })
 }
 
-/// What tells our pods from others. Cannot be changed once it is deployed.
+/// The labels that tell our pods from others. They cannot be changed after the deployment.
 pub(super) fn selector(options: &ManifestOptions) -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": options.name})
 }

@@ -218,7 +218,7 @@ fn arguments(options: &ManifestOptions) -> Vec<String> {
 }
 
 fn volume(options: &ManifestOptions) -> Option<Value> {
-    // Readable for the group that `fsGroup` gives to the files, and for nobody else: 0440 in octal.
+    // 0440 in octal. Only the group that `fsGroup` gives to the files can read them.
     const MODE: u32 = 0o440;
     match &options.cloud_config {
         CloudConfig::None => None,

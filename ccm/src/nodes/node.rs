@@ -32,7 +32,7 @@ pub struct Node {
     pub conditions: Vec<Condition>,
 }
 
-/// One entry of `spec.taints`. Every field may be missing on the wire: one odd Node must not end the watch of all.
+/// One entry of `spec.taints`. Every field may be missing on the wire, since one odd Node must not end the watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -62,7 +62,7 @@ pub struct Condition {
     /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people. Not kept of the `Ready` condition, which changes with every mood of the kubelet.
+    /// A sentence for people. It is not kept for the `Ready` condition, where it changes often.
     #[serde(default)]
     pub message: String,
 }
@@ -95,8 +95,8 @@ impl Node {
         }
     }
 
-    /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell: a
-    /// cloud's answer on the one holds for the other.
+    /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell. If so, the
+    /// cloud's answer about one of them holds for the other.
     pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
         let (a, b) = (&self.identity, &other.identity);
         a.uid == b.uid
@@ -143,7 +143,7 @@ impl Node {
     }
 }
 
-/// A Node on the wire: what of it is parsed at all. A field here is one in `protobuf/messages.rs` as well.
+/// The parts of a Node on the wire that are parsed. Each field here is also one in `protobuf/messages.rs`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireNode {
@@ -153,7 +153,7 @@ pub(super) struct WireNode {
     spec: WireSpec,
     #[serde(default)]
     status: WireStatus,
-    /// Set by `protobuf/messages.rs`: everything but the version is as it was said last, and is missing here.
+    /// Set by `protobuf/messages.rs` where only the version has changed since the last event. All else is left out then.
     #[serde(default)]
     only_version_changed: bool,
 }
@@ -234,7 +234,7 @@ impl kube::Resource for WireNode {
 }
 
 impl WireNode {
-    /// Name and version, where nothing else changed and nothing else is said.
+    /// Name and version, where nothing else has changed and all else was left out.
     pub(super) fn as_version(&self) -> Option<(&str, &str)> {
         let (name, version) = (self.metadata.name.as_ref()?, self.metadata.resource_version.as_ref()?);
         self.only_version_changed.then_some((name, version))
@@ -252,7 +252,7 @@ impl From<WireNode> for Node {
         }
         let mut addresses = wire.status.addresses.unwrap_or_default();
         let mut taints = wire.spec.taints.unwrap_or_default();
-        // A list of one or two was read into room for four, and thousands of Nodes are kept.
+        // Lists of one or two were read into space for four. With thousands of Nodes that adds up.
         addresses.shrink_to_fit();
         conditions.shrink_to_fit();
         taints.shrink_to_fit();

@@ -1,8 +1,8 @@
 //! Nodes in the API server's binary format, which costs the API server and this process a fraction of what JSON does:
 //! a Node is 10 to 20 kB, nearly all of it images and managed fields, which are skipped here without a look.
 //!
-//! [`client`] stands between kube's client and the one that sends. It asks for protobuf and gives on the few fields that
-//! are read as JSON, so that whoever lists and watches need not know. API servers that answer in JSON, as they may, are
+//! [`client`] stands between kube's client and the one that sends. It asks for protobuf, and passes on the few fields that are
+//! read as JSON. So lists and watches work as with any other client. API servers may also answer in JSON, which is
 //! understood as well.
 
 mod given;
@@ -89,7 +89,7 @@ async fn in_json(
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with(PROTOBUF) {
-        // What is in there is not read here.
+        // An answer in another form is passed on as it is. What it says is not known here.
         lock(&given).clear();
         return Ok(answer.map(as_it_is));
     }
@@ -103,7 +103,7 @@ async fn in_json(
         let bytes = body.collect().await?.to_bytes();
         let json = match messages::object_in_json(bytes.clone(), &mut lock(&given)) {
             Ok(json) => Bytes::from(json),
-            // What matters of a refusal is its status.
+            // Only the status of a refusal matters.
             Err(_) if !head.status.is_success() => bytes,
             Err(error) => return Err(error.into()),
         };
@@ -116,10 +116,10 @@ fn as_it_is(body: Body) -> AnswerBody {
     body.map_err(BoxError::from).boxed_unsync()
 }
 
-/// The events of a watch as lines of JSON. One that cannot be read is a line that cannot be read either, and the last one:
-/// what comes after it would move the watch on past what it said.
+/// The events of a watch as lines of JSON. An event that cannot be read becomes a line that cannot be read, and ends the
+/// watch: later events would move the watch past the lost one.
 fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
-    // kube finds out what broke off a watch by the error's source and text, so the error is kept.
+    // kube tells by the error's source and text what broke a watch off, so the error is kept as it is.
     let bytes = body.into_data_stream().map_err(std::io::Error::other);
     let events = FramedRead::new(StreamReader::new(bytes), Events::new());
     let lines = events.scan(false, move |has_ended, event| {
@@ -128,7 +128,7 @@ fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
             Ok(event) => {
                 messages::event_in_json(event.freeze(), &mut lock(&given)).map_err(|e| e.to_string())
             }
-            // Too long for one, so that what follows cannot be told apart.
+            // Too long for one event. Where the next one begins is not known then.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(error.to_string()),
             Err(error) => return ready(Some(Err(BoxError::from(error)))),
         };
@@ -145,8 +145,8 @@ fn lock(given: &Mutex<GivenNodes>) -> MutexGuard<'_, GivenNodes> {
     given.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Events follow each other with their length before each, in four bytes, the highest first. What comes of one when the
-/// stream ends in the middle of it is dropped, as kube does with half a line of JSON.
+/// Each event has its length before it, in four bytes, the highest first. If the stream ends in the middle of an event, that
+/// event is dropped, as kube does with half a line of JSON.
 struct Events(LengthDelimitedCodec);
 
 impl Events {

@@ -7,12 +7,12 @@ use super::node::{Node, WireNode};
 /// Nodes of one page of a list.
 const PAGE: u32 = 500;
 
-/// The Node of this name. It asks for a list, which the daemon may, and it may not `get`.
+/// The Node of this name. It asks for a list, since the daemon has no permission to `get` Nodes.
 ///
 /// # Errors
 /// The API server's.
 pub async fn read_node(client: Client, name: &str) -> kube::Result<Option<Node>> {
-    // What no Node can be called would mean something else in a selector.
+    // A text that cannot be a Node's name could mean something else in a selector.
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')) {
         return Ok(None);
     }

@@ -13,8 +13,8 @@ use crate::nodes::Node;
 /// Upstream's rules: no addresses from the cloud leave the Node's own alone; where the cloud names no host, the Node
 /// keeps its Hostname entries at the end; then `alpha.kubernetes.io/provided-node-ip` decides, if it is there.
 ///
-/// Those of one type stand together, where the first of them stands: the API server sorts them so when it applies
-/// [`addresses_patch`], and an order that it never keeps would be written again for ever.
+/// Addresses of one type stand together, at the place of the first one. The API server sorts them like that when it applies
+/// [`addresses_patch`]. Any other order would be written again for ever.
 ///
 /// # Errors
 /// Where that annotation cannot be followed.

@@ -1,4 +1,4 @@
-//! The loop that acts: asks the cloud in batches, writes in parallel, never about one Node twice at once.
+//! The loop that acts. It asks the cloud in batches and writes in parallel, but never works twice on one Node at the same time.
 
 mod outcomes;
 
@@ -38,16 +38,16 @@ use crate::{
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
 };
 
-/// Look-ups under way at once: enough that a slow one does not hold up a new Node, few enough that Nodes gather in
+/// How many look-ups may be under way. With enough of them, a slow one does not delay a new Node. With few, Nodes gather in
 /// batches while the cloud is slow.
 const CONCURRENT_LOOKUPS: usize = 4;
 
-/// Drift of one Node is mended at once, but a second time only after this: two controllers that disagree must not
-/// write in turns.
+/// Drift of a Node is repaired at once, but a second time only after this long. Two controllers that disagree must not write in
+/// turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A Node that the API server does not have, and that the watch still shows after this time, is tried again: whoever is in
-/// between may have said so.
+/// The API server may say that a Node does not exist while the watch still shows it. After this time it is tried again: the
+/// answer may have come from something in between, such as a proxy.
 const GONE_FOR: Duration = Duration::from_secs(60);
 
 /// The reason for the metric where a Node waits for another cloud's cloud-controller-manager.
@@ -72,10 +72,10 @@ pub struct NodeController {
     options: NodeControllerOptions,
     queue: WorkQueue,
     states: HashMap<String, NodeState>,
-    /// Names that something happened to while they were at work.
+    /// Names of the Nodes that something happened to while they were being worked on.
     after_work: HashMap<String, Again>,
-    /// What there is to write, the oldest first. No task is made for it before its turn: thousands of them that wait
-    /// cost more memory than all else.
+    /// What there is to write, the oldest first. A task is made only when its turn comes: thousands of waiting tasks would cost
+    /// more memory than everything else.
     writes: VecDeque<Write>,
     tasks: JoinSet<Done>,
     lookups: usize,
@@ -167,12 +167,12 @@ impl NodeController {
                     next_period = Instant::now() + self.options.status_update_frequency;
                 }
                 () = self.queue.wait_for_due() => {}
-                // Whoever asked may have gone.
+                // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
-                        // The Nodes of that task would stay at work for ever.
+                        // The Nodes of that task would count as being worked on for ever.
                         tracing::error!(%error, "a sync of nodes ended early");
                         return;
                     }
@@ -224,14 +224,14 @@ impl NodeController {
         let is_waiting = self.queue.is_waiting(name);
         let state = self.state_of(&node);
         if state.gone || state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // The watch has yet to show what we wrote ourselves, and will.
+            // The watch has not shown our own write yet. It will.
             return;
         }
-        // Asked without success, and nothing that the answer depends on has changed: the next try comes when its time
-        // comes or the cloud says something. A Node that changes all the time costs no look-ups.
+        // It was asked about without success, and nothing has changed that the answer depends on. The next try comes at its
+        // time, or when the cloud reports a change. So a Node that changes all the time costs no look-ups.
         let in_vain = state.tried.as_ref().is_some_and(|tried| same_to_the_cloud(tried, &node));
         if node.has_taint(UNINITIALIZED_TAINT) {
-            // In a dry run nothing is left to be tried: what there was to write was answered.
+            // In a dry run nothing is left to try: the write was answered, and the Node stays as it is.
             if !(in_vain && (is_waiting || self.options.dry_run)) {
                 tracing::debug!(node = name, "the node is not initialized: asking the cloud");
                 self.queue.add(name);
@@ -282,7 +282,7 @@ impl NodeController {
 
     fn look_at_all(&mut self) {
         let nodes = self.shared.nodes.all();
-        // The other controller does this too, and may be switched off.
+        // The node-lifecycle controller does this too, but it may be switched off.
         let uids: HashSet<&str> = nodes.iter().map(|node| node.identity.uid.as_str()).collect();
         self.shared.cloud.keep_seen(|uid| uids.contains(uid));
         for node in &nodes {
@@ -298,7 +298,7 @@ impl NodeController {
         }
     }
 
-    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    /// What is remembered of this Node. Of an earlier Node of the same name everything is forgotten.
     fn state_of(&mut self, node: &Node) -> &mut NodeState {
         if self.states.get(node.name()).is_some_and(|state| state.uid != node.identity.uid) {
             self.forget(node.name());
@@ -358,14 +358,14 @@ impl NodeController {
         }
         let state = self.state_of(node);
         if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // What we wrote is still to be seen; the Node is asked about when it is.
+            // The watch has not shown our own write yet. The Node is asked about when it has.
             state.metadata = None;
             return false;
         }
         true
     }
 
-    /// Takes note that a Node is another cloud's, and says once that it waits for that.
+    /// Takes note that a Node belongs to another cloud, and logs once that it waits for that cloud's manager.
     fn leave_alone(&mut self, node: &Node, is_uninitialized: bool) {
         let gauge = self.shared.metrics.uninitialized_nodes.clone();
         let state = self.state_of(node);
@@ -389,7 +389,7 @@ impl NodeController {
         }
     }
 
-    /// Starts what there is to write, as much at the same time as the flag allows.
+    /// Starts the writes that wait, as many at the same time as the flag allows.
     fn start_writes(&mut self) {
         while self.writing < self.options.concurrent_syncs.max(1)
             && let Some(write) = self.writes.pop_front()
@@ -412,7 +412,7 @@ impl NodeController {
             };
         }
         if self.writes.is_empty() {
-            // Room for thousands is needed once.
+            // Space for thousands of writes is rarely needed again, so it is given back.
             self.writes.shrink_to_fit();
         }
     }
@@ -427,7 +427,7 @@ impl NodeController {
             }
             Done::Sync { name, outcome } => {
                 self.writing -= 1;
-                // Still at work while its condition is written: two writes about one Node must not race.
+                // The Node counts as being worked on while its condition is written. Two writes to one Node must not race.
                 if !self.settle(&name, outcome) {
                     self.end_work(&name);
                 }
@@ -442,7 +442,7 @@ impl NodeController {
                         Err(Gone) => {}
                     }
                 }
-                // The time first: our own condition on the Node must not cut the wait short.
+                // The time is set first. The change that our own condition makes must not end the wait early.
                 self.queue.done(&name);
                 self.queue.retry_after(&name, if written.is_ok() { retry_in } else { GONE_FOR });
                 self.end_work(&name);
@@ -460,7 +460,7 @@ impl NodeController {
     }
 }
 
-/// Whether two versions of a Node are the same as far as the cloud's answer and what we do with it can depend on them.
+/// Whether two versions of a Node are the same in everything that the cloud's answer, and what we do with it, depends on.
 fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
     a.is_same_instance(b)
         && a.identity.addresses == b.identity.addresses

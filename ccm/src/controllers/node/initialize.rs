@@ -18,7 +18,7 @@ use crate::{
     nodes::{Node, NodePatch},
 };
 
-/// The writes that complete a Node, in order: when the last one has removed the taint, nothing is missing.
+/// The writes that complete a Node, in order. The last one removes the taint, so a Node without the taint is complete.
 #[derive(Debug, PartialEq)]
 pub(super) struct Initialization {
     /// Addresses and condition. `None` where they are right already.
@@ -39,7 +39,7 @@ impl Initialization {
     pub(super) fn guarded_main(&self, node: &Node) -> NodePatch {
         let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
         if !self.addresses.is_empty() {
-            // What the first write has put there, and nobody has changed since.
+            // The first write has put it there, and nobody has changed it since.
             operations.push(json!({"op": "test", "path": "/status/addresses", "value": self.addresses}));
         }
         let ours: Vec<usize> = node
@@ -73,7 +73,7 @@ impl Initialization {
     }
 }
 
-/// The reason where the API server did not take a write.
+/// The reason where the API server refused a write.
 pub(super) const WRITE_FAILED: &str = "WriteFailed";
 
 /// Why a Node stays uninitialised for now.
@@ -106,7 +106,7 @@ impl NotInitialized {
         }
     }
 
-    /// A write that the API server did not take.
+    /// A write that the API server refused.
     pub(super) fn write_failed(message: String) -> Self {
         Self { in_progress: true, ..Self::new(WRITE_FAILED, message) }
     }
@@ -138,7 +138,7 @@ pub(super) fn initialize(
     let provider_id = match (&node.identity.provider_id, &instance.provider_id) {
         (Some(_), _) => None,
         (None, Some(id)) => Some(id.as_str().to_owned()),
-        // Upstream's rule: nobody could add it later.
+        // Upstream's rule: an instance's type cannot be added to the Node later.
         (None, None) => {
             return Err(NotInitialized::new(
                 "ProviderIDMissing",
@@ -228,7 +228,7 @@ fn set_in_map(
     }
     for (key, value) in changes {
         let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-        // What somebody else has set meanwhile may have to stay: that is decided anew.
+        // Somebody else may have set it meanwhile, and it may have to stay. The failed test leads to a new decision.
         operations.push(json!({"op": "test", "path": path, "value": now.get(key)}));
         operations.push(match value {
             Some(value) => json!({"op": "add", "path": path, "value": value}),

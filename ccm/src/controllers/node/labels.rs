@@ -73,7 +73,7 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
                     .map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
                 (Some(value), Some(value))
             }
-            // The cloud does not say: a Node that has one of the two alone gets no beta label, but the label of it.
+            // The cloud says nothing. A Node that has only the beta label gets the other one from it, but never the reverse.
             None => match (label_now, beta_now) {
                 (Some(value), Some(_)) => (Some(value), Some(value)),
                 (None, Some(beta)) => (Some(beta), Some(beta)),
@@ -115,7 +115,7 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
         if now != Some(value) {
             changes.labels.insert(key.clone(), Some(value.clone()));
         }
-        // Somebody else's label that happens to have the cloud's value stays theirs.
+        // A label that somebody else set stays theirs, even where it happens to have the cloud's value.
         if now.is_none() || remembered.contains_key(key) {
             ours.insert(key, value);
         }

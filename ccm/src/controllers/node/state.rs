@@ -14,23 +14,23 @@ use crate::{
     nodes::Node,
 };
 
-/// How long a fault that mends itself (a lease not there yet, a write conflict) goes unreported.
+/// How long a fault is not reported that may go away by itself, such as a missing lease or a write conflict.
 const IN_PROGRESS_GRACE: Duration = Duration::from_secs(5);
 
 /// The same reason with other words is reported no more often than this.
 const REWORDING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// One Node's memory. All of it can be lost: the next sync finds out again.
+/// What is remembered of one Node. All of it can be lost: the next sync finds it out again.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     /// UID that this state is about.
     pub uid: String,
-    /// Whether the API server said that the Node is not there any more. The watch has yet to say so, and until then nothing
-    /// that changes of it matters.
+    /// Whether the API server said that the Node does not exist any more. Until the watch shows that too, changes of the Node
+    /// do not matter.
     pub gone: bool,
     /// Failures in a row.
     pub failures: u32,
-    /// The Node that the last answer without success was about; in a dry run also the one that would have been
+    /// The Node as it was at the last try without success. In a dry run, also the Node as it was when it would have been
     /// written.
     pub tried: Option<Arc<Node>>,
     /// The first failure of the row.
@@ -41,8 +41,7 @@ pub(super) struct NodeState {
     pub waiting_for: Option<&'static str>,
     /// The resource version that our own last write produced: older ones in the cache are skipped.
     pub written: Option<String>,
-    /// What the cloud said last of an initialised Node, so that a change of the Node that leaves it right costs no
-    /// look-up.
+    /// What the cloud said last of an initialised Node. With it, a change of the Node that leaves it right costs no look-up.
     pub metadata: Option<InstanceMetadata>,
     /// When drift was mended last.
     pub repaired: Option<Instant>,
@@ -59,7 +58,7 @@ impl NodeState {
     /// Takes note of a failure; the condition to write and the event to send, if it is to be reported now.
     pub(super) fn fail(&mut self, node: &Node, fault: &NotInitialized) -> Option<WantedCondition> {
         let now = Instant::now();
-        // Who is told when to come again has not failed.
+        // Where the provider says when to try again, that is no failure.
         if fault.retry_after.is_none() {
             self.failures = self.failures.saturating_add(1);
         }
@@ -83,7 +82,7 @@ impl NodeState {
         (!condition.is_on(node)).then_some(condition)
     }
 
-    /// What was reported did not get through, or something else was written over it: it is due again.
+    /// The report could not be written, or was overwritten. It is due again.
     pub(super) fn forget_report(&mut self) {
         self.reported = None;
     }

@@ -29,15 +29,15 @@ pub(super) struct Shared {
     pub cloud: Cloud,
     pub writer: NodeWriter,
     pub metrics: NodeMetrics,
-    /// `--dry-run`: writes have no effect, and are told where they are answered.
+    /// `--dry-run`: writes have no effect, and each is logged where it is answered.
     pub dry_run: bool,
 }
 
 /// What came out for one Node.
 pub(super) enum Outcome {
-    /// The Node is gone, or another one by now: whatever is known of it does not count.
+    /// The Node is gone, or was replaced by another one. What is known of it does not count any more.
     Outdated,
-    /// The API server does not have this Node any more: another one may have its name. The watch has yet to say so.
+    /// The API server does not have this Node any more, and another one may have its name. The watch has not shown that yet.
     Gone,
     /// Nothing had to be written.
     Right { metadata: InstanceMetadata, warnings: Vec<String> },
@@ -52,9 +52,9 @@ pub(super) enum Outcome {
     Repaired { node: Arc<Node>, version: WrittenVersion, metadata: InstanceMetadata, warnings: Vec<String> },
     /// With the Node that this was decided on.
     NotInitialized { node: Arc<Node>, fault: NotInitialized, status_was_written: bool },
-    /// An initialised Node that the cloud has no answer for.
+    /// The Node is initialised, and the cloud has no answer for it.
     NoAnswer { node: Arc<Node> },
-    /// An initialised Node that could not be written.
+    /// The Node is initialised, and could not be written.
     NotRepaired { why: String },
 }
 
@@ -62,8 +62,8 @@ pub(super) enum Outcome {
 pub(super) struct Gone;
 
 impl Shared {
-    /// Decides on one Node and writes. The Node is read again first: it may have changed while the cloud was asked
-    /// and while this waited for its turn, and the answer is about the one that was asked about.
+    /// Decides on one Node and writes. The Node is read again first, since it may have changed while the cloud was asked and
+    /// while this waited for its turn. The answer holds only for the Node that the cloud was asked about.
     pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup, failed_before: bool) -> Outcome {
         let Some(node) = self.nodes.get(asked.name()) else { return Outcome::Outdated };
         if !node.is_same_instance(asked) {
@@ -126,9 +126,9 @@ impl Shared {
         Outcome::Initialized { node, version, metadata, warnings: plan.into_warnings() }
     }
 
-    /// Writes addresses and condition first, all else and the removal of the taint after. As long as nobody else writes
-    /// the Node, each patch is one for the version before it, which costs the API server least; from the first conflict
-    /// on it is one that guards only what it needs, as for a Node that could not be written before.
+    /// Writes addresses and condition first, then everything else with the removal of the taint. As long as nobody else writes
+    /// to the Node, each patch is for the version that the one before produced, which costs the API server least. After a
+    /// conflict, patches guard only the fields that matter. So they do for a Node that could not be written before.
     async fn write(
         &self,
         node: &Node,
@@ -147,9 +147,9 @@ impl Shared {
             *status_was_written = true;
         }
         if let (Some(main), Some(written)) = (&mut plan.quick_main, &version) {
-            // Until the API server's own cache has the first patch, it applies the second one twice.
+            // As long as the API server's own cache does not have the first patch, it applies the second one twice.
             let shown = timeout(LONGEST_LAG, self.nodes.until_shown(name, written)).await;
-            // Somebody else may have written the Node since: this patch would be refused.
+            // Somebody else may have written to the Node since. Then this patch would be refused.
             let is_outdated =
                 shown.is_ok_and(|shown| shown.is_some_and(|node| node.resource_version != *written));
             if !is_outdated && let Some(version) = self.write_version(name, version, main).await? {
@@ -159,8 +159,8 @@ impl Shared {
         self.writer.patch(name, &plan.guarded_main(node)).await
     }
 
-    /// Patches the Node if it has this version, and says which one it has then. `None` where it has another one, or
-    /// where there is no such version.
+    /// Patches the Node if it has this version, and gives the version that it has then. `None`: it has another one, or no
+    /// version was given.
     async fn write_version(
         &self,
         name: &str,
@@ -176,8 +176,8 @@ impl Shared {
         }
     }
 
-    /// Writes the condition that says why a Node is not initialised, unless that is over by now: then, and where it cannot be
-    /// written, there is no version.
+    /// Writes the condition that says why a Node is not initialised. Gives no version where it cannot be written, or where the
+    /// Node is initialised by now.
     ///
     /// # Errors
     /// The API server does not have this Node any more.

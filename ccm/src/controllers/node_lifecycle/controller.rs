@@ -70,12 +70,13 @@ pub struct NodeLifecycleController {
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
     due: HashMap<String, Instant>,
-    /// Names of the Nodes that were in question when they last changed, or had no instance. Some no longer are.
+    /// Names of the Nodes that were in question when they last changed, or that had no instance. Some are in question no
+    /// longer.
     in_question: HashSet<String>,
     /// Names of the Nodes whose instance is gone.
     absent: HashSet<String>,
     breaker: Breaker,
-    /// Names of the Nodes of which something else is remembered than what the breaker counted.
+    /// Names of the Nodes whose memory has changed since the breaker counted them.
     uncounted: HashSet<String>,
     /// Nodes that changed since the breaker counted them.
     node_changes: Changes,
@@ -126,7 +127,7 @@ impl NodeLifecycleController {
             return;
         }
         let mut changes = self.nodes.subscribe();
-        // All of them first: the breaker must not judge by the few that happen to come first.
+        // All Nodes first. The breaker must not judge by the few that happen to come first.
         let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
@@ -139,7 +140,7 @@ impl NodeLifecycleController {
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
-                    // Whoever asked may have gone.
+                    // The request that asked may have ended.
                     drop(question.send(self.to_json(next_period)));
                     continue;
                 }
@@ -161,8 +162,8 @@ impl NodeLifecycleController {
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
                     self.look_at(nodes, &stop, &inspection).await;
-                    // A cloud that forgets one Node may forget them all: the breaker has to know before a second answer
-                    // lets the first Node be deleted.
+                    // A cloud that forgets one Node may forget them all. The breaker has to know that before a second answer
+                    // allows the deletion of the first Node.
                     asks_all = self.is_someone_absent_since(all_asked);
                 }
                 None => asks_all = true,
@@ -213,7 +214,7 @@ impl NodeLifecycleController {
         names
     }
 
-    /// Of the Nodes that changed those where the answer of the cloud can matter now, so that a thousand new Nodes cause no
+    /// The Nodes that changed and for which the answer of the cloud can matter now. A thousand new Nodes must not cause a
     /// thousand look-ups.
     fn worth_a_look(&mut self, names: HashSet<String>) -> Vec<String> {
         names
@@ -244,8 +245,8 @@ impl NodeLifecycleController {
         self.in_question.iter().cloned().collect()
     }
 
-    /// Whether the answer of the cloud can matter now. A Ready Node of which nothing is to be mended is left to the full
-    /// pass and to what the provider pushes: its kubelet is alive.
+    /// Whether the answer of the cloud can matter now. It does not for a Ready Node with nothing to repair, since its kubelet
+    /// is alive. Such a Node is looked at in the full pass, and when the provider pushes a change.
     fn is_in_question(&self, node: &Node) -> bool {
         self.memories.get(node.name()).is_some_and(|memory| memory.absence.is_some())
             || node.has_taint(SHUTDOWN_TAINT)
@@ -259,7 +260,7 @@ impl NodeLifecycleController {
         absences.map(|absence| absence.first).any(|first| first > then)
     }
 
-    /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
+    /// Forgets the Nodes that vanished, and those that were replaced by another one of the same name.
     fn forget_vanished(&mut self) {
         let nodes = &self.nodes;
         let is_there = |name: &String, memory: &Memory| {
@@ -290,7 +291,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    /// What is remembered of this Node. Of an earlier Node of the same name everything is forgotten.
     fn memory_of(&mut self, node: &Node, now: Instant) -> &mut Memory {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());

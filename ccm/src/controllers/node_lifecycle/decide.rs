@@ -20,10 +20,10 @@ use crate::{
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
-/// After so long people are told that nobody knows yet whether the kubelet lives.
+/// When it is still not known after so long whether the kubelet lives, people are told.
 const TELL_AFTER: Duration = Duration::from_secs(30);
 
-/// Kubelets are listened to so long before a grace period ends: in most clusters long enough to find one dead.
+/// Listening to kubelets begins so long before a grace period ends. In most clusters that is enough to find one dead.
 const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 
 /// The least time between two answers that an instance is gone.
@@ -56,8 +56,8 @@ pub(super) fn is_allowed(node: &Node) -> bool {
     node.identity.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
 }
 
-/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease says that was made
-/// after that answer; `None`: there was no such read.
+/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease after that answer says.
+/// `None`: there was no such read.
 pub(super) fn verdict(
     node: &Node,
     memory: &Memory,
@@ -71,7 +71,7 @@ pub(super) fn verdict(
     if node.deleting || memory.deleted {
         return Verdict::Ignore;
     }
-    // Two answers, whatever the rules say about the time between them.
+    // Two answers are needed, even where the rules ask for no time between them.
     let between = absence.lasted();
     if between < rules.grace || between.is_zero() {
         return Verdict::Wait(absence.first + rules.grace.max(LEAST_BETWEEN));
@@ -90,29 +90,30 @@ pub(super) fn verdict(
         return Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(until));
     }
     match kubelet {
-        // Many Nodes had their turn before this one.
+        // Many Nodes had their turn before this one, so the answer is too old. The cloud is asked again.
         Some(Kubelet::Silent(_)) if absence.is_old(now) => Verdict::Listen(now),
         Some(Kubelet::Silent(_)) if now.duration_since(absence.last.sent) > MAX_CALL_AGE => {
             listen(HeldBack::CloudTooSlow, now, memory, now)
         }
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
         Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
-        // The period looks at the lease too, so that a renewal is not missed.
+        // It is also looked at in each period, so that a renewal is not missed.
         Some(Kubelet::Renews { silent_at }) => Verdict::HoldBack(HeldBack::KubeletAlive, Some(silent_at)),
         Some(Kubelet::Undecided(why, again)) => listen(why.into(), again, memory, now),
-        // It had not to go yet when the leases were read.
+        // When the leases were read, it was not clear yet that the Node may have to be deleted.
         None => listen(HeldBack::LeaseUnread, now + LEASE_POLL, memory, now),
     }
 }
 
-/// Whether listening to kubelets can decide nothing on this Node now: it is held back by what one read of its lease in each
-/// period tells, or for some time yet. A machine about which the cloud is wrong may stay so for ever.
+/// Whether it is of no use to listen to kubelets for this Node now. So it is where one read of its lease in each period is
+/// enough to hold it back, or where it is held back for a long time yet. Where the cloud is wrong about a machine, that may
+/// stay so for ever.
 pub(super) fn needs_no_listening(node: &Node, memory: &Memory, now: Instant) -> bool {
     let unseen_until = memory.absence.and_then(|absence| unseen::waits_until(memory.unseen, absence));
     if unseen_until.is_some_and(|until| now + LISTEN_AHEAD < until) && !is_allowed(node) {
         return true;
     }
-    // Until then it is decided as quickly as can be.
+    // In the first time after that, the decision shall come as soon as possible.
     if memory.held_back_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
         return false;
     }
@@ -142,9 +143,9 @@ fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Dur
     by_wall_clock.max(now.duration_since(memory.first_seen))
 }
 
-/// The patch that puts the shutdown taint right, if it is not: upstream's rules. A Ready Node never has it, whatever
-/// the cloud says; a Node that is not Ready gets it when the cloud says that its instance is shut down. It is known by
-/// key and effect; another value, or a time when it was added, is replaced.
+/// The patch that puts the shutdown taint right. `None`: it is right. The rules are upstream's. A Ready Node never has the
+/// taint, whatever the cloud says. A Node that is not Ready gets it when the cloud says that its instance is shut down. The
+/// taint is recognised by key and effect. One with a value or a time is replaced.
 pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Option<NodePatch> {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN_TAINT && taint.effect == "NoSchedule";
     let ours = node.taints.iter().enumerate().find(|(_, taint)| is_ours(taint));
@@ -190,9 +191,9 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
 
 /// The condition [`INSTANCE_EXISTS`] that an answer other than "gone" asks for, if any.
 ///
-/// What the cloud cannot tell matters where it would decide: on a Node that is not Ready. A Node that never was in
-/// doubt gets no condition, so a settled cluster costs no write. That the breaker held a Node back stays there until the
-/// cloud has its instance again, or nothing is held back any more (`breaker_is_done`).
+/// That the cloud cannot tell matters only for a Node that is not Ready, where the answer would decide. A Node that never was
+/// in doubt gets no condition, so a settled cluster costs no write. A condition which says that the breaker held the Node back
+/// stays until the cloud has the instance again, or until nothing is held back any more (`breaker_is_done`).
 pub(super) fn condition_for(
     node: &Node,
     answer: &InstanceLookup,
@@ -209,9 +210,9 @@ pub(super) fn condition_for(
         InstanceLookup::Unknown(error) => {
             let wanted =
                 WantedCondition::new(INSTANCE_EXISTS, "Unknown", doubt_word(error.kind()), error.report());
-            // Other words for the same reason are not worth a write each.
+            // New words for the same reason are not worth a write.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
-            // What the breaker held back is known to the next leader by this condition alone.
+            // Only by this condition does the next leader know what the breaker held back.
             let says_more = !breaker_is_done && is_held_by_breaker(node);
             let is_stale = breaker_is_done && is_held_by_breaker(node);
             let matters = node.ready() != ReadyStatus::True || is_stale;

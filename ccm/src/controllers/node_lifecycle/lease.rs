@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 pub(super) use reader::LeaseReader;
 
-/// Where kubelets renew their leases; a lease is called as its Node.
+/// Where kubelets renew their leases. A lease has the name of its Node.
 pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// `spec.leaseDurationSeconds` where a lease has none that makes sense: the kubelet's default.
@@ -19,7 +19,7 @@ pub(super) const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 /// dead by kube-controller-manager between two renewals, as long as that has its default grace period of 50 s.
 const MAX_DURATION: Duration = Duration::from_secs(600);
 
-/// One read of one Node's lease. Nothing makes it but the read.
+/// One read of one Node's lease. Only the reader makes it.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseRead {
     /// UID of the Node that it was made for.
@@ -32,8 +32,8 @@ pub(super) struct LeaseRead {
 /// What a read of a lease gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseAnswer {
-    /// The lease. It is the one of this name, whichever Node of that name it was made for: that is the one which a
-    /// kubelet renews.
+    /// The lease of this name. It may have been made for an earlier Node of the name: a kubelet renews the lease that it
+    /// finds.
     Found(LeaseView),
     /// There is none.
     Missing,

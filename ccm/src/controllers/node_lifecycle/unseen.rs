@@ -1,5 +1,5 @@
-//! The rule for Nodes whose instance this daemon has never had: credentials or a configuration that see less than those
-//! before look the same as machines that are gone. Pure.
+//! The rule for Nodes whose instance this daemon has never seen. With new credentials or a new configuration that see less, the
+//! instances out of sight look as if they were gone. Pure.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{cloud::Cloud, nodes::Node};
 /// The least grace period that the monitor period gives.
 const MIN_GRACE: Duration = Duration::from_secs(5);
 
-/// Grace periods that make the one for instances that were never seen ...
+/// The grace period for instances that were never seen is so many times the usual one ...
 const UNSEEN_FACTOR: u32 = 24;
 /// ... up to this.
 const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
@@ -30,13 +30,13 @@ pub(super) fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Du
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
 }
 
-/// What is asked of the absence of an instance that the provider has never had.
+/// What the absence of an instance must be like where the provider has never had the instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     /// How long it must last.
     pub grace: Duration,
-    /// Since when the configuration in force answers: what another one said before does not count. `None`: one is tried
-    /// that may have the instance.
+    /// Since when the configuration in force answers. Answers under an earlier one do not count. `None`: another one is being
+    /// tried, which may have the instance.
     pub since: Option<Instant>,
 }
 
@@ -49,7 +49,8 @@ impl Unseen {
     }
 }
 
-/// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
+/// Until when a Node waits because the provider has never had its instance. `None`: it need not wait, or has waited long
+/// enough.
 pub(super) fn waits_until(unseen: Option<Unseen>, absence: Absence) -> Option<Instant> {
     let Unseen { grace, since } = unseen?;
     let first = since.map_or(absence.last.ended, |since| absence.first.max(since));

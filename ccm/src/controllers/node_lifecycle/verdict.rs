@@ -38,9 +38,9 @@ pub(super) enum HeldBack {
 pub(super) enum Verdict {
     /// Look again then.
     Wait(Instant),
-    /// All is certain but whether its kubelet lives: look again then.
+    /// Everything is certain except whether its kubelet lives. Look again then.
     Listen(Instant),
-    /// Not now, and for a reason that people should know; look again then.
+    /// Do not delete it now, for a reason that people should know. Look again then.
     HoldBack(HeldBack, Option<Instant>),
     /// Delete it.
     Delete(SilentKubelet),
@@ -77,12 +77,12 @@ impl HeldBack {
         }
     }
 
-    /// Whether nobody knows yet if the kubelet lives, or whether it and the instance are both gone by now.
+    /// Whether it is not known yet if the kubelet lives, or if the instance is still gone.
     pub(super) fn is_uncertain(self) -> bool {
         matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard | Self::CloudTooSlow)
     }
 
-    /// Whether it is the kubelet, and no decision on the Node.
+    /// Whether the reason is the kubelet, and not a decision on the Node.
     pub(super) fn is_about_kubelet(self) -> bool {
         matches!(self, Self::KubeletAlive | Self::NodeReady) || self.is_uncertain()
     }

@@ -13,7 +13,7 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Dura
 /// Bounds of what a provider's `retry_after` can ask for.
 const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 
-/// What only a change of the cloud or of the configuration can mend is tried no more often than this; such changes are
+/// Where only a change of the cloud or of the configuration can help, a Node is tried no more often than this. Such changes are
 /// pushed, or seen in the next period.
 const HOPELESS: Duration = Duration::from_secs(60);
 
@@ -36,7 +36,7 @@ impl NodeController {
                 retry_in = Some(BACKOFF.first);
             }
             Outcome::Right { metadata, warnings } => {
-                // Not in each period.
+                // Logged once, and not in each period.
                 if state.metadata.as_ref() != Some(&metadata) {
                     tracing::debug!(node = name, "the node is as the cloud says");
                 }
@@ -88,7 +88,8 @@ impl NodeController {
                 if state.tried.is_none() {
                     tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
                 }
-                // Absence is the lifecycle controller's business; the period and what is pushed come again.
+                // What follows from an absence is the node-lifecycle controller's task. Here the next period, or a pushed
+                // change, looks at the Node again.
                 state.succeed();
                 state.tried = Some(node);
             }
@@ -124,7 +125,7 @@ impl NodeController {
             "node not initialized"
         );
         self.events.record(node.event_object(), EventType::Warning, "InitializationFailed", message);
-        // Before what waits: the next try of this Node comes after it.
+        // Put before the writes that wait, since the next try of this Node has to come after it.
         self.writes.push_front(Write::Report(node, condition, retry_in));
     }
 }

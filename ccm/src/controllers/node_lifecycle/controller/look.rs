@@ -31,18 +31,18 @@ impl NodeLifecycleController {
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
-        // Needs no answer, so a cloud that hangs delays nothing. A Node of another cloud is never touched.
+        // This needs no answer, so a cloud that hangs does not delay it. A Node of another cloud is never touched.
         let (owned, others): (Vec<_>, Vec<_>) =
             nodes.into_iter().partition(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
         self.untaint_ready(&owned, stop, inspection).await;
-        // A Node of no cloud yet is not judged.
+        // A Node that belongs to no cloud yet is not judged.
         let (nodes, without_id): (Vec<_>, Vec<_>) =
             owned.into_iter().partition(|node| node.identity.provider_id.is_some());
         for node in others.iter().chain(&without_id) {
             self.note_not_asked(node);
         }
         if nodes.is_empty() {
-            // Nothing to ask; but who is gone counts no more.
+            // There is nothing to ask. But Nodes may have vanished, and they must not count any longer.
             self.update_breaker();
             self.observe_kubelets();
             return;
@@ -151,7 +151,7 @@ impl NodeLifecycleController {
         if std::mem::replace(&mut memory.verdict, words) != words {
             tracing::debug!(node = node.name(), "{words}");
         }
-        // Else the next leader takes what the breaker held back once for what it holds back.
+        // An old condition that the breaker held the Node back has to go. The next leader would believe it.
         let is_stale = breaker_is_done && matches!(verdict, Verdict::Listen(_)) && is_held_by_breaker(node);
         let is_listening = match &verdict {
             Verdict::Listen(_) => true,
@@ -163,7 +163,7 @@ impl NodeLifecycleController {
         match verdict {
             Verdict::Ignore => {}
             Verdict::Wait(until) => due = Some(until),
-            // What was told of the kubelet stands until more is known.
+            // What was reported about the kubelet stays until more is known.
             Verdict::Listen(until) => {
                 held_back = memory.held_back.filter(|reason| reason.is_about_kubelet());
                 due = Some(until);
@@ -176,7 +176,7 @@ impl NodeLifecycleController {
         }
         self.set_held_back(node, held_back);
         if is_going {
-            // A patch after the deletion finds no Node, and one before it makes the deletion stale.
+            // After the deletion a patch would find no Node. Before it, a patch would change the version that is to be deleted.
             return;
         }
         if let Some(patch) = shutdown_taint_patch(node, answer) {

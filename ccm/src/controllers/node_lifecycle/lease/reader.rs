@@ -23,7 +23,7 @@ use super::{
 /// [`MAX_PAUSE`](super::super::renewal::MAX_PAUSE), so that a busy process is not taken for an outage.
 const OBSERVATION_INTERVAL: Duration = Duration::from_millis(125);
 
-/// Reads kubelets' leases, and knows by that whether the API server answers.
+/// Reads kubelets' leases, and learns from that whether the API server answers.
 pub(in super::super) struct LeaseReader {
     api: Api<Lease>,
     /// Leases read at the same time.
@@ -87,7 +87,7 @@ impl LeaseReader {
         }
     }
 
-    /// What is known of the API server by all reads so far.
+    /// What all reads so far say about the API server.
     pub(in super::super) fn availability(&self) -> MutexGuard<'_, Availability> {
         self.availability.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,9 +97,8 @@ impl LeaseReader {
         self.observed.borrow().clone()
     }
 
-    /// From now on [`observe`](Self::observe) listens to these `peers`, kubelets of which nobody doubts that they live;
-    /// where there is none, it reads the leases of `candidates`, only to know that the API server answers. Without
-    /// candidates there is nothing to know.
+    /// From now on [`observe`](Self::observe) listens to these `peers`, whose kubelets should be alive. Where there is none, it
+    /// reads the leases of `candidates`, only to know that the API server answers. Without candidates nothing is read.
     pub(in super::super) fn set_observed(&self, peers: Vec<String>, candidates: Vec<String>) {
         let wanted = if candidates.is_empty() {
             *self.availability() = Availability::default();
@@ -115,8 +114,8 @@ impl LeaseReader {
         });
     }
 
-    /// Reads one of the observed leases after the other, for ever. Beside whatever else is done: how long the cloud takes
-    /// for its answers must not look like an outage of the API server.
+    /// Reads one of the observed leases after the other, for ever. It runs beside all other work: a cloud that takes long to
+    /// answer must not look like an outage of the API server.
     pub(in super::super) async fn observe(self: Arc<Self>) {
         let mut observed = self.observed.subscribe();
         for turn in 0_usize.. {
