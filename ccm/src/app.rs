@@ -60,7 +60,7 @@ pub fn main_as(program: Program, registry: MakeRegistry) -> ExitCode {
         Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
         Ok(Invocation::Tool(tool)) => run_tool(&tool, registry),
         Err(CommandLineError::Help(help)) => {
-            // If the help cannot be printed, neither can an error.
+            // Where the help cannot be printed, an error could not be printed either.
             let _ = help.print();
             ExitCode::SUCCESS
         }
@@ -86,7 +86,7 @@ fn run_tool(tool: &Tool, registry: MakeRegistry) -> ExitCode {
         Tool::Manifests(command) => return manifests(command, registry),
         Tool::Man => commands::man().and_then(|page| print(&page)),
     };
-    // Whoever reads may have read enough.
+    // Printing fails where the reader has closed the pipe, as `head` does. That needs no message.
     if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -149,7 +149,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a tool. It logs only if asked to: what it finds is its answer.
+/// Runs a tool. It logs only if the flags ask for it, since what it finds is its output.
 fn run_once<T>(
     flags: &Flags,
     registry: MakeRegistry,
@@ -158,7 +158,7 @@ fn run_once<T>(
     if flags.is_given("v") || flags.is_given("vmodule") {
         logging::start(&flags.global, &OUR_CRATES);
     } else {
-        // A panic of a provider is part of the answer.
+        // A panic of a provider is reported as what the tool found, not by the hook.
         std::panic::set_hook(Box::new(|_| {}));
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -211,9 +211,9 @@ fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     }
 }
 
-/// Threads that run tasks. The daemon waits for servers most of the time, and one thread is faster than any API server
-/// that it writes to; more of them, one for each core by default, wake each other for every answer, which costs a sixth
-/// of the CPU time. Calls that block have threads of their own.
+/// Threads that run tasks. One is enough: the daemon waits for servers most of the time, and one thread is faster than any
+/// API server that it writes to. With one for each core, which is the default, the threads wake each other for every answer.
+/// That costs a sixth of the CPU time. Calls that block have threads of their own.
 const WORKERS: usize = 1;
 
 fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
@@ -227,7 +227,7 @@ fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
         tokio::spawn(stop_on_signal(stop.clone())?);
         daemon::run(flags, &registry, stop).await
     });
-    // A provider's thread that is stuck in a call must not keep the process.
+    // A thread of the provider that is stuck in a call must not keep the process from ending.
     runtime.shutdown_background();
     outcome
 }

@@ -11,7 +11,7 @@ use component::{
 };
 use kube::Client;
 
-/// Upstream's name of the client for everything that has no client of its own.
+/// Upstream's name of the client for everything that has none of its own.
 const MAIN: &str = "cloud-controller-manager";
 /// Upstream's name of the client for the leader election.
 const ELECTION: &str = "leader-election";
@@ -27,8 +27,7 @@ pub struct Clients {
     pub main: Client,
     /// For the election, whose renewals must not queue behind other requests.
     pub election: Client,
-    /// For lists and watches. It repeats no request by itself, because watches retry with a backoff of their
-    /// own.
+    /// For lists and watches. It does not retry: the watches do that themselves, after pauses of their own.
     pub informers: Client,
     /// For the controllers and their events.
     pub controllers: ControllerClients,
@@ -65,8 +64,7 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// The clients of controllers. They are reached only through [`TermClients`], which limits until when they
-/// may write.
+/// The clients of controllers. One gets at them only through [`TermClients`], which says until when they may write.
 #[derive(Clone)]
 pub struct ControllerClients(Source);
 
@@ -81,12 +79,12 @@ enum Source {
 }
 
 impl ControllerClients {
-    /// Clients for an elected leader. Each of them writes only while the fence is open.
+    /// For an elected leader: each client writes only while the fence is open.
     pub fn behind(&self, fence: &Fence) -> TermClients {
         TermClients { clients: self.clone(), fence: Some(fence.clone()) }
     }
 
-    /// Clients without leader election, for a daemon that is the only writer. They write at any time.
+    /// For a daemon without an election, where nobody else writes: the clients write at any time.
     pub fn without_election(&self) -> TermClients {
         TermClients { clients: self.clone(), fence: None }
     }

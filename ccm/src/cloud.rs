@@ -79,7 +79,7 @@ impl Started {
         }
     }
 
-    /// Why the provider must not be asked about a Node, if so. The Node's provider ID decides that before any
+    /// Why the provider is not asked about a Node. `None`: it is asked. The Node's provider ID decides that, before any
     /// look-up.
     fn refusal(&self, node: &NodeIdentity) -> Option<Error> {
         let (id, name) = (node.provider_id.as_deref().unwrap_or_default(), &self.name);
@@ -103,8 +103,8 @@ impl Started {
         }
     }
 
-    /// Why a provider ID that the provider reports must not be written to a Node, if so. The Node would keep
-    /// the ID for ever, and no controller would look at that Node again.
+    /// What is wrong with an ID that the provider gives an instance. `None`: nothing. A wrong one must not be written: the
+    /// Node would keep it for ever, and no look-up would be about that Node any more.
     fn fault_of(&self, id: &ProviderId) -> Option<Error> {
         let fault = |words: &str| {
             Error::new(ErrorKind::Internal, format!("the cloud provider gives provider ID \"{id}\", {words}"))
@@ -126,12 +126,13 @@ fn panicked_over(id: &str) -> Error {
     Error::new(ErrorKind::Internal, words)
 }
 
-/// The Secrets of the cluster that a provider's configuration names. None if the provider panics.
+/// The Secrets of the cluster that a provider's configuration names. None where the provider panics when it is asked.
 pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
-/// Whether the provider [needs](CloudProvider::needs_secret) this Secret. `true` if the provider panics.
+/// Whether the provider [needs](CloudProvider::needs_secret) this Secret. It counts as needed where the provider panics
+/// when it is asked.
 pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {
     caught(|| provider.needs_secret(secret)).unwrap_or(true)
 }
@@ -142,16 +143,16 @@ impl Drop for Started {
     }
 }
 
-/// To which cloud a Node belongs.
+/// Which cloud a Node belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The Node has no provider ID yet.
     Nobody,
     /// To this provider.
     Us,
-    /// Its provider ID begins with this provider's scheme, but the provider does not own it.
+    /// Its provider ID begins like those of this provider, but is not a valid one.
     UsBroken,
-    /// The provider panicked when it was asked.
+    /// Nobody knows: the provider panicked when it was asked.
     Unclear,
     /// To another cloud.
     Foreign,
@@ -226,7 +227,7 @@ impl Cloud {
         caught(|| self.provider().instances().is_some()).unwrap_or(false)
     }
 
-    /// To which cloud the Node belongs, by its provider ID.
+    /// Which cloud the Node belongs to, by its provider ID.
     pub fn owner_of(&self, node: &Node) -> Owner {
         self.current.load().owner_of(&node.identity)
     }
@@ -236,15 +237,14 @@ impl Cloud {
         self.owner_of(node) == Owner::Us
     }
 
-    /// Looks up the instances of `nodes`. There is one answer for each Node, in order. The provider is asked
-    /// only about its own Nodes and about Nodes without a provider ID. The answer for all other Nodes is
-    /// `Unknown`.
+    /// Looks up the instances of `nodes`, one answer each, in order. The provider is asked about Nodes that belong to it or
+    /// to no cloud yet. The answer about the others is that nobody can tell.
     pub async fn lookup(&self, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
         self.lookup_timed(nodes).await.0
     }
 
-    /// Like [`lookup`](Self::lookup), with the time of the call that gave each answer. A batch may take
-    /// several calls and minutes, so the end of the batch does not tell how old an answer is.
+    /// As [`lookup`](Self::lookup), with the time of the call that gave each answer. A batch may take several calls and some
+    /// minutes, so the end of the batch does not say how old an answer is.
     pub async fn lookup_timed(&self, nodes: &[Arc<Node>]) -> (Vec<InstanceLookup>, Vec<CallTime>) {
         // Held until the call ends, so that a provider that is replaced meanwhile is not stopped before.
         let current = self.current.load_full();
@@ -280,19 +280,18 @@ impl Cloud {
         (all, times)
     }
 
-    /// Whether the current provider, with its current configuration, has ever reported an instance of this
-    /// Node. If not, the instance may exist and merely be invisible to the provider.
+    /// Whether the provider, with the configuration in force, has ever had an instance of this Node. If not, the instance may
+    /// exist and merely be out of its sight.
     pub fn has_seen(&self, node: &Node) -> bool {
         self.current.load().seen.has(&node.identity.uid)
     }
 
-    /// Since when the current configuration is in force. `None` while another one is tried, because that one
-    /// may have instances that the current one does not have.
+    /// Since when the configuration in force answers. `None` while another one is tried, which may know other instances.
     pub fn settled_since(&self) -> Option<Instant> {
         self.in_force.settled_since()
     }
 
-    /// Marks another configuration as being tried, until the returned guard is dropped.
+    /// Says that another configuration is being tried, until the returned value is dropped.
     pub fn begin_trial(&self) -> Trial {
         Trial::new(Arc::clone(&self.in_force))
     }

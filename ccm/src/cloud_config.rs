@@ -47,8 +47,8 @@ impl CloudConfig {
         }
     }
 
-    /// Reads the configuration, checks it, and makes a provider from it. Connects to nothing, and notes in
-    /// `read` which files it reads. Warnings are logged, or added to the error, which they may explain.
+    /// Reads it, checks it, and makes a provider from it. Calls no cloud and no API server, and notes in `read` what it reads.
+    /// What is odd in it is logged. Where it is refused, that is part of the error instead, since it may explain it.
     ///
     /// # Errors
     /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -73,7 +73,7 @@ impl CloudConfig {
     pub fn read(&self, read: &FilesRead) -> Reading {
         let is_known = self.registry.names().any(|name| name == self.provider);
         let input = match &self.path {
-            // The file of an unknown provider cannot be checked, so it is not read.
+            // Without a provider nobody can say what is wrong with its file.
             Some(path) if is_known => match text_of(path, read) {
                 Ok((text, oddity)) => {
                     let input = FactoryInput::new(text).with_path(path);
@@ -165,7 +165,7 @@ mod tests {
             format!("{missing} (--cloud-config {})", file.path().display())
         );
         assert!(fault(&["--cloud-provider=known", "--cloud-config=/no/such"]).contains("/no/such"));
-        // The file of an unknown provider is not reported, whether it exists or not.
+        // Whether there is a file of another program's provider does not matter.
         for config in [config.as_str(), "--cloud-config=/no/such"] {
             assert_eq!(
                 fault(&["--cloud-provider=openstack", config]),

@@ -81,8 +81,8 @@ pub fn reason_word(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// An error's kind as the reason of [`INSTANCE_EXISTS`] with the status `Unknown`. The reason never says that
-/// there is no instance, because that would be an answer and not an error.
+/// An error's kind as the reason of [`INSTANCE_EXISTS`] where its status is `Unknown`. That there is no instance is not among
+/// them: it is an answer and no error.
 pub fn doubt_word(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "AbsenceNotConfirmed",

@@ -3,9 +3,13 @@
 mod descriptor;
 pub mod node;
 pub mod node_lifecycle;
+mod permissions;
 mod running;
 
-pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, Run};
+pub(crate) use descriptor::{
+    Capability, ControllerContext, ControllerDescriptor, Implementation, NodeQuestion, Run,
+};
+pub(crate) use permissions::{ControllerPermissions, node_patches};
 pub use running::{ControllerMetrics, ControllerRuns};
 
 use crate::flags::{ROUTE, SERVICE};
@@ -19,14 +23,14 @@ pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
         client: "service-controller",
         events_from: "service-controller",
         needs: Some(Capability::LoadBalancer),
-        build: None,
+        implementation: None,
     },
     ControllerDescriptor {
         names: ROUTE,
         client: "route-controller",
         events_from: "route_controller",
         needs: Some(Capability::Routes),
-        build: None,
+        implementation: None,
     },
 ];
 
@@ -38,7 +42,12 @@ mod tests {
     fn the_flags_know_the_controllers_of_the_table() {
         assert!(CONTROLLERS.iter().map(|controller| &controller.names).eq(crate::flags::CONTROLLERS));
         for controller in CONTROLLERS {
-            assert_eq!(controller.names.exists, controller.build.is_some(), "{}", controller.names.name);
+            assert_eq!(
+                controller.names.exists,
+                controller.implementation.is_some(),
+                "{}",
+                controller.names.name
+            );
         }
     }
 }

@@ -46,11 +46,11 @@ const COMPONENT: &str = "cloud-controller-manager";
 /// How long writes under way may take when the daemon stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a provider may take to start. A start does not wait for the cloud.
+/// How long a provider may take to start. It does not wait for its cloud then.
 const PROVIDER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes the provider that the flags name and checks its configuration. Connects to nothing. Oddities in the
-/// configuration are logged as warnings.
+/// Makes the provider that the flags name and checks its configuration. Calls no cloud and no API server. What is odd in the
+/// configuration is logged.
 ///
 /// # Errors
 /// An unreadable file, an unknown provider, or every fault in its configuration.
@@ -61,9 +61,9 @@ pub fn create_provider(flags: &Flags, registry: &Registry) -> anyhow::Result<Arc
 /// Runs the daemon until `stop` is cancelled, leading or standing by as the flags say.
 ///
 /// # Errors
-/// [`Misconfigured`] for a file or a port that cannot be used, a provider that cannot start, an API server
-/// that is unreachable or refuses us when the controllers are to start, [`PartEnded`] and
-/// [`Lost`](component::leader_election::Lost). Each is the root of the returned error.
+/// What waiting cannot help: a file or a port that cannot be used, as [`Misconfigured`]; a provider that cannot start; an API
+/// server that is away or refuses us when the controllers are to start; [`PartEnded`], and
+/// [`Lost`](component::leader_election::Lost). Each is the error's root.
 pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) -> anyhow::Result<()> {
     let (cloud_config, files) = (CloudConfig::new(flags, registry), FilesRead::new());
     let provider = cloud_config.create(&files)?;
@@ -75,7 +75,7 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
         service_accounts: flags.generic.use_service_account_credentials,
         dry_run: flags.misc.dry_run,
     };
-    // Connecting may run a credential plugin, which may take long.
+    // Connecting may run a credential plugin, and that may take long.
     let connecting = Box::pin(ApiServer::new(location, options, metrics.get()?));
     let Some(api_server) = stop.run_until_cancelled(connecting).await else { return Ok(()) };
     let api_server = api_server.map_err(Misconfigured)?;
@@ -102,24 +102,22 @@ pub async fn run(flags: &Flags, registry: &Registry, stop: CancellationToken) ->
     }
 }
 
-/// The parts of the daemon. [`run`] makes them from the flags, and a test as it needs them.
+/// What the daemon is put together from. [`run`] takes it from the flags, and a test as it needs it.
 #[derive(Clone)]
 pub struct Parts {
     /// The clients of the parts.
     pub clients: Clients,
-    /// Where the clients come from. If set, the daemon waits for this API server, and follows changes of its
-    /// configuration.
+    /// Where the clients come from. If it is given, the daemon waits for it and follows changes of its configuration.
     pub api_server: Option<ApiServer>,
     /// The cloud provider, not started yet.
     pub provider: Arc<dyn CloudProvider>,
-    /// The configuration that the provider was made from, and the files read for it. If set, the daemon
-    /// follows their changes.
+    /// What the provider was made from, and the files that were read for that. Changes of them are followed.
     pub cloud_config: Option<(CloudConfig, FilesRead)>,
     /// The metrics.
     pub metrics: Metrics,
     /// Where parts register their health checks.
     pub health: HealthChecks,
-    /// Where parts publish their state for `/debug/state`.
+    /// Where parts register what they show on `/debug/state`.
     pub debug_state: DebugState,
     /// The options of the secure port. `None` for no secure port.
     pub serving: Option<ServingOptions>,
@@ -224,7 +222,7 @@ impl Work {
 }
 
 impl Base {
-    /// Starts all this, and does not wait for the API server. `None` if `stop` was cancelled first.
+    /// Starts it, without waiting for an API server. `None`: `stop` was cancelled first.
     async fn start(
         table: &'static [ControllerDescriptor],
         flags: &Flags,
@@ -253,7 +251,7 @@ impl Base {
         let started =
             started.map_err(|error| anyhow!("cloud provider {name} cannot start: {}", error.report()))?;
         let cloud = Cloud::new(started, metrics.get()?)
-            .with_labels(flags.cloud_node_controller.node_labels.0.clone());
+            .with_labels(flags.controllers.cloud_node.node_labels.0.clone());
         debug_state.share("provider", {
             let cloud = cloud.clone();
             move || capabilities(&*cloud.provider())
@@ -296,9 +294,9 @@ impl Base {
         stop.run_until_cancelled(waiting).await.transpose()
     }
 
-    /// Runs the enabled controllers that `runs` selects until `stop` is cancelled. They write with `clients`.
-    /// Then they finish what is under way, and their events are written. A controller that ends by itself
-    /// cancels `stop`. Dropping the future ends all of them at once.
+    /// Runs those of the enabled controllers that `runs` picks until `stop` is cancelled. Then they finish what is under way,
+    /// and their last events are written. A controller that ends by itself cancels `stop`. Dropping the future ends them at
+    /// once. They write with `clients`.
     async fn work(
         &self,
         flags: &Flags,
@@ -332,7 +330,7 @@ impl Base {
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
         let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
-        let missing = enabled().filter(|controller| controller.build.is_none());
+        let missing = enabled().filter(|controller| controller.implementation.is_none());
         let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
             tracing::info!(
@@ -348,9 +346,9 @@ impl Base {
         let running = self.metrics.get::<ControllerMetrics>()?;
         let mut pause = Duration::ZERO;
         for controller in enabled().filter(|row| row.needs.is_none_or(|needs| needs.is_of(&self.cloud))) {
-            let Some(build) = controller.build else { continue };
+            let Some(implementation) = &controller.implementation else { continue };
             let shared = (&self.nodes, &self.cloud);
-            let run = build(ControllerContext::new(
+            let run = (implementation.build)(ControllerContext::new(
                 controller,
                 flags,
                 shared,
@@ -389,8 +387,7 @@ impl Base {
 }
 
 impl Support {
-    /// Runs `work` to its end. If one of these parts ends by itself, `stop` is cancelled and the part's error
-    /// is returned.
+    /// Runs `work` to its end. A part beside it that cannot go on cancels `stop`, and the error is about that part.
     async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -414,7 +411,7 @@ impl Support {
         Err(failure.map_or_else(|| PartEnded.into(), |error| Misconfigured(error).into()))
     }
 
-    /// Stops all parts. Each has a moment for its last writes.
+    /// Stops all parts. Each has some time for what it still has to write.
     async fn end(mut self) {
         self.stop.cancel();
         let parts = async { while self.parts.join_next().await.is_some() {} };
@@ -469,13 +466,13 @@ fn capabilities(provider: &dyn CloudProvider) -> Value {
     })
 }
 
-/// A file, a port or an address that a well-formed flag names cannot be used.
+/// A flag is well-formed, but the file, port or address that it names cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct Misconfigured(anyhow::Error);
 
-/// A part of the daemon ended by itself, which only a panic can cause. A restart is better than a daemon that
-/// does half of its work.
+/// A part of the daemon ended by itself. Only a panic does that. The daemon ends then, since a restart is better than a daemon
+/// that does half of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part of the daemon ended by itself")]
 pub struct PartEnded;

@@ -4,8 +4,6 @@
 //! A flag is a field of its section. What is different from upstream stands in the section's `NOTES`, from which
 //! warnings and docs/flags.md are made.
 
-mod cloud_node_controller;
-mod cloud_node_lifecycle_controller;
 mod controllers;
 #[cfg(test)]
 mod documentation;
@@ -15,7 +13,6 @@ mod leader_election;
 mod misc;
 mod node_labels;
 mod secure_serving;
-mod service_lb_controller;
 #[cfg(test)]
 mod upstream;
 mod webhook;
@@ -37,15 +34,14 @@ use component::{
     program::Program,
 };
 
-pub use cloud_node_controller::CloudNodeControllerFlags;
-pub use cloud_node_lifecycle_controller::CloudNodeLifecycleControllerFlags;
 pub use component::command_line::{
     AuthenticationFlags, AuthorizationFlags, CommandLineError, DebuggingFlags, FeatureGate, FeatureGates,
     FeatureMetrics, Gate, GlobalFlags, KnownGates, LeaderMigrationFlags, Stage, VModule, VersionRequest,
 };
 pub use controllers::{
-    CONTROLLERS, ControllerNames, MIGRATED_CONTROLLERS, NODE, NODE_CONTROLLER, NODE_LIFECYCLE,
-    NODE_LIFECYCLE_CONTROLLER, ROUTE, ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, canonical_name,
+    CONTROLLERS, CloudNodeControllerFlags, CloudNodeLifecycleControllerFlags, ControllerFlags,
+    ControllerNames, MIGRATED_CONTROLLERS, NODE, NODE_CONTROLLER, NODE_LIFECYCLE, NODE_LIFECYCLE_CONTROLLER,
+    ROUTE, ROUTE_CONTROLLER, SERVICE, SERVICE_CONTROLLER, ServiceLbControllerFlags, canonical_name,
 };
 pub use generic::GenericFlags;
 pub use known_gates::KNOWN_GATES;
@@ -53,10 +49,9 @@ pub use leader_election::LeaderElectionFlags;
 pub use misc::MiscFlags;
 pub use node_labels::NodeLabels;
 pub use secure_serving::SecureServingFlags;
-pub use service_lb_controller::ServiceLbControllerFlags;
 pub use webhook::{WebhookFlags, WebhookServingFlags};
 
-/// Types whose flags add to what they have when they are given again, beside the lists.
+/// Types of flags that add to their value when they are given again. Lists do that too.
 pub(crate) const ACCUMULATING: [TypeId; 1] = [TypeId::of::<NodeLabels>()];
 
 /// The flags of the daemon.
@@ -74,15 +69,9 @@ pub struct Flags {
     /// The leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionFlags,
-    /// The controller that initialises Nodes.
+    /// What is for one controller only.
     #[command(flatten)]
-    pub cloud_node_controller: CloudNodeControllerFlags,
-    /// The controller that taints and deletes Nodes.
-    #[command(flatten)]
-    pub cloud_node_lifecycle_controller: CloudNodeLifecycleControllerFlags,
-    /// The controller for load balancers.
-    #[command(flatten)]
-    pub service_lb_controller: ServiceLbControllerFlags,
+    pub controllers: ControllerFlags,
     /// Which webhooks run.
     #[command(flatten)]
     pub webhook: WebhookFlags,
@@ -123,7 +112,7 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
 }
 
 impl Flags {
-    /// The flags from what clap has read, with those that were given.
+    /// Makes the flags from what clap has read, and notes which of them were given.
     pub(crate) fn read(matches: &ArgMatches) -> Result<Self, CommandLineError> {
         let mut flags = Self::from_arg_matches(matches)
             .map_err(|error| CommandLineError::Faults(vec![error.to_string()]))?;
@@ -131,7 +120,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Notes which flags are on the command line, and how each is shown.
+    /// Remembers which flags are on the command line, and the value to be shown of each.
     pub(crate) fn remember_given(&mut self, matches: &ArgMatches) {
         let command = Self::augment_args(Command::new(""));
         let is_given =
@@ -146,8 +135,8 @@ impl Flags {
         self.given.contains(flag)
     }
 
-    /// Every flag of the daemon, without its hyphens, and its value in Go's notation. One without a value is empty. A user
-    /// in a URL, and what stands behind its question mark, is `CLASSIFIED`.
+    /// Every flag of the daemon, without its hyphens, with its value in Go's notation. It is empty where there is no value. In
+    /// a URL the user, and what follows the question mark, are replaced by `CLASSIFIED`.
     pub fn shown(&self) -> &BTreeMap<String, String> {
         &self.shown
     }
@@ -160,8 +149,7 @@ impl Flags {
             self.generic.faults(),
             self.leader_election.faults(),
             self.leader_migration.faults(self.leader_election.lease(), &MIGRATED_CONTROLLERS),
-            self.cloud_node_controller.faults(),
-            self.cloud_node_lifecycle_controller.faults(),
+            self.controllers.faults(),
             self.misc.faults(),
             self.secure_serving.faults(),
             self.authentication.faults(gates),
@@ -172,7 +160,7 @@ impl Flags {
         .concat()
     }
 
-    /// What whoever set the flags should know: for the log, once.
+    /// What the person who set the flags should know. Logged once.
     pub fn warnings(&self) -> Vec<String> {
         let deprecated = DEPRECATED
             .iter()
@@ -196,7 +184,7 @@ impl Flags {
     fn asks_for_nothing(&self, flag: &str) -> bool {
         match flag {
             "concurrent-node-status-updates" => {
-                self.cloud_node_controller.status_updates() == self.cloud_node_controller.syncs()
+                self.controllers.cloud_node.status_updates() == self.controllers.cloud_node.syncs()
             }
             "contention-profiling" => !self.debugging.contention_profiling,
             "webhooks" => self.webhook.webhooks.is_empty(),
@@ -243,19 +231,11 @@ const DEPRECATED: [(&str, &str); 2] = [
 
 /// What is different from upstream, of all sections.
 fn notes() -> impl Iterator<Item = &'static Note> {
-    [
-        debugging::NOTES,
-        generic::NOTES,
-        cloud_node_controller::NOTES,
-        cloud_node_lifecycle_controller::NOTES,
-        service_lb_controller::NOTES,
-        webhook::NOTES,
-        secure_serving::NOTES,
-        misc::NOTES,
-        global::NOTES,
-    ]
-    .into_iter()
-    .flatten()
+    [debugging::NOTES, generic::NOTES]
+        .into_iter()
+        .chain(controllers::NOTES)
+        .chain([webhook::NOTES, secure_serving::NOTES, misc::NOTES, global::NOTES])
+        .flatten()
 }
 
 #[cfg(test)]

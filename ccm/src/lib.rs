@@ -25,6 +25,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod nodes;
 pub mod permissions;
+mod rbac;
 pub mod secrets;
 
 /// The modules of the crate [`component`], which has what any Kubernetes daemon needs.

@@ -47,7 +47,7 @@ impl ManifestOptions {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": secret, "namespace": self.namespace, "labels": labels(self)},
-                // Not `stringData`, with which `kubectl apply` would see a change each time.
+                // Not `stringData`: with it `kubectl apply` sees a change each time.
                 "data": data,
             }));
         }
@@ -66,7 +66,7 @@ impl ManifestOptions {
     /// The flags that the daemon will parse from its arguments.
     fn flags(&self) -> Result<Flags, Vec<String>> {
         let mut faults = self.faults();
-        // Any name will do: the permissions do not depend on the provider.
+        // Any name is good enough here, since the permissions do not depend on it.
         let line = [NAME.to_owned(), "--cloud-provider=any".to_owned()];
         match flags::parse(line.into_iter().chain(self.arguments.iter().cloned())) {
             Ok(flags) => {
@@ -85,7 +85,7 @@ impl ManifestOptions {
         }
     }
 
-    /// The faults of flags that the daemon accepts but that do not work in such a deployment.
+    /// Faults of flags that the daemon accepts but that do not work in such a deployment.
     fn misfits(&self, flags: &Flags) -> Vec<String> {
         let mut faults = Vec::new();
         if has_no_election(flags) && self.replicas != Some(1) {

@@ -13,7 +13,7 @@ pub use component::metrics::{Described, MetricSet, Metrics, Register, encode, st
 
 use crate::{
     cloud::CloudMetrics,
-    controllers::{ControllerMetrics, node::NodeMetrics, node_lifecycle::NodeLifecycleMetrics},
+    controllers::{CONTROLLERS, ControllerMetrics},
 };
 
 /// The prefix of the metrics that upstream does not have.
@@ -35,14 +35,16 @@ pub fn new_metrics() -> prometheus::Result<Metrics> {
     metrics.get::<ReloadMetrics>()?;
     metrics.get::<CloudMetrics>()?;
     metrics.get::<ControllerMetrics>()?;
-    metrics.get::<NodeMetrics>()?;
-    metrics.get::<NodeLifecycleMetrics>()?;
+    for implementation in CONTROLLERS.iter().filter_map(|controller| controller.implementation.as_ref()) {
+        (implementation.metrics)(&metrics)?;
+    }
     Ok(metrics)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::node::NodeMetrics;
 
     #[test]
     fn upstreams_names_and_buckets() {

@@ -1,87 +1,18 @@
-//! What the daemon has to be allowed in the cluster: the one table of the shipped roles and of `check`.
-
-use std::borrow::Cow;
+//! What the daemon has to be allowed in the cluster: the one table of the shipped roles and of `check`. What a
+//! controller needs stands in its row.
 
 use cloudprovider::SecretName;
 
-use crate::{
-    clients::NODE_CONTROLLER_CLIENT,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
-};
+pub use crate::rbac::Permission;
 
-/// Where the API server keeps its own configuration, and controllers their service accounts.
-pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
+use crate::{
+    controllers::{CONTROLLERS, ControllerPermissions},
+    flags::Flags,
+    rbac::SYSTEM_NAMESPACE,
+};
 
 /// The `ConfigMap` with the CAs that the API server trusts.
 const AUTHENTICATION_CONFIG_MAP: &str = "extension-apiserver-authentication";
-
-/// One thing that the daemon does at the API server, as RBAC counts: a verb on a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permission {
-    /// API group, empty for the core one.
-    pub group: Cow<'static, str>,
-    /// Plural name of the resource, as in `nodes`.
-    pub resource: Cow<'static, str>,
-    /// As in `status`; empty for the resource itself.
-    pub subresource: Cow<'static, str>,
-    /// The service account in `kube-system` that needs it, where that is a controller's own
-    /// (`--use-service-account-credentials`); `None` for the daemon's.
-    pub account: Option<Cow<'static, str>>,
-    /// As in `get`.
-    pub verb: Cow<'static, str>,
-    /// Where: in one namespace, or everywhere (`None`).
-    pub namespace: Option<Cow<'static, str>>,
-    /// On the objects of these names only; empty for all.
-    pub resource_names: Vec<Cow<'static, str>>,
-    /// What does not work without it, for operators.
-    pub needed_for: Cow<'static, str>,
-    /// Whether the daemon cannot do its work without it; if not, only that is lost.
-    pub required: bool,
-}
-
-impl Permission {
-    fn new(
-        group: &'static str,
-        resource: &'static str,
-        verb: &'static str,
-        needed_for: &'static str,
-    ) -> Self {
-        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        Self {
-            group: group.into(),
-            resource: resource.into(),
-            subresource: subresource.into(),
-            account: None,
-            verb: verb.into(),
-            namespace: None,
-            resource_names: Vec::new(),
-            needed_for: needed_for.into(),
-            required: true,
-        }
-    }
-
-    fn in_namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// The same where it is a pity and no fault that it is missing.
-    pub(crate) fn optional(mut self) -> Self {
-        self.required = false;
-        self
-    }
-
-    /// The account, if there is one of its own.
-    fn for_account(mut self, account: Option<&'static str>) -> Self {
-        self.account = account.map(Into::into);
-        self
-    }
-
-    fn on(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.resource_names = vec![name.into()];
-        self
-    }
-}
 
 /// What a daemon with these flags needs to be given, no more and no less. With `--use-service-account-credentials` that
 /// is what the API server does not give to the controllers' accounts by itself.
@@ -90,9 +21,7 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
         Permission::new("", "nodes", "list", "all controllers"),
         Permission::new("", "nodes", "watch", "all controllers"),
     ];
-    // As the clients have it: nobody writes in a dry run, so nobody needs another account.
-    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
-    needed.extend(node_controllers(flags, has_accounts));
+    needed.extend(needed_for_controllers(flags));
     if !flags.misc.dry_run {
         needed.extend(events());
     }
@@ -115,50 +44,19 @@ pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
     secrets.iter().flat_map(|secret| ["list", "watch"].map(|verb| one(secret, verb))).collect()
 }
 
-fn node_controllers(flags: &Flags, has_accounts: bool) -> Vec<Permission> {
-    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
+/// What the daemon needs to be given for the enabled controllers.
+fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
-    if !initialises && !deletes {
-        return needed;
+    for (client, ControllerPermissions { writes, reads }) in controllers(flags) {
+        let account = has_accounts(flags).then_some(client);
+        match account {
+            Some(account) => needed.extend(token_requests(account)),
+            None if flags.misc.dry_run => {}
+            None => needed.extend(writes),
+        }
+        needed.extend(reads.into_iter().map(|permission| permission.for_account(account)));
     }
-    let account = has_accounts.then_some(NODE_CONTROLLER_CLIENT);
-    if let Some(account) = account {
-        // Whoever may request tokens of any account there is as mighty as the mightiest of them.
-        needed.extend([
-            token_request("serviceaccounts", "get").on(account),
-            // RBAC knows no names of objects that do not exist yet.
-            token_request("serviceaccounts", "create"),
-            token_request("serviceaccounts/token", "create").on(account),
-        ]);
-    } else if !flags.misc.dry_run {
-        needed.extend(node_writes(deletes));
-    }
-    if deletes {
-        // Every kubelet has a lease of its Node's name.
-        needed.push(
-            Permission::new(
-                "coordination.k8s.io",
-                "leases",
-                "get",
-                "telling a dead kubelet from a living one",
-            )
-            .in_namespace("kube-node-lease")
-            .for_account(account)
-            .optional(),
-        );
-    }
-    needed
-}
-
-fn node_writes(deletes: bool) -> Vec<Permission> {
-    let mut needed = vec![
-        Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),
-        Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"),
-    ];
-    if deletes {
-        needed.push(Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone"));
-    }
-    needed
+    once(needed)
 }
 
 fn events() -> [Permission; 2] {
@@ -169,18 +67,57 @@ fn events() -> [Permission; 2] {
 /// What the controllers' own accounts need beside [`needed`]. The API server gives it to them by itself: to
 /// `kube-system/node-controller` by the role `system:controller:node-controller`.
 pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
-    let (initialises, deletes) = (flags.enables(NODE_CONTROLLER), flags.enables(NODE_LIFECYCLE_CONTROLLER));
-    let has_accounts = flags.generic.use_service_account_credentials && !flags.misc.dry_run;
-    if !has_accounts || (!initialises && !deletes) {
+    if !has_accounts(flags) {
         return Vec::new();
     }
-    let given = node_writes(deletes).into_iter().chain(events());
-    given.map(|permission| permission.for_account(Some(NODE_CONTROLLER_CLIENT))).collect()
+    let controllers = controllers(flags);
+    let writes = controllers.iter().flat_map(|(account, permissions)| {
+        permissions.writes.iter().map(move |write| write.clone().for_account(Some(*account)))
+    });
+    let events =
+        controllers.iter().flat_map(|(account, _)| events().map(|event| event.for_account(Some(*account))));
+    once(writes.chain(events))
 }
 
-fn token_request(resource: &'static str, verb: &'static str) -> Permission {
-    Permission::new("", resource, verb, "a service account for each controller")
-        .in_namespace(SYSTEM_NAMESPACE)
+/// The enabled controllers: the name of each one's client, which is that of its account too, and what it does.
+fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
+    let enabled = CONTROLLERS.iter().filter(|controller| flags.enables(controller.names.name));
+    let existing = enabled.filter_map(|controller| {
+        let implementation = controller.implementation.as_ref()?;
+        Some((controller.client, (implementation.permissions)()))
+    });
+    existing.collect()
+}
+
+/// Whether each controller writes as an account of its own. In a dry run nobody writes, so nobody needs another account.
+fn has_accounts(flags: &Flags) -> bool {
+    flags.generic.use_service_account_credentials && !flags.misc.dry_run
+}
+
+/// Each permission where it comes first. Controllers may share an account.
+fn once(permissions: impl IntoIterator<Item = Permission>) -> Vec<Permission> {
+    let mut once = Vec::new();
+    for permission in permissions {
+        if !once.contains(&permission) {
+            once.push(permission);
+        }
+    }
+    once
+}
+
+/// What the daemon needs to act as this account.
+fn token_requests(account: &'static str) -> [Permission; 3] {
+    let request = |resource, verb| {
+        Permission::new("", resource, verb, "a service account for each controller")
+            .in_namespace(SYSTEM_NAMESPACE)
+    };
+    // Only of this account: with the tokens of all accounts there, one could do what the most powerful of them can.
+    [
+        request("serviceaccounts", "get").on(account),
+        // RBAC knows no names of objects that do not exist yet.
+        request("serviceaccounts", "create"),
+        request("serviceaccounts/token", "create").on(account),
+    ]
 }
 
 fn election(flags: &Flags) -> Vec<Permission> {
@@ -188,7 +125,7 @@ fn election(flags: &Flags) -> Vec<Permission> {
     let lease = |verb, needed_for| {
         Permission::new("coordination.k8s.io", "leases", verb, needed_for).in_namespace(namespace.clone())
     };
-    // A faulty file is said elsewhere.
+    // A faulty file is reported elsewhere.
     let migration = flags.migration().ok().flatten().map(|migration| migration.lease_name);
     // RBAC knows no names of objects that do not exist yet.
     let mut needed = vec![lease("create", "the first leader election")];
@@ -232,30 +169,10 @@ fn serving(flags: &Flags) -> Vec<Permission> {
     needed
 }
 
-impl std::fmt::Display for Permission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
-        if !self.subresource.is_empty() {
-            write!(f, "/{}", self.subresource)?;
-        }
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
-        }
-        for name in &self.resource_names {
-            write!(f, " {name:?}")?;
-        }
-        if let Some(namespace) = &self.namespace {
-            write!(f, " in {namespace}")?;
-        }
-        if let Some(account) = &self.account {
-            write!(f, " for the service account {SYSTEM_NAMESPACE}/{account}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn texts(args: &[&str]) -> Vec<String> {
@@ -336,10 +253,10 @@ mod tests {
         assert!(
             given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()
         );
-        let mut once = all.clone();
-        once.sort();
-        once.dedup();
-        assert_eq!(once.len(), all.len(), "nothing is asked for twice");
+        for asked in [all, accounts] {
+            let once: BTreeSet<&String> = asked.iter().collect();
+            assert_eq!(once.len(), asked.len(), "nothing is asked for twice: {asked:#?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, runtime::watcher};
 
-/// Follows Secrets with one watch for each requested Secret. So permission for these names is enough.
+/// Follows Secrets with one watch for each that is asked for, and none for others. So permissions for single names are enough.
 pub struct ClusterSecrets {
     client: Client,
 }
@@ -93,8 +93,7 @@ where
         }
     }
 
-    /// The data of the Secret. `None` for another Secret, which an API server may send that does not know
-    /// field selectors.
+    /// The Secret's content. `None` for another Secret, which an API server sends that ignores field selectors.
     fn data(&self, secret: Secret) -> Option<SecretData> {
         let data: BTreeMap<String, ByteString> = secret.data.unwrap_or_default();
         (secret.metadata.name.as_deref() == Some(&self.name.name))

@@ -13,24 +13,7 @@ use crate::{
 
 /// The circles of files that still exist: the folder of the crate, and the files. This list may only become
 /// shorter.
-const LEFT: [(&str, &[&str]); 8] = [
-    (
-        "ccm",
-        &[
-            "controllers/node_lifecycle/availability",
-            "controllers/node_lifecycle/lease",
-            "controllers/node_lifecycle/silence",
-        ],
-    ),
-    ("ccm", &["controllers/node_lifecycle/controller", "controllers/node_lifecycle/controller/writes"]),
-    (
-        "ccm",
-        &[
-            "controllers/node_lifecycle/decide",
-            "controllers/node_lifecycle/memory",
-            "controllers/node_lifecycle/unseen",
-        ],
-    ),
+const LEFT: [(&str, &[&str]); 4] = [
     (
         "component",
         &[
@@ -57,12 +40,7 @@ const LEFT: [(&str, &[&str]); 8] = [
             "serving/certificates/self_signed",
         ],
     ),
-    ("providers/libvirt", &["agents", "connection", "follow"]),
 ];
-
-/// Those of them that are also circles of top-level modules.
-const LEFT_BETWEEN_FOLDERS: [(&str, &[&str]); 1] =
-    [("providers/libvirt", &["agents", "connection", "follow"])];
 
 type Circles = BTreeSet<(String, BTreeSet<String>)>;
 
@@ -116,7 +94,7 @@ fn no_modules_of_the_first_level_depend_on_each_other() {
     for of in crates() {
         found.extend(circles(&between_folders(&arrows(&of))).into_iter().map(|circle| (of.clone(), circle)));
     }
-    assert_only(&LEFT_BETWEEN_FOLDERS, &found, &[]);
+    assert_only(&[], &found, &[]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Calls about many nodes. A call that fails as a whole is made again with each half of the nodes, so that
-//! only the nodes that cause the failure stay without an answer.
+//! Calls about many nodes. Where a call fails as a whole, each half of its nodes is asked about again, and so on. In the end
+//! only the nodes that make it fail are without an answer.
 
 use std::{
     collections::HashMap,
@@ -17,20 +17,20 @@ use super::{call_time::CallTime, metrics::CloudMetrics};
 /// Deadline of one call, for providers that set none of their own.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long all calls after the first one of a batch may take together. Twice the time of a call about all
-/// nodes is added, up to [`CALL_TIMEOUT`], because asking again in halves takes that long. A batch that does
-/// not get so far would start the next time where it started before.
+/// How long all calls of a batch after the first one may take together. To this is added twice the time of one call about
+/// all nodes, [`CALL_TIMEOUT`] at most, since asking again in halves takes that long. Without enough time for it the next
+/// batch would begin with the same calls and get no further.
 const MORE_TIME: Duration = Duration::from_secs(30);
 
-/// How many calls a batch may make after the first one: enough to find two failing nodes among 5,000.
+/// How many calls a batch may make after the first one: enough to find two failing nodes of 5,000.
 pub(super) const MORE_CALLS: u32 = 64;
 
-/// When calls hang, a call is given up once it takes this much longer than at the pace of the last good call.
-/// A longer time would leave too little of [`MORE_TIME`] for the other nodes. If the pace has merely become
-/// slower, calls about half the nodes have time to spare.
+/// Where calls hang, one is given up when it takes this much longer than it would at the pace of the last good one. A longer
+/// wait would leave too little of [`MORE_TIME`] for the other nodes. A cloud that has only become slower still gets its
+/// chance: the call about half of the nodes has the same time to spare.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A node without a failed call for this time is asked about together with the others again.
+/// A node is asked about with the others again when no call has failed for it for so long.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// Makes the calls, and remembers the nodes for which they failed.
@@ -43,7 +43,7 @@ pub(super) struct Batches {
 /// What is known of one operation.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The nodes to ask about apart from the others, by name.
+    /// The nodes to be asked about apart from the others, by name.
     suspects: HashMap<String, Suspect>,
     pace: Option<Pace>,
 }
@@ -66,7 +66,7 @@ impl Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    /// Whether a call about this node alone failed, and not only a call about several nodes.
+    /// Whether a call about this node alone failed, and not only one about several nodes.
     is_alone: bool,
     /// Whether the call timed out.
     hangs: bool,
@@ -78,11 +78,11 @@ type Group = Vec<usize>;
 
 /// The nodes of a batch, by what is known from earlier calls.
 struct Groups {
-    /// Nodes for which no call has failed.
+    /// Those for which no call has failed.
     others: Group,
-    /// Nodes of failed calls. It is not known yet which of them cause the failure.
+    /// Those of calls that failed about several nodes. One of them makes the calls fail, and it is not known which.
     unclear: Group,
-    /// Nodes for which a call about the node alone fails, the one with the oldest failure first.
+    /// Those for which a call about them alone fails. The one that was asked about the longest ago comes first.
     alone: Group,
 }
 
@@ -109,8 +109,8 @@ impl Batches {
         Self { metrics, memory: Mutex::default() }
     }
 
-    /// Asks about `nodes`, in one call if that works. Returns one answer for each node, in order, with the
-    /// time of the call that gave it. `fault` makes an answer from an error.
+    /// Asks about `nodes`, in one call where that works. Gives one answer for each, in order, with the time of the call that
+    /// gave it. Where there is no answer, `fault` makes one that says why.
     pub(super) async fn ask<'n, T>(
         &self,
         operation: &'static str,
@@ -137,7 +137,7 @@ impl Batches {
         for group in [others, unclear] {
             failed.extend(run.try_group(group, &call, &is_error).await);
         }
-        // The others come first, since they are more.
+        // Those of the first group come first, since they are more.
         failed.reverse();
         while let Some(mut group) = failed.pop() {
             let half = group.split_off(group.len().div_ceil(2));
@@ -145,11 +145,11 @@ impl Batches {
                 failed.extend(run.try_group(group, &call, &is_error).await);
             }
         }
-        // First all in one call, since the provider may have been fixed.
+        // All in one call at first, since the provider may work again.
         if let Some(group) = run.try_group(alone, &call, &is_error).await {
             let hang = run.hangs;
             for (place, index) in group.into_iter().enumerate() {
-                // Each further call could take the whole time as well.
+                // Each further call would hang as well.
                 if hang && place > 0 {
                     run.leave(&[index], true);
                 } else {
@@ -196,7 +196,7 @@ impl Batches {
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
         let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
         let outcome = tokio::time::timeout(limit, &mut call).await;
-        // Dropping an unfinished call runs the provider's code too, which may panic.
+        // Dropping a call that was given up runs the provider's code too, which may panic.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
         self.metrics
             .provider_call_duration
@@ -213,8 +213,7 @@ impl Batches {
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            // The panic hook has logged the panic's message. The message may hold anything, so it goes
-            // nowhere else.
+            // The panic's message is in the log, by the panic hook. It may contain anything, so it is not passed on.
             Ok(Err(_)) => Error::new(
                 ErrorKind::Internal,
                 format!("the cloud provider panicked over {}; the log says more", over()),
@@ -231,7 +230,7 @@ impl Batches {
 }
 
 impl<'n, T> Run<'_, 'n, T> {
-    /// Asks about a group in one call. Returns the group if the call failed for several nodes.
+    /// Asks about a group in one call. Gives the group back where the call failed and there are several nodes in it.
     async fn try_group(
         &mut self,
         group: Group,
@@ -266,7 +265,7 @@ impl<'n, T> Run<'_, 'n, T> {
         };
         let hangs = error.kind() == ErrorKind::Timeout;
         self.hangs |= hangs;
-        // Only the first failure is logged as an error. Later ones narrow it down to the node that causes it.
+        // The first failure is worth a line. Those that follow only narrow it down.
         if self.calls == 1 && !self.is_known(&group) {
             tracing::error!(error = %error, nodes = group.len(), "call of the cloud provider failed");
         } else {
@@ -284,8 +283,7 @@ impl<'n, T> Run<'_, 'n, T> {
     /// Leaves a group without an answer for now.
     fn leave(&mut self, group: &[usize], is_alone: bool) {
         for &index in group {
-            // A node in `alone` keeps the time of its last failure, so that it is asked about first the next
-            // time.
+            // A node that was not asked about has its turn first the next time.
             if !is_alone {
                 let suspect = Suspect { is_alone, hangs: self.hangs, failed_at: Instant::now() };
                 self.failed.push((index, suspect));
@@ -300,7 +298,7 @@ impl<'n, T> Run<'_, 'n, T> {
         known.is_some_and(|known| group.iter().any(|&index| known.contains_key(&self.nodes[index].name)))
     }
 
-    /// How long the next call may take. `None` if the batch may make no more calls.
+    /// How long the next call may take. `None`: there may be none any more.
     fn limit(&self, batch: &[&NodeIdentity]) -> Option<Duration> {
         let memory = self.batches.lock();
         let memory = memory.get(self.operation);
@@ -318,7 +316,7 @@ impl<'n, T> Run<'_, 'n, T> {
         (self.calls <= MORE_CALLS).then(|| limit.min(left))
     }
 
-    /// Remembers which nodes failed, and returns the answers.
+    /// Remembers which nodes failed, and gives the answers.
     fn end(self) -> impl Iterator<Item = (Result<T, Error>, CallTime)> {
         let mut memory = self.batches.lock();
         let suspects = &mut memory.entry(self.operation).or_default().suspects;
@@ -330,8 +328,8 @@ impl<'n, T> Run<'_, 'n, T> {
         for (index, suspect) in self.failed {
             let name = &self.nodes[index].name;
             let before = suspects.get(name).copied();
-            // If no node got an answer, the failure says nothing about a single node. A node that is known to
-            // fail alone stays known as such.
+            // Where the cloud answered no call at all, that says nothing about a single node. A node that is known to fail
+            // alone stays so.
             let says_nothing = !self.has_good_one && (suspect.hangs || !suspect.is_alone);
             if says_nothing || (!suspect.is_alone && before.is_some_and(|before| before.is_alone)) {
                 continue;

@@ -2,23 +2,22 @@
 
 use tokio::time::Instant;
 
-/// The time of the call that gave an answer. What the answer says was true at some time between `sent` and
-/// `ended`.
+/// When the call that gave an answer was under way. What the answer says was true at some time in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTime {
     /// When the call was sent.
     pub sent: Instant,
-    /// When the answer arrived.
+    /// When its answer arrived.
     pub ended: Instant,
 }
 
 impl CallTime {
-    /// A call now that takes no time.
+    /// That of a call which takes no time, made now.
     pub fn now() -> Self {
         Self::at(Instant::now())
     }
 
-    /// A call at `time` that took no time.
+    /// That of a call which took no time, made then.
     pub fn at(time: Instant) -> Self {
         Self { sent: time, ended: time }
     }

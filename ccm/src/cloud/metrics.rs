@@ -80,8 +80,7 @@ impl InventoryAge {
         Ok(Self { good_answers: Arc::default(), age: GaugeVec::new(age, &["operation"])? })
     }
 
-    /// Notes that the provider is asked. Until its first good answer, the age is counted from the first
-    /// request.
+    /// The provider is asked. Until it answers for the first time, the age counts from the first question.
     pub(super) fn asked(&self, operation: &'static str) {
         let mut good_answers = self.good_answers.lock().unwrap_or_else(PoisonError::into_inner);
         good_answers.entry(operation).or_insert_with(Instant::now);

@@ -14,22 +14,20 @@ pub(super) enum Comparison {
     /// The new provider has an instance of each of these Nodes too, but with other addresses, labels or
     /// zones. The new version may intend that, or the provider may not know everything yet.
     Different,
-    /// The new provider reports instances as gone of which the current one cannot tell. They may be gone, or
-    /// the new provider may merely not see them.
+    /// It says that some instances are gone of which the old one cannot tell. They may really be gone, or it may merely not
+    /// see them.
     Doubtful {
         /// Names of their Nodes.
         nodes: BTreeSet<String>,
         /// A message that says so.
         why: String,
     },
-    /// Of some Nodes with an instance in the current provider, the new one has none or cannot tell. The text
-    /// says why.
+    /// The old one has instances of some Nodes for which this one has none or cannot tell. With the reason.
     Worse(String),
 }
 
-/// Compares the answers for `nodes`, which are in the same order. A Node without an instance in the old
-/// answers cannot become worse. There is one doubtful case: the old answer is `Unknown`, and the new one says
-/// that the instance is gone.
+/// Compares the answers for `nodes`, given in their order. A Node that has no instance by the old answers cannot fare worse.
+/// The exception is a Node of which the old provider could not tell: that its instance is gone would be news.
 pub(super) fn compare(
     nodes: &[impl AsRef<Node>],
     old: &[InstanceLookup],

@@ -30,20 +30,19 @@ use crate::{
 /// The label of reloads of `--cloud-config` and of the files that it names.
 const SOURCE: Source = Source::OfProgram("cloud-config");
 
-/// A version that does not answer as well as the one in force after this time is reported as refused. The
-/// trial goes on.
+/// A version that does not answer as well as the one in force after this time is reported as refused. It is still tried
+/// after that.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
 
-/// Answers that differ without being worse are accepted after this time. Before that, the provider may still
-/// be collecting its data, and what it does not know yet must not be removed from the Nodes.
+/// Answers that differ without being worse are accepted after this time. Until then the provider may still be collecting what
+/// it knows, and Nodes must not lose what it does not know yet.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// A version may report instances as gone of which the one in force cannot tell. It takes over when it has
-/// reported the same instances for this time. Their deletion then waits for
-/// `--node-deletion-unseen-grace-period` as well.
+/// A version may say that instances are gone of which the one in force cannot tell. It takes over when it has said so of the
+/// same ones for this time. The deletion of their Nodes then waits for `--node-deletion-unseen-grace-period` as well.
 const DOUBTED_FOR: Duration = Duration::from_secs(90);
 
-/// How long one look-up may take. A later answer does not count.
+/// How long one look-up may take. After that it counts as not answered.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first pause between two comparisons. Each pause is twice as long as the one before.
@@ -194,8 +193,7 @@ impl Follower {
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;
-        // The candidate's answers, and how long they take, say nothing about the version in force. So its
-        // metrics are not exported.
+        // These metrics are not shown: they would mix the answers of this version with those of the one in force.
         let metrics = CloudMetrics::unregistered()
             .map_err(|error| format!("the cloud provider cannot be tried: {error}"))?;
         let candidate = self.cloud.candidate(candidate, metrics);
@@ -249,7 +247,7 @@ impl Follower {
 
     async fn compare(&self, candidate: &Cloud) -> Comparison {
         let mut nodes: Vec<Arc<Node>> = self.nodes.all();
-        // Neither provider is asked about Nodes of other clouds.
+        // Nodes of other clouds are not asked about.
         nodes.retain(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
         if nodes.is_empty() {
             return Comparison::Same;
@@ -262,8 +260,7 @@ impl Follower {
             (_, None) => {
                 Comparison::Worse(format!("the cloud provider has not answered within {LOOKUP_TIMEOUT:?}"))
             }
-            // There is nothing to compare with. The candidate waits at least as long as one with different
-            // answers.
+            // There is nothing to compare with. It waits as long as a version with different answers does, at least.
             (None, Some(new)) => {
                 let unknown = || Error::new(ErrorKind::Timeout, "no answer").into();
                 match compare(&nodes, &nodes.iter().map(|_| unknown()).collect::<Vec<_>>(), &new) {
@@ -307,9 +304,8 @@ enum Why {
 struct Reported(Option<Why>);
 
 impl Reported {
-    /// Whether to report `why`, which has been so for `held_for`. The first report waits for
-    /// [`REFUSED_AFTER`]. A later one is due as soon as the reason changes, because the reported one is wrong
-    /// then.
+    /// Whether to say why, when it has been so for this long: once waiting has taken long enough, or at once where something
+    /// else was said before that is wrong by now.
     fn is_due(&mut self, why: Why, held_for: Duration) -> bool {
         let is_due = match self.0 {
             None => held_for >= REFUSED_AFTER,
@@ -327,8 +323,7 @@ impl Reported {
 struct Doubt(Option<(BTreeSet<String>, Instant)>);
 
 impl Doubt {
-    /// For how long the doubt has lasted, if it is about `nodes` at the time `now`. A further Node starts the
-    /// time anew.
+    /// For how long that has been so, with the Nodes that are concerned `now`. The time starts again with a further Node.
     fn held_for(&mut self, nodes: BTreeSet<String>, now: Instant) -> Duration {
         let since = match &self.0 {
             Some((before, since)) if nodes.is_subset(before) => *since,

@@ -24,10 +24,10 @@ pub use report::{Finding, Report, Verdict};
 /// How long the API server may take to answer one question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Names that a message holds at most.
+/// At most so many names are in a message.
 const NAMES_SHOWN: usize = 5;
 
-/// Reasons that are told at most of why the cloud cannot tell.
+/// At most so many reasons are shown why the cloud cannot tell.
 const REASONS_SHOWN: usize = 5;
 
 /// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
@@ -73,7 +73,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
         return None;
     }
     let cloud_config = CloudConfig::new(flags, registry);
-    // A factory that panics must not take the report with it.
+    // A provider's factory that panics must not end the report.
     let read =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cloud_config.read(&FilesRead::new())));
     let Ok(Reading { outcome, warnings }) = read else {
@@ -198,7 +198,7 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
     match about_nobody {
         Some(InstanceLookup::Unknown(error)) => {
             let why = error.report();
-            // In the words for a Node that may be anywhere, it may have been said already.
+            // With the same cause as for a Node, this error ends with the words of that Node's. It needs no line of its own.
             if !unknown.keys().any(|known| why.ends_with(known)) {
                 report.failed(
                     "cloud",
@@ -255,7 +255,7 @@ fn shown(names: &[&str]) -> String {
     format!("{}{more}", names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", "))
 }
 
-/// A Node that nobody has: who can say that there is no such instance sees everything.
+/// A Node that does not exist. A provider that can say that it has no such instance can see all of its machines.
 fn nobody() -> Arc<Node> {
     let identity = NodeIdentity {
         name: CHECK_NODE_NAME.to_owned(),

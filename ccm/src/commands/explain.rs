@@ -12,13 +12,13 @@ use serde::Serialize;
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
-    controllers::{node, node_lifecycle},
+    controllers::{CONTROLLERS, NodeQuestion, node},
     daemon,
-    flags::{Flags, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER},
+    flags::Flags,
     nodes::{self, Node},
 };
 
-/// Names that are shown for one that does not exist.
+/// At most so many similar names are shown where there is no Node of the name.
 const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
@@ -46,11 +46,11 @@ pub struct Explanation {
     pub node: String,
     /// The provider that was asked.
     pub provider: String,
-    /// What it said.
+    /// What the provider said.
     pub cloud: CloudAnswer,
     /// Whether the Node has been filled in.
     pub initialized: bool,
-    /// Why it has or has not.
+    /// Why it is initialised, or why not.
     pub why: String,
     /// What differs between Node and cloud.
     pub differences: Vec<node::Difference>,
@@ -128,30 +128,24 @@ fn explanation(
     provider: &str,
     is_foreign: bool,
 ) -> Explanation {
-    let mut plan = node::plan(node, answer, provider, Timestamp::now());
+    let now = Timestamp::now();
+    // Whether a Node is initialised, and what differs, is told whichever controllers run.
+    let mut plan = node::plan(node, answer, provider, now);
     let mut next = Vec::new();
     if is_foreign {
         let id = node.identity.provider_id.as_deref().unwrap_or_default();
         plan.differences.clear();
         next.push(format!("leave the Node alone: its provider ID {id} is of another cloud than {provider}"));
     } else {
-        let off =
-            |controller: &str| format!("nothing of what {controller} does: --controllers switches it off");
-        if flags.enables(NODE_CONTROLLER) {
-            next.append(&mut plan.next);
-        } else {
-            next.push(off(NODE_CONTROLLER));
-        }
-        if flags.enables(NODE_LIFECYCLE_CONTROLLER) {
-            let lifecycle = &flags.cloud_node_lifecycle_controller;
-            let period = lifecycle.node_monitor_period;
-            let grace = node_lifecycle::grace_period(lifecycle.node_deletion_grace_period, period);
-            let unseen =
-                node_lifecycle::unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
-            let age = lifecycle.node_deletion_minimum_age;
-            next.extend(node_lifecycle::plan(node, answer, grace, unseen, age));
-        } else {
-            next.push(off(NODE_LIFECYCLE_CONTROLLER));
+        let question = NodeQuestion { node, answer, provider, flags, now };
+        for controller in CONTROLLERS {
+            let explain = controller.implementation.as_ref().and_then(|there| there.explain);
+            let (Some(explain), name) = (explain, controller.names.name) else { continue };
+            if flags.enables(name) {
+                next.extend(explain(&question));
+            } else {
+                next.push(format!("nothing of what {name} does: --controllers switches it off"));
+            }
         }
         if next.is_empty() {
             next.push("nothing: the Node is right".to_owned());
@@ -197,7 +191,7 @@ impl From<&InstanceLookup> for CloudAnswer {
     }
 }
 
-/// Nodes that may have been meant.
+/// The names of Nodes that may have been meant.
 async fn similar(client: Client, name: &str) -> String {
     let Ok(nodes) = nodes::read_nodes(client).await else { return String::new() };
     let likeness = |other: &str| {

@@ -33,7 +33,7 @@ pub enum Output {
     Json,
 }
 
-/// Starts a provider, which runs until the last clone of the answer is dropped.
+/// Starts a provider. It runs until the last clone of the returned [`Cloud`] is dropped.
 ///
 /// # Errors
 /// Why it does not start, in its own words.
@@ -48,7 +48,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     let waits_for = format!("cloud provider {} to start", provider.name());
     let starting = Started::start(provider, context, CLOUD_DEADLINE);
     let started = saying(&waits_for, starting).await.map_err(|error| error.report())?;
-    Ok(Cloud::new(started, metrics).with_labels(flags.cloud_node_controller.node_labels.0.clone()))
+    Ok(Cloud::new(started, metrics).with_labels(flags.controllers.cloud_node.node_labels.0.clone()))
 }
 
 /// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.
@@ -56,7 +56,7 @@ pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
     cloud.owner_of(node) == Owner::Foreign
 }
 
-/// Looks Nodes up, again while the cloud may only be slow to answer.
+/// Looks Nodes up. Repeats that for a while where the cloud cannot tell yet, since it may only be slow.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
     saying(&waits_for, look_up_in_time(cloud, nodes)).await
@@ -87,7 +87,7 @@ async fn look_up_in_time(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLook
     }
 }
 
-/// A client for where the flags say that the API server is, which lists Nodes as the daemon does, and the address.
+/// A client for the API server that the flags name, and the server's address. The client lists Nodes as the daemon does.
 ///
 /// # Errors
 /// What is wrong with the flags or the files that they name.

@@ -1,16 +1,19 @@
-//! What the daemon has to know of a controller to run it.
+//! What the daemon has to know of a controller.
 
+use cloudprovider::InstanceLookup;
 use component::{
     api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
 };
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::ControllerPermissions;
 use crate::{
     clients::TermClients,
     cloud::Cloud,
     flags::{ControllerNames, Flags},
-    nodes::NodeStore,
+    nodes::{Node, NodeStore},
 };
 
 /// A controller.
@@ -23,8 +26,21 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) events_from: &'static str,
     /// What the cloud provider has to support.
     pub(crate) needs: Option<Capability>,
-    /// Makes the controller. `None` where it does not exist yet.
-    pub(crate) build: Option<fn(ControllerContext<'_>) -> anyhow::Result<Run>>,
+    /// `None` where it does not exist yet.
+    pub(crate) implementation: Option<Implementation>,
+}
+
+/// What a controller that exists has.
+pub(crate) struct Implementation {
+    /// Makes the controller.
+    pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
+    /// Registers its metrics. They are shown from the beginning, whoever leads.
+    pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
+    /// What it does in the cluster.
+    pub(crate) permissions: fn() -> ControllerPermissions,
+    /// What it would do next about a Node, for people: nothing for one that is right. `None` where it does nothing about
+    /// Nodes.
+    pub(crate) explain: Option<fn(&NodeQuestion<'_>) -> Vec<String>>,
 }
 
 /// Runs a controller that was made until the token is cancelled; writes that have begun are finished.
@@ -47,6 +63,17 @@ impl Capability {
             Self::Routes => cloud.provider().routes().is_some(),
         }
     }
+}
+
+/// A Node, of which a controller is asked what it would do about it.
+pub(crate) struct NodeQuestion<'a> {
+    pub(crate) node: &'a Node,
+    /// What the cloud says about it.
+    pub(crate) answer: &'a InstanceLookup,
+    /// The name of the cloud provider.
+    pub(crate) provider: &'a str,
+    pub(crate) flags: &'a Flags,
+    pub(crate) now: Timestamp,
 }
 
 /// What a controller is made from. All that it can write with belongs to one term: there is no client here that writes

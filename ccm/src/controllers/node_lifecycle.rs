@@ -1,6 +1,7 @@
 //! cloud-node-lifecycle-controller: taints Nodes whose instance is shut down, and deletes Nodes whose instance is
 //! gone, when that is certain.
 
+mod absence;
 mod availability;
 mod breaker;
 mod controller;
@@ -9,16 +10,16 @@ mod explain;
 mod lease;
 mod memory;
 mod metrics;
+mod renewal;
 mod row;
 mod silence;
 mod unseen;
+mod verdict;
 
 pub use breaker::BreakerLimits;
 pub use controller::{NodeLifecycleController, NodeLifecycleOptions};
-pub use explain::plan;
 pub use metrics::NodeLifecycleMetrics;
 pub(crate) use row::DESCRIPTOR;
-pub use unseen::{grace_period, unseen_grace_period};
 
 /// The taint of a Node whose instance is shut down; effect `NoSchedule`, no value.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";

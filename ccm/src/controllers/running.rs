@@ -23,7 +23,8 @@ impl MetricSet for ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Says that a controller runs until the answer is dropped. `name` is upstream's of before 1.28: `cloud-node`.
+    /// The metric says that a controller runs until the returned value is dropped. `name` is upstream's of before 1.28, such as
+    /// `cloud-node`.
     pub fn runs(&self, name: &str) -> ControllerRuns {
         let gauge = self.running.with_label_values(&[name, "cloud-controller-manager"]);
         gauge.set(1);

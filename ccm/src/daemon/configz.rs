@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
+/// What upstream's document is called.
+const NAME: &str = "cloudcontrollermanager.config.k8s.io";
+
 /// The document, in upstream's shape: most keys are names of Go fields, durations are texts.
 pub(super) fn configz(flags: &Flags) -> Value {
     let path = |path: &Option<std::path::PathBuf>| {
@@ -12,11 +15,10 @@ pub(super) fn configz(flags: &Flags) -> Value {
     };
     let generic = &flags.generic;
     let election = &flags.leader_election;
-    let lifecycle = &flags.cloud_node_lifecycle_controller;
     // Go prints an unset list as `null`.
     let webhooks = Some(&flags.webhook.webhooks).filter(|webhooks| !webhooks.is_empty());
-    json!({
-        "cloudcontrollermanager.config.k8s.io": {
+    let mut configz = json!({
+        NAME: {
             "kind": "CloudControllerManagerConfiguration",
             "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
             "Generic": {
@@ -64,22 +66,14 @@ pub(super) fn configz(flags: &Flags) -> Value {
                 "ConfigureCloudRoutes": generic.configure_cloud_routes,
                 "NodeSyncPeriod": format_duration(generic.node_sync_period),
             },
-            "NodeController": {
-                "ConcurrentNodeSyncs": flags.cloud_node_controller.concurrent_node_syncs,
-                // Upstream shows the number that 0 stands for.
-                "ConcurrentNodeStatusUpdates": flags.cloud_node_controller.status_updates(),
-            },
-            "NodeLifecycleController": {
-                "NodeMonitorPeriod": format_duration(lifecycle.node_monitor_period),
-                "ConcurrentNodeLifecycleSyncs": lifecycle.concurrent_node_lifecycle_syncs,
-            },
-            "ServiceController": {
-                "ConcurrentServiceSyncs": flags.service_lb_controller.concurrent_service_syncs,
-            },
             "NodeStatusUpdateFrequency": format_duration(flags.misc.node_status_update_frequency),
             "Webhook": {"Webhooks": webhooks},
         }
-    })
+    });
+    for (place, section) in flags.controllers.configz() {
+        configz[NAME][place] = section;
+    }
+    configz
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The daemon with leader election: on one Lease, or on two while controllers move between managers.
+//! The daemon as one of several, of which one leads. There is one lock, or two while controllers move between managers.
 
 use anyhow::anyhow;
 use component::{
@@ -16,16 +16,16 @@ use crate::{
     flags::{Flags, MIGRATED_CONTROLLERS},
 };
 
-/// Like [`run_controllers`](super::run_controllers), but the controllers run only while this process is the
-/// leader, whatever `--leader-elect` says. Everything that they need runs before that: the watch has its
-/// Nodes and the provider its instances.
+/// As [`run_controllers`](super::run_controllers), but the controllers run only while we lead, whatever
+/// `--leader-elect` says. Until then everything that they need runs: the watch has its Nodes and the provider its
+/// instances.
 ///
-/// With leader migration, the controllers that it lists run while this process holds a second Lease. The
-/// process stands for the second Lease only while it holds the first one.
+/// With leader migration, the controllers that it lists run while we lead on a second Lease. We are a candidate for that one
+/// only while we lead on the first.
 ///
 /// # Errors
-/// As [`run_controllers`](super::run_controllers), a faulty `--leader-migration-config`, and [`Lost`], after
-/// which the process must end.
+/// As [`run_controllers`](super::run_controllers); a faulty `--leader-migration-config`; and [`Lost`], upon which the
+/// process has to end.
 pub async fn run_elected(flags: &Flags, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     Box::pin(run_table(CONTROLLERS, flags, parts, stop)).await
 }
@@ -47,8 +47,8 @@ pub(super) async fn run_table(
         |options| Elector::new(parts.clients.election.clone(), options, &base.events, metrics.clone());
     let migrated = migration.as_ref().and_then(|migration| {
         log(flags, migration);
-        // Without a controller under this lock the daemon does not stand for it, since it would block the
-        // other manager.
+        // Without a controller to run under this lock we do not try to get it. Holding it would keep the other manager from its
+        // work.
         let is_needed = !controllers_under(Lock::Migration, flags, migration).is_empty();
         let options = LeaderElectionOptions { name: migration.lease_name.clone(), ..options.clone() };
         is_needed.then(|| elector(options))
@@ -67,12 +67,12 @@ pub(super) async fn run_table(
 fn controllers_under(lock: Lock, flags: &Flags, migration: &LeaderMigration) -> Vec<&'static str> {
     let enabled = MIGRATED_CONTROLLERS.names.iter().copied().filter(|name| flags.enables(name));
     let mut names = enabled.filter(|name| migration.lock_of(name) == lock).collect::<Vec<_>>();
-    // Sorted for the log line.
+    // The log line has them in this order.
     names.sort_unstable();
     names
 }
 
-/// Logs what the migration's configuration means for this daemon.
+/// Logs what the configuration means for our controllers.
 fn log(flags: &Flags, migration: &LeaderMigration) {
     let [main, migrated, elsewhere] = [Lock::Main, Lock::Migration, Lock::Elsewhere]
         .map(|lock| controllers_under(lock, flags, migration).join(", "));
@@ -109,8 +109,8 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    /// Waits for the leadership, however long the API server is unreachable. Then runs the controllers and
-    /// releases the Leases, the migration's first.
+    /// Waits until we lead, however long the API server is away. Then works, and gives the Leases back at the end: that of the
+    /// migration first.
     async fn lead(&self, main: Elector, migrated: Option<Elector>) -> anyhow::Result<Work> {
         let Some(mut leadership) = main.acquire(self.stop).await else { return Ok(Work::NONE) };
         let fence = leadership.fence().clone();

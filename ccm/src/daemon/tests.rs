@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Parts, elected::run_table};
 use crate::{
-    controllers::{ControllerContext, ControllerDescriptor, Run},
+    controllers::{ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run},
     flags::{ControllerNames, parse},
 };
 
@@ -36,7 +36,12 @@ const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> 
         client: "new-controller",
         events_from: "new-controller",
         needs: None,
-        build: Some(build),
+        implementation: Some(Implementation {
+            build,
+            metrics: |_| Ok(()),
+            permissions: ControllerPermissions::default,
+            explain: None,
+        }),
     }
 }
 

@@ -1,6 +1,16 @@
-//! `--controllers`: names, and which of them run.
+//! The controllers on the command line: their names, which of them `--controllers` lets run, and the flags of each one.
 
-use component::leader_migration::KnownControllers;
+mod cloud_node;
+mod cloud_node_lifecycle;
+mod service_lb;
+
+use clap::Args;
+use component::{command_line::notes::Note, leader_migration::KnownControllers};
+use serde_json::Value;
+
+pub use cloud_node::CloudNodeControllerFlags;
+pub use cloud_node_lifecycle::CloudNodeLifecycleControllerFlags;
+pub use service_lb::ServiceLbControllerFlags;
 
 /// Fills new Nodes in.
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";
@@ -47,6 +57,33 @@ pub const SERVICE: ControllerNames = ControllerNames {
 /// Those of [`ROUTE_CONTROLLER`].
 pub const ROUTE: ControllerNames =
     ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: false };
+
+/// The flags of the controllers, in the order in which the help shows them.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerFlags {
+    /// The controller that initialises Nodes.
+    #[command(flatten)]
+    pub cloud_node: CloudNodeControllerFlags,
+    /// The controller that taints and deletes Nodes.
+    #[command(flatten)]
+    pub cloud_node_lifecycle: CloudNodeLifecycleControllerFlags,
+    /// The controller for load balancers.
+    #[command(flatten)]
+    pub service_lb: ServiceLbControllerFlags,
+}
+
+pub(super) const NOTES: [&[Note]; 3] = [cloud_node::NOTES, cloud_node_lifecycle::NOTES, service_lb::NOTES];
+
+impl ControllerFlags {
+    pub(super) fn faults(&self) -> Vec<String> {
+        [self.cloud_node.faults(), self.cloud_node_lifecycle.faults()].concat()
+    }
+
+    /// What stands about each controller in `/configz`, and where.
+    pub(crate) fn configz(&self) -> [(&'static str, Value); 3] {
+        [self.cloud_node.configz(), self.cloud_node_lifecycle.configz(), self.service_lb.configz()]
+    }
+}
 
 /// The controllers as leader migration knows them, with upstream's default.
 pub const MIGRATED_CONTROLLERS: KnownControllers = KnownControllers {
@@ -102,7 +139,7 @@ pub fn canonical_name(name: &str) -> &str {
 
 /// Unknown names, in upstream's words.
 pub(super) fn faults(list: &[String]) -> Vec<String> {
-    // An empty list is a way to run nothing.
+    // An empty list is allowed: no controller runs then.
     let bare = list.iter().map(|name| name.strip_prefix('-').unwrap_or(name)).filter(|name| !name.is_empty());
     let is_known = |name: &str| CONTROLLERS.iter().any(|known| canonical_name(name) == known.name);
     let unknown = bare.filter(|name| *name != "*" && !is_known(name));
@@ -117,7 +154,7 @@ pub(super) fn faults(list: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What is asked for and cannot be had.
+/// Warnings about controllers that are asked for and do not exist.
 pub(super) fn warnings(list: &[String]) -> Vec<String> {
     let is_named = |controller: &str| list.iter().any(|name| canonical_name(name) == controller);
     let missing = CONTROLLERS.iter().filter(|known| !known.exists).map(|known| known.name);

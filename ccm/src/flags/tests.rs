@@ -44,12 +44,12 @@ fn upstreams_spellings() {
         "--",
     ]);
     assert_eq!(flags.generic.cloud_provider, "a_b", "the last one wins, values are left alone");
-    assert_eq!(flags.cloud_node_lifecycle_controller.node_monitor_period, Duration::from_secs(90));
+    assert_eq!(flags.controllers.cloud_node_lifecycle.node_monitor_period, Duration::from_secs(90));
     assert_eq!(flags.global.v, 4);
     assert_eq!(flags.generic.request_limit(), Some((5.5, 30)));
     assert_eq!(flags.secure_serving.bind_address, "::1".parse::<IpAddr>().expect("an address"));
     assert_eq!(flags.secure_serving.port(), Some(16));
-    assert_eq!(flags.cloud_node_controller.concurrent_node_syncs, -3, "a value may begin with a hyphen");
+    assert_eq!(flags.controllers.cloud_node.concurrent_node_syncs, -3, "a value may begin with a hyphen");
     assert_eq!(flags.generic.cloud_config, None);
     assert!(flags.is_given("cloud-config") && !flags.is_given("kubeconfig"));
 }
@@ -103,7 +103,7 @@ fn lists_replace_their_default_once_and_then_grow() {
     assert!(flags.generic.feature_gates.enabled("WatchList"));
     assert!(flags.generic.feature_gates.enabled("LoggingAlphaOptions"));
     assert_eq!(flags.global.vmodule.len(), 2);
-    assert_eq!(flags.cloud_node_controller.node_labels.0.len(), 3);
+    assert_eq!(flags.controllers.cloud_node.node_labels.0.len(), 3);
     assert_eq!(flags.secure_serving.curves(), [23, 24, 29]);
     assert_eq!(flags.authentication.requestheader_uid_headers, ["a,b"]);
 }

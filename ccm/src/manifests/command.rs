@@ -146,7 +146,7 @@ impl ManifestsCommand {
                     let told = |warning: &str| format!("--cloud-config {}: {warning}", path.display());
                     warnings.extend(oddity.map(told));
                     let mut files = BTreeMap::new();
-                    // An unknown provider is reported elsewhere.
+                    // That there is no such provider is reported elsewhere.
                     if registry.names().any(|known| known == self.provider) {
                         match content::read(&text, path, &self.provider, registry) {
                             Ok(wanted) => {

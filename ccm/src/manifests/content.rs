@@ -15,7 +15,7 @@ use super::{
     workload::CONFIG_FOLDER,
 };
 
-/// Placeholder for the content of a file that only the pods have, which may be a credential or a certificate.
+/// The content that stands for a file which only the pods have. It is probably a credential or a certificate.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";
 
 /// What a configuration asks for.

@@ -9,7 +9,7 @@ use crate::{flags, permissions};
 /// The providers that have an overlay.
 const PROVIDERS: [&str; 3] = ["libvirt", "vsphere", "rancher"];
 
-/// Placeholders in objects for what Helm fills in.
+/// The placeholder in objects for what Helm puts there.
 const CHART_NAME: &str = "chart-full-name";
 const CHART_NAMESPACE: &str = "chart-namespace";
 const CHART_LEASE: &str = "chart-lease";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// The default name of all objects, the Lease included.
+/// The name of all objects, the Lease included, unless another one is given.
 pub const NAME: &str = "cloud-controller-manager";
 
 /// The default name of the Secret that holds the cloud configuration.
@@ -50,23 +50,22 @@ pub struct ManifestOptions {
     pub monitor_access: MonitorAccess,
 }
 
-/// How far Prometheus trusts the server at the secure port. The server's certificate is self-signed unless
-/// `--tls-cert-file` names another one. The token of Prometheus allows whatever Prometheus may do in the
-/// cluster.
+/// How far Prometheus trusts the server at the secure port. That has a self-signed certificate unless `--tls-cert-file` names
+/// another one. Whoever gets Prometheus's token can do everything that Prometheus may do in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MonitorAccess {
     /// Prometheus sends no token. It can read the metrics only if `--authorization-always-allow-paths` allows
     /// that to everybody.
     #[default]
     NoToken,
-    /// Prometheus sends its token to a server with a certificate of this authority.
+    /// It shows its token to a server with a certificate of this authority.
     Verified {
         /// Where the authority's certificate is, in the namespace of the ServiceMonitor.
         ca: CaObject,
         /// The name in the endpoint's certificate. Empty for the Service's name.
         server_name: String,
     },
-    /// Prometheus sends its token to any server.
+    /// It shows its token to any server that answers.
     Unverified,
 }
 
@@ -140,7 +139,7 @@ impl CloudConfig {
 }
 
 impl ManifestOptions {
-    /// The default deployment for a provider.
+    /// The defaults for this provider.
     pub fn new(provider: &str) -> Self {
         let program = Program::current();
         let name = Program::said().map_or(NAME, Program::name);
@@ -162,7 +161,7 @@ impl ManifestOptions {
     }
 }
 
-/// Whether nothing prevents writes by a second pod. `false` in a dry run, which writes nothing.
+/// Whether a second pod would work at the same time as the first. In a dry run none of them works.
 pub(super) fn has_no_election(flags: &Flags) -> bool {
     !flags.leader_election.enabled && !flags.misc.dry_run
 }
@@ -172,12 +171,12 @@ pub(super) fn labels(options: &ManifestOptions) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
         "app.kubernetes.io/instance": options.name,
-        // The label of Kubernetes' own example, by which people look for the pods.
+        // The label in Kubernetes' own example. People look for the pods by it.
         "k8s-app": options.name,
     })
 }
 
-/// The labels that select our pods. They cannot be changed after the deployment.
+/// The labels that tell our pods from others. They cannot be changed after the deployment.
 pub(super) fn selector(options: &ManifestOptions) -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": options.name})
 }

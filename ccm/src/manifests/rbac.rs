@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
-use crate::permissions::{self, Permission, SYSTEM_NAMESPACE};
+use crate::{
+    permissions,
+    rbac::{Permission, SYSTEM_NAMESPACE},
+};
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 

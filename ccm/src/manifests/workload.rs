@@ -218,7 +218,7 @@ fn arguments(options: &ManifestOptions) -> Vec<String> {
 }
 
 fn volume(options: &ManifestOptions) -> Option<Value> {
-    // 0440 in octal: besides the owner, only the group that `fsGroup` gives to the files can read them.
+    // 0440 in octal. Only the group that `fsGroup` gives to the files can read them.
     const MODE: u32 = 0o440;
     match &options.cloud_config {
         CloudConfig::None => None,

@@ -32,8 +32,7 @@ pub struct Node {
     pub conditions: Vec<Condition>,
 }
 
-/// One entry of `spec.taints`. Every field may be missing on the wire, so that one malformed Node does not
-/// end the watch of all Nodes.
+/// One entry of `spec.taints`. Every field may be missing on the wire, since one odd Node must not end the watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -63,7 +62,7 @@ pub struct Condition {
     /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people. Not kept for the `Ready` condition, whose message changes often.
+    /// A sentence for people. It is not kept for the `Ready` condition, where it changes often.
     #[serde(default)]
     pub message: String,
 }
@@ -96,8 +95,8 @@ impl Node {
         }
     }
 
-    /// Whether both are versions of the same Node with the same instance, as far as the Node itself can tell.
-    /// Then the cloud's answer about one version holds for the other.
+    /// Whether two versions of a Node are the same Node with the same instance, as far as the Node itself can tell. If so, the
+    /// cloud's answer about one of them holds for the other.
     pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
         let (a, b) = (&self.identity, &other.identity);
         a.uid == b.uid
@@ -144,7 +143,7 @@ impl Node {
     }
 }
 
-/// A Node on the wire, with the fields that are parsed. Each field here is in `protobuf/messages.rs` as well.
+/// The parts of a Node on the wire that are parsed. Each field here is also one in `protobuf/messages.rs`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireNode {
@@ -154,8 +153,7 @@ pub(super) struct WireNode {
     spec: WireSpec,
     #[serde(default)]
     status: WireStatus,
-    /// Set by `protobuf/messages.rs` if only the version has changed since the Node was last passed on. All
-    /// other fields are missing then.
+    /// Set by `protobuf/messages.rs` where only the version has changed since the last event. All else is left out then.
     #[serde(default)]
     only_version_changed: bool,
 }
@@ -236,7 +234,7 @@ impl kube::Resource for WireNode {
 }
 
 impl WireNode {
-    /// Name and version, if only the version has changed and everything else is missing.
+    /// Name and version, where nothing else has changed and all else was left out.
     pub(super) fn as_version(&self) -> Option<(&str, &str)> {
         let (name, version) = (self.metadata.name.as_ref()?, self.metadata.resource_version.as_ref()?);
         self.only_version_changed.then_some((name, version))
@@ -254,7 +252,7 @@ impl From<WireNode> for Node {
         }
         let mut addresses = wire.status.addresses.unwrap_or_default();
         let mut taints = wire.spec.taints.unwrap_or_default();
-        // A list of one or two entries was read with room for four, and thousands of Nodes are kept.
+        // Lists of one or two were read into space for four. With thousands of Nodes that adds up.
         addresses.shrink_to_fit();
         conditions.shrink_to_fit();
         taints.shrink_to_fit();

@@ -1,10 +1,9 @@
-//! Nodes in the API server's binary format, which costs the API server and this process a fraction of what
-//! JSON costs. A Node has 10 to 20 kB, nearly all of it images and managed fields, which are skipped here
-//! without decoding.
+//! Nodes in the API server's binary format, which costs the API server and this process a fraction of what JSON does:
+//! a Node is 10 to 20 kB, nearly all of it images and managed fields, which are skipped here without a look.
 //!
-//! [`client`] wraps a client of kube. It requests protobuf and converts the few fields that are read to JSON,
-//! so that the code that lists and watches need not change. API servers may respond in JSON, which works as
-//! well.
+//! [`client`] stands between kube's client and the one that sends. It asks for protobuf, and passes on the few fields that are
+//! read as JSON. So lists and watches work as with any other client. API servers may also answer in JSON, which is
+//! understood as well.
 
 mod given;
 mod messages;
@@ -92,7 +91,7 @@ async fn in_json(
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with(PROTOBUF) {
-        // This body is not read here, so `given` does not know which Nodes it returns.
+        // An answer in another form is passed on as it is. What it says is not known here.
         lock(&given).clear();
         return Ok(answer.map(as_it_is));
     }
@@ -106,7 +105,7 @@ async fn in_json(
         let bytes = body.collect().await?.to_bytes();
         let json = match messages::object_in_json(bytes.clone(), &mut lock(&given)) {
             Ok(json) => Bytes::from(json),
-            // What matters of an error response is its status.
+            // Only the status of a refusal matters.
             Err(_) if !head.status.is_success() => bytes,
             Err(error) => return Err(error.into()),
         };
@@ -119,10 +118,10 @@ fn as_it_is(body: Body) -> AnswerBody {
     body.map_err(BoxError::from).boxed_unsync()
 }
 
-/// The events of a watch as lines of JSON. An event that cannot be read becomes a line that cannot be read
-/// either, and is the last one, because later events would move the watch past the lost one.
+/// The events of a watch as lines of JSON. An event that cannot be read becomes a line that cannot be read, and ends the
+/// watch: later events would move the watch past the lost one.
 fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
-    // kube recognises a broken watch by the error's source and text, so the error is kept.
+    // kube tells by the error's source and text what broke a watch off, so the error is kept as it is.
     let bytes = body.into_data_stream().map_err(std::io::Error::other);
     let events = FramedRead::new(StreamReader::new(bytes), Events::new());
     let lines = events.scan(false, move |has_ended, event| {
@@ -131,7 +130,7 @@ fn events_in_json(body: Body, given: Arc<Mutex<GivenNodes>>) -> AnswerBody {
             Ok(event) => {
                 messages::event_in_json(event.freeze(), &mut lock(&given)).map_err(|e| e.to_string())
             }
-            // The length is above the limit, so the events after this one cannot be told apart.
+            // Too long for one event. Where the next one begins is not known then.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(error.to_string()),
             Err(error) => return ready(Some(Err(BoxError::from(error)))),
         };
@@ -148,8 +147,8 @@ fn lock(given: &Mutex<GivenNodes>) -> MutexGuard<'_, GivenNodes> {
     given.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Splits a stream into events. Each has its length before it, in four bytes, big-endian. An incomplete event
-/// at the end of the stream is dropped, as kube drops an incomplete line of JSON.
+/// Each event has its length before it, in four bytes, the highest first. If the stream ends in the middle of an event, that
+/// event is dropped, as kube does with half a line of JSON.
 struct Events(LengthDelimitedCodec);
 
 impl Events {

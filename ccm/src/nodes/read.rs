@@ -7,12 +7,12 @@ use super::node::{Node, WireNode};
 /// How many Nodes one page of a list has.
 const PAGE: u32 = 500;
 
-/// The Node of this name. This is a list request, because the daemon's role allows `list` and not `get`.
+/// The Node of this name. It asks for a list, since the daemon has no permission to `get` Nodes.
 ///
 /// # Errors
-/// Errors of the API server.
+/// The API server's.
 pub async fn read_node(client: Client, name: &str) -> kube::Result<Option<Node>> {
-    // A name with other characters is not a Node's name, and would mean something else in a field selector.
+    // A text that cannot be a Node's name could mean something else in a selector.
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')) {
         return Ok(None);
     }

@@ -21,20 +21,20 @@ pub struct NodeStore {
 struct Shared {
     nodes: RwLock<HashMap<String, Arc<Node>>>,
     subscribers: Mutex<Vec<Arc<Pending>>>,
-    /// Waiters for the next version of a Node, by its name.
+    /// Those who wait for the next version of a Node, by its name.
     waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Infallible>>>>,
     synced: watch::Sender<bool>,
 }
 
-/// Names of Nodes that changed and that one subscriber has not taken yet.
+/// The names of Nodes that changed and that one subscriber has not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
     names: Mutex<HashSet<String>>,
     notify: Notify,
 }
 
-/// The changes since the last call. Each name is there once, however often the Node changed, so a slow
-/// subscriber costs no memory.
+/// The names of Nodes that changed since the last look. Each is there once, however often the Node changed, so a slow reader
+/// costs no memory.
 #[derive(Debug)]
 pub struct Changes {
     pending: Arc<Pending>,
@@ -104,7 +104,7 @@ impl NodeStore {
     /// Subscribes to changes from now on. Every Node that exists already counts as changed.
     pub fn subscribe(&self) -> Changes {
         let pending = Arc::new(Pending::default());
-        // Subscribed before the names are read: a change in between is seen twice rather than never.
+        // Subscribed before the names are read. So a change in between is seen twice, and not lost.
         lock(&self.shared.subscribers).push(pending.clone());
         pending.add(self.read().keys().cloned());
         Changes { pending }
@@ -133,13 +133,13 @@ impl NodeStore {
                 waiting.retain(|waits| !waits.is_closed());
                 waiting.push(next_version);
             }
-            // A version that came before the registration did not end the wait.
+            // A change in between has not been announced to us.
             let node = self.get(name);
             if is_shown(&node) {
                 lock(&self.shared.waiting).remove(name);
                 return node;
             }
-            // Nothing is sent: dropping the sender ends the wait.
+            // Nothing is ever sent. That the sender is dropped is the message.
             let _ = comes.await;
         }
     }
@@ -192,7 +192,7 @@ impl NodeStore {
 
     fn tell(&self, names: &[String]) {
         let mut subscribers = lock(&self.shared.subscribers);
-        // If no other reference is left, the subscriber is gone.
+        // Nobody else holds it any more, so the subscriber is gone.
         subscribers.retain(|pending| Arc::strong_count(pending) > 1);
         for pending in subscribers.iter() {
             pending.add(names.iter().cloned());

@@ -13,8 +13,8 @@ const PAGE: u32 = 250;
 
 /// Keeps `store` up to date until `stop` is cancelled.
 ///
-/// After a lost watch, an expired version (410 Gone) or an event that cannot be read, and while the API
-/// server is unreachable, it tries again with backoff. Meanwhile the store keeps the last known state.
+/// After a lost watch, an expired version (410 Gone), an event that cannot be read, or while the API server is away, it tries
+/// again with backoff. Meanwhile the store shows what was last known.
 pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationToken) {
     let api: Api<WireNode> = Api::all(watching::client(client));
     let events = watch(api, watcher::Config::default().page_size(PAGE));
@@ -39,7 +39,7 @@ pub async fn watch_nodes(client: Client, store: NodeStore, stop: CancellationTok
         }
         match event {
             watcher::Event::Init => listing.clear(),
-            // A list returns each Node in full.
+            // In a list each Node is complete.
             watcher::Event::InitApply(node) => listing.push(node.into()),
             watcher::Event::InitDone => store.replace(std::mem::take(&mut listing)),
             watcher::Event::Apply(node) => match node.as_version() {

@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout_at};
 /// Deadline of one write. The API server's own is 60 s; a patch of a Node takes milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The `Accept` header: metadata only, which is 1 kB where the whole Node is 12 kB.
+/// The form of answer that is asked for: only metadata, which is 1 kB where the whole Node is 12 kB.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// By default the API server checks a patched object for unknown fields, to warn about them. That takes 7 %
-/// of its memory allocations for a patch of a Node. The fields here are all known.
+/// By default the API server searches a patched object for unknown fields, to warn of them. That is 7 % of its memory
+/// allocations for a patch of a Node. The fields here are all known.
 const UNCHECKED: &str = "fieldValidation=Ignore";
 
 /// A patch of a Node.
@@ -67,7 +67,7 @@ struct WrittenMetadata {
     resource_version: WrittenVersion,
 }
 
-/// Why a write failed, by what the caller does about it.
+/// Why a write failed. There is one case for each thing that a caller can do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The Node changed meanwhile (a failed `test`, another version): look at it again.
@@ -125,9 +125,8 @@ impl NodeWriter {
         Ok(answer?.metadata.resource_version)
     }
 
-    /// Deletes exactly this version of a Node. Another Node of the same name is safe, and so is a Node that
-    /// changed after the decision. At `deadline` the request is given up, whether it waits for its turn or
-    /// for a retry.
+    /// Deletes this very version of a Node. Another Node of the same name stays, and so does one that changed since it was
+    /// judged. At `deadline` the request is given up, even where it still waits for its turn or to be sent again.
     pub async fn delete(&self, node: &super::Node, deadline: Instant) -> Result<(), WriteError> {
         let api: Api<Node> = Api::all(self.client.clone());
         let preconditions = Preconditions {
@@ -142,11 +141,11 @@ impl NodeWriter {
         }
     }
 
-    /// Whether no Node with this name and UID exists any more. The API server does not say which precondition
-    /// failed. A caller that waits for the watch to show it would repeat its write again and again.
+    /// Whether there is no Node with this name and UID any more. The API server does not say which precondition failed. A caller
+    /// that waits for the watch to show it would send the write again and again.
     async fn is_replaced(&self, name: &str, uid: &str) -> bool {
         let api: Api<Node> = Api::all(self.client.clone());
-        // The daemon's role allows to list and not to get.
+        // The daemon may list Nodes, but may not get one.
         let one = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
         match within_deadline(api.list_metadata(&one)).await {
             Ok(nodes) => !nodes.items.iter().any(|node| node.metadata.uid.as_deref() == Some(uid)),
@@ -182,12 +181,10 @@ fn refused(status: &Status) -> WriteError {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     match status.code {
         404 => WriteError::Gone,
-        // The patch has the UID of a Node that another one has replaced. Our patches have a UID only for this
-        // check.
+        // The patch names the UID of a Node that was replaced by another one. No other patch of ours names a UID.
         422 if causes.iter().any(|cause| cause.field == "metadata.uid") => WriteError::Gone,
         409 => WriteError::Stale(status.message.clone()),
-        // A `test` of a JSON Patch has failed, and the API server does not say which. An invalid object would
-        // have causes.
+        // A `test` of a JSON Patch failed. The API server does not say which. An invalid object has causes in its answer.
         422 if causes.is_empty() => WriteError::Stale(status.message.clone()),
         code => WriteError::Failed(format!("{} ({code})", with_causes(&status.message, causes))),
     }

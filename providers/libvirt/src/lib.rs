@@ -31,14 +31,12 @@
 //! ```
 
 mod addresses;
-mod agents;
 mod calls;
 mod clusters;
 mod config;
 mod connection;
 mod domain;
 mod fields;
-mod follow;
 mod hypervisor;
 mod instances;
 mod inventory;

@@ -23,7 +23,8 @@ const CONCURRENT: usize = 8;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Reading the Secrets of this provider's configuration; optional for those that it has other credentials before.
+/// The permissions to read the Secrets that this provider's configuration names. Those are optional that it can do without,
+/// since it has other credentials already.
 pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
     let (needed, optional): (Vec<_>, Vec<_>) =
         cloud::secrets_of(provider).into_iter().partition(|secret| cloud::needs_secret(provider, secret));
@@ -34,7 +35,7 @@ pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
 /// Reports every permission that is missing, and what it is for; `for_cloud` are those of the cloud's configuration.
 pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {
     let user = who_are_we(client).await.unwrap_or_else(|| "the user of the kubeconfig".to_owned());
-    // Others' permissions are not ours to ask for.
+    // Permissions of other accounts cannot be checked with ours.
     let mut needed = permissions::needed(flags);
     needed.extend(for_cloud);
     needed.retain(|permission| permission.account.is_none());
@@ -46,7 +47,7 @@ pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Cl
         .buffered(CONCURRENT)
         .collect()
         .await;
-    // One answer for all that could not be asked.
+    // Questions that failed for the same reason are reported together.
     let mut unanswered: BTreeMap<String, usize> = BTreeMap::new();
     let (mut allowed, mut denied) = (0, 0);
     for (permission, answer) in answers {

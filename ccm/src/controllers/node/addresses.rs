@@ -10,15 +10,14 @@ use crate::nodes::Node;
 
 /// The addresses that `node` should have, from what the cloud reports.
 ///
-/// Upstream's rules: If the cloud reports no addresses, the Node keeps its own. If the cloud reports no host
-/// name, the Node keeps its Hostname entries at the end. Then `alpha.kubernetes.io/provided-node-ip` decides,
-/// if the Node has it.
+/// Upstream's rules: no addresses from the cloud leave the Node's own alone; where the cloud names no host, the Node
+/// keeps its Hostname entries at the end; then `alpha.kubernetes.io/provided-node-ip` decides, if it is there.
 ///
-/// Addresses of one type are grouped where the first of them is. The API server sorts them like this when it
-/// applies [`addresses_patch`], so any other order would be written again and again.
+/// Addresses of one type stand together, at the place of the first one. The API server sorts them like that when it applies
+/// [`addresses_patch`]. Any other order would be written again for ever.
 ///
 /// # Errors
-/// The annotation cannot be followed.
+/// Where that annotation cannot be followed.
 pub(super) fn wanted_addresses(
     node: &Node,
     from_cloud: &[NodeAddress],

@@ -1,5 +1,4 @@
-//! The loop of the controller. It asks the cloud in batches and writes in parallel. No Node has two tasks at
-//! once.
+//! The loop that acts. It asks the cloud in batches and writes in parallel, but never works twice on one Node at the same time.
 
 mod outcomes;
 
@@ -39,16 +38,16 @@ use crate::{
     nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
 };
 
-/// How many look-ups may be under way: enough that a slow one does not hold up a new Node, and few enough
-/// that Nodes gather in batches while the cloud is slow.
+/// How many look-ups may be under way. With enough of them, a slow one does not delay a new Node. With few, Nodes gather in
+/// batches while the cloud is slow.
 const CONCURRENT_LOOKUPS: usize = 4;
 
-/// Drift of a Node is repaired at once, but a second time only after this interval. Otherwise two controllers
-/// that disagree would take turns in writing.
+/// Drift of a Node is repaired at once, but a second time only after this long. Two controllers that disagree must not write in
+/// turns.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The API server may answer that a Node does not exist while the watch still shows it. After this time the
-/// Node is tried again, because the answer may have come from a proxy.
+/// The API server may say that a Node does not exist while the watch still shows it. After this time it is tried again: the
+/// answer may have come from something in between, such as a proxy.
 const GONE_FOR: Duration = Duration::from_secs(60);
 
 /// The metric's reason for a Node that waits for another cloud's cloud-controller-manager.
@@ -73,10 +72,10 @@ pub struct NodeController {
     options: NodeControllerOptions,
     queue: WorkQueue,
     states: HashMap<String, NodeState>,
-    /// Names of Nodes that changed, or that the cloud reported, while they were at work.
+    /// Names of the Nodes that something happened to while they were being worked on.
     after_work: HashMap<String, Again>,
-    /// Pending writes, the oldest first. A write gets a task only when its turn comes, because thousands of
-    /// waiting tasks would take more memory than everything else.
+    /// What there is to write, the oldest first. A task is made only when its turn comes: thousands of waiting tasks would cost
+    /// more memory than everything else.
     writes: VecDeque<Write>,
     tasks: JoinSet<Done>,
     lookups: usize,
@@ -168,12 +167,12 @@ impl NodeController {
                     next_period = Instant::now() + self.options.status_update_frequency;
                 }
                 () = self.queue.wait_for_due() => {}
-                // The receiver of the answer may be gone.
+                // The request that asked may have ended.
                 question = inspection.question() => drop(question.send(self.to_json())),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done),
                     Err(error) => {
-                        // The Nodes of that task would stay marked as at work for ever.
+                        // The Nodes of that task would count as being worked on for ever.
                         tracing::error!(%error, "a sync of nodes ended early");
                         return;
                     }
@@ -225,15 +224,14 @@ impl NodeController {
         let is_waiting = self.queue.is_waiting(name);
         let state = self.state_of(&node);
         if state.gone || state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // The watch does not show our own last write, or the end of the Node, yet.
+            // The watch has not shown our own write yet. It will.
             return;
         }
-        // The last look-up had no success, and nothing that its answer depends on has changed. The next one
-        // comes when it is due or when the cloud reports a change. So a Node that changes all the time costs
-        // no look-ups.
+        // It was asked about without success, and nothing has changed that the answer depends on. The next try comes at its
+        // time, or when the cloud reports a change. So a Node that changes all the time costs no look-ups.
         let in_vain = state.tried.as_ref().is_some_and(|tried| same_to_the_cloud(tried, &node));
         if node.has_taint(UNINITIALIZED_TAINT) {
-            // In a dry run there is no next try: the write has been answered.
+            // In a dry run nothing is left to try: the write was answered, and the Node stays as it is.
             if !(in_vain && (is_waiting || self.options.dry_run)) {
                 tracing::debug!(node = name, "the node is not initialized: asking the cloud");
                 self.queue.add(name);
@@ -284,7 +282,7 @@ impl NodeController {
 
     fn look_at_all(&mut self) {
         let nodes = self.shared.nodes.all();
-        // The node-lifecycle controller does this too, but it may be disabled.
+        // The node-lifecycle controller does this too, but it may be switched off.
         let uids: HashSet<&str> = nodes.iter().map(|node| node.identity.uid.as_str()).collect();
         self.shared.cloud.keep_seen(|uid| uids.contains(uid));
         for node in &nodes {
@@ -300,7 +298,7 @@ impl NodeController {
         }
     }
 
-    /// The state of this Node. The state of another Node of the same name is dropped.
+    /// What is remembered of this Node. Of an earlier Node of the same name everything is forgotten.
     fn state_of(&mut self, node: &Node) -> &mut NodeState {
         if self.states.get(node.name()).is_some_and(|state| state.uid != node.identity.uid) {
             self.forget(node.name());
@@ -360,14 +358,14 @@ impl NodeController {
         }
         let state = self.state_of(node);
         if state.written.as_ref().is_some_and(|written| node.is_older_than(written)) {
-            // The watch does not show our own last write yet. The cloud is asked when it does.
+            // The watch has not shown our own write yet. The Node is asked about when it has.
             state.metadata = None;
             return false;
         }
         true
     }
 
-    /// Notes that a Node belongs to another cloud, and logs once that the Node waits for it.
+    /// Takes note that a Node belongs to another cloud, and logs once that it waits for that cloud's manager.
     fn leave_alone(&mut self, node: &Node, is_uninitialized: bool) {
         let gauge = self.shared.metrics.uninitialized_nodes.clone();
         let state = self.state_of(node);
@@ -391,7 +389,7 @@ impl NodeController {
         }
     }
 
-    /// Starts pending writes, as many at the same time as `--concurrent-node-syncs` allows.
+    /// Starts the writes that wait, as many at the same time as the flag allows.
     fn start_writes(&mut self) {
         while self.writing < self.options.concurrent_syncs.max(1)
             && let Some(write) = self.writes.pop_front()
@@ -414,7 +412,7 @@ impl NodeController {
             };
         }
         if self.writes.is_empty() {
-            // Room for thousands of writes is seldom needed again.
+            // Space for thousands of writes is rarely needed again, so it is given back.
             self.writes.shrink_to_fit();
         }
     }
@@ -429,8 +427,7 @@ impl NodeController {
             }
             Done::Sync { name, outcome } => {
                 self.writing -= 1;
-                // The Node stays at work while its condition is written, so that two writes to one Node
-                // cannot race.
+                // The Node counts as being worked on while its condition is written. Two writes to one Node must not race.
                 if !self.settle(&name, outcome) {
                     self.end_work(&name);
                 }
@@ -445,8 +442,7 @@ impl NodeController {
                         Err(Gone) => {}
                     }
                 }
-                // The next try is scheduled before the change that this write makes is handled, which must
-                // not cut the wait short.
+                // The time is set first. The change that our own condition makes must not end the wait early.
                 self.queue.done(&name);
                 self.queue.retry_after(&name, if written.is_ok() { retry_in } else { GONE_FOR });
                 self.end_work(&name);
@@ -464,8 +460,7 @@ impl NodeController {
     }
 }
 
-/// Whether two versions of a Node are equal in all that the cloud's answer, and what we do with it, can
-/// depend on.
+/// Whether two versions of a Node are the same in everything that the cloud's answer, and what we do with it, depends on.
 fn same_to_the_cloud(a: &Node, b: &Node) -> bool {
     a.is_same_instance(b)
         && a.identity.addresses == b.identity.addresses

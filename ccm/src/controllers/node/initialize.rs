@@ -18,7 +18,7 @@ use crate::{
     nodes::{Node, NodePatch},
 };
 
-/// The writes that complete a Node, in order. The last one removes the taint, so nothing is missing after it.
+/// The writes that complete a Node, in order. The last one removes the taint, so a Node without the taint is complete.
 #[derive(Debug, PartialEq)]
 pub(super) struct Initialization {
     /// Addresses and condition. `None` where they are right already.
@@ -41,7 +41,7 @@ impl Initialization {
     pub(super) fn guarded_main(&self, node: &Node) -> NodePatch {
         let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": node.identity.uid})];
         if !self.addresses.is_empty() {
-            // The addresses that the first write has set, which must not have changed since.
+            // The first write has put it there, and nobody has changed it since.
             operations.push(json!({"op": "test", "path": "/status/addresses", "value": self.addresses}));
         }
         let ours: Vec<usize> = node
@@ -75,7 +75,7 @@ impl Initialization {
     }
 }
 
-/// The reason when a write to the API server fails.
+/// The reason where the API server refused a write.
 pub(super) const WRITE_FAILED: &str = "WriteFailed";
 
 /// Why a Node stays uninitialised for now.
@@ -108,7 +108,7 @@ impl NotInitialized {
         }
     }
 
-    /// A write to the API server failed.
+    /// A write that the API server refused.
     pub(super) fn write_failed(message: String) -> Self {
         Self { in_progress: true, ..Self::new(WRITE_FAILED, message) }
     }
@@ -140,7 +140,7 @@ pub(super) fn initialize(
     let provider_id = match (&node.identity.provider_id, &instance.provider_id) {
         (Some(_), _) => None,
         (None, Some(id)) => Some(id.as_str().to_owned()),
-        // Upstream's rule, because the provider ID could not be added later.
+        // Upstream's rule: an instance's type cannot be added to the Node later.
         (None, None) => {
             return Err(NotInitialized::new(
                 "ProviderIDMissing",
@@ -231,8 +231,7 @@ fn set_in_map(
     }
     for (key, value) in changes {
         let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-        // A value that another client has set meanwhile may have to stay, so the patch fails and the Node is
-        // decided on again.
+        // Somebody else may have set it meanwhile, and it may have to stay. The failed test leads to a new decision.
         operations.push(json!({"op": "test", "path": path, "value": now.get(key)}));
         operations.push(match value {
             Some(value) => json!({"op": "add", "path": path, "value": value}),

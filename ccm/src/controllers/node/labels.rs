@@ -70,8 +70,7 @@ pub(super) fn label_changes(node: &Node, metadata: &InstanceMetadata) -> Result<
                     .map_or(Ok(()), |fault| Err(InvalidLabel { name, value: value.clone(), fault }))?;
                 (Some(value), Some(value))
             }
-            // The cloud reports no value. A label that stands alone gets no beta label, but a beta label that
-            // stands alone gets the label.
+            // The cloud says nothing. A Node that has only the beta label gets the other one from it, but never the reverse.
             None => match (label_now, beta_now) {
                 (Some(value), Some(_)) => (Some(value), Some(value)),
                 (None, Some(beta)) => (Some(beta), Some(beta)),
@@ -113,7 +112,7 @@ fn additional_label_changes(node: &Node, metadata: &InstanceMetadata, changes: &
         if now != Some(value) {
             changes.labels.insert(key.clone(), Some(value.clone()));
         }
-        // A label that another client has set to the cloud's value does not become ours.
+        // A label that somebody else set stays theirs, even where it happens to have the cloud's value.
         if now.is_none() || remembered.contains_key(key) {
             ours.insert(key, value);
         }

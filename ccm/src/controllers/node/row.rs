@@ -2,10 +2,13 @@
 
 use component::work_queue::WorkQueueMetrics;
 
-use super::{COMPONENT, NodeController, NodeControllerOptions};
+use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics, plan};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
+        node_patches,
+    },
     flags::NODE,
     nodes::NodeWriter,
 };
@@ -15,13 +18,22 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build: Some(build),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
+        permissions,
+        explain: Some(|asked| plan(asked.node, asked.answer, asked.provider, asked.now).next),
+    }),
 };
+
+fn permissions() -> ControllerPermissions {
+    ControllerPermissions { writes: node_patches().into(), reads: Vec::new() }
+}
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
     let options = NodeControllerOptions {
-        concurrent_syncs: flags.cloud_node_controller.syncs(),
+        concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,
         dry_run: flags.misc.dry_run,
     };

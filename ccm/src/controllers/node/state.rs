@@ -14,24 +14,24 @@ use crate::{
     nodes::Node,
 };
 
-/// How long a fault that ends by itself (a lease that is not there yet, a write conflict) is not reported.
+/// How long a fault is not reported that may go away by itself, such as a missing lease or a write conflict.
 const IN_PROGRESS_GRACE: Duration = Duration::from_secs(5);
 
 /// The same reason with another message is reported no more often than this.
 const REWORDING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The state of one Node. It may be lost, because the next sync finds everything out again.
+/// What is remembered of one Node. All of it can be lost: the next sync finds it out again.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     /// The UID of the Node.
     pub uid: String,
-    /// Whether the API server has answered that the Node does not exist any more. Until the watch shows that
-    /// too, changes of the Node do not matter.
+    /// Whether the API server said that the Node does not exist any more. Until the watch shows that too, changes of the Node
+    /// do not matter.
     pub gone: bool,
     /// Failures in a row.
     pub failures: u32,
-    /// The version of the Node for which the last look-up had no success. In a dry run also the version that
-    /// would have been written.
+    /// The Node as it was at the last try without success. In a dry run, also the Node as it was when it would have been
+    /// written.
     pub tried: Option<Arc<Node>>,
     /// When the failures in a row began.
     failing_since: Option<Instant>,
@@ -41,8 +41,7 @@ pub(super) struct NodeState {
     pub waiting_for: Option<&'static str>,
     /// The resource version that our own last write produced: older ones in the cache are skipped.
     pub written: Option<String>,
-    /// What the cloud last reported for an initialised Node. With it, a change of the Node that needs no
-    /// write costs no look-up.
+    /// What the cloud said last of an initialised Node. With it, a change of the Node that leaves it right costs no look-up.
     pub metadata: Option<InstanceMetadata>,
     /// When drift was last repaired.
     pub repaired: Option<Instant>,
@@ -60,7 +59,7 @@ impl NodeState {
     /// reported now.
     pub(super) fn fail(&mut self, node: &Node, fault: &NotInitialized) -> Option<WantedCondition> {
         let now = Instant::now();
-        // A wait that the provider asks for is not a failure.
+        // Where the provider says when to try again, that is no failure.
         if fault.retry_after.is_none() {
             self.failures = self.failures.saturating_add(1);
         }
@@ -84,7 +83,7 @@ impl NodeState {
         (!condition.is_on(node)).then_some(condition)
     }
 
-    /// Makes the report due again, because its write failed or something else has overwritten it.
+    /// The report could not be written, or was overwritten. It is due again.
     pub(super) fn forget_report(&mut self) {
         self.reported = None;
     }

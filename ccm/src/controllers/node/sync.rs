@@ -29,33 +29,32 @@ pub(super) struct Shared {
     pub cloud: Cloud,
     pub writer: NodeWriter,
     pub metrics: NodeMetrics,
-    /// `--dry-run`: writes have no effect, and the API client logs them.
+    /// `--dry-run`: writes have no effect, and each is logged where it is answered.
     pub dry_run: bool,
 }
 
 /// The outcome for one Node.
 pub(super) enum Outcome {
-    /// The Node is gone or was replaced, so the cloud's answer does not apply.
+    /// The Node is gone, or was replaced by another one. What is known of it does not count any more.
     Outdated,
-    /// The API server does not have this Node any more, though another one may have its name. The watch does
-    /// not show that yet.
+    /// The API server does not have this Node any more, and another one may have its name. The watch has not shown that yet.
     Gone,
     /// Nothing had to be written.
     Right { metadata: InstanceMetadata, warnings: Vec<String> },
-    /// The Node was initialised. `node` is the version that this was decided on.
+    /// The Node could not be initialised. `node` is the version that this was decided on.
     Initialized {
         node: Arc<Node>,
         version: WrittenVersion,
         metadata: InstanceMetadata,
         warnings: Vec<String>,
     },
-    /// A difference was repaired. `node` is the version that this was decided on.
+    /// The Node could not be initialised. `node` is the version that this was decided on.
     Repaired { node: Arc<Node>, version: WrittenVersion, metadata: InstanceMetadata, warnings: Vec<String> },
     /// The Node could not be initialised. `node` is the version that this was decided on.
     NotInitialized { node: Arc<Node>, fault: NotInitialized, status_was_written: bool },
-    /// An initialised Node of which the cloud reports no instance, or cannot tell.
+    /// The Node is initialised, and the cloud has no answer for it.
     NoAnswer { node: Arc<Node> },
-    /// An initialised Node that could not be written.
+    /// The Node is initialised, and could not be written.
     NotRepaired { why: String },
 }
 
@@ -63,9 +62,8 @@ pub(super) enum Outcome {
 pub(super) struct Gone;
 
 impl Shared {
-    /// Decides what to write to one Node, and writes it. The Node is read from the cache again first, since
-    /// it may have changed while the cloud was asked and while this task waited. The answer is about the
-    /// version in `asked`.
+    /// Decides on one Node and writes. The Node is read again first, since it may have changed while the cloud was asked and
+    /// while this waited for its turn. The answer holds only for the Node that the cloud was asked about.
     pub(super) async fn sync(&self, asked: &Node, answer: InstanceLookup, failed_before: bool) -> Outcome {
         let Some(node) = self.nodes.get(asked.name()) else { return Outcome::Outdated };
         if !node.is_same_instance(asked) {
@@ -128,10 +126,9 @@ impl Shared {
         Outcome::Initialized { node, version, metadata, warnings: plan.into_warnings() }
     }
 
-    /// Writes addresses and condition first, then everything else and the removal of the taint. As long as no
-    /// other client writes the Node, each patch is for one version of it, which costs the API server least.
-    /// After a conflict, and for a Node that could not be written before, the patches guard only what they
-    /// need.
+    /// Writes addresses and condition first, then everything else with the removal of the taint. As long as nobody else writes
+    /// to the Node, each patch is for the version that the one before produced, which costs the API server least. After a
+    /// conflict, patches guard only the fields that matter. So they do for a Node that could not be written before.
     async fn write(
         &self,
         node: &Node,
@@ -150,9 +147,9 @@ impl Shared {
             *status_was_written = true;
         }
         if let (Some(main), Some(written)) = (&mut plan.quick_main, &version) {
-            // Until the API server's own cache has the first patch, it applies the second one twice.
+            // As long as the API server's own cache does not have the first patch, it applies the second one twice.
             let shown = timeout(LONGEST_LAG, self.nodes.until_shown(name, written)).await;
-            // Another client may have written the Node since. This patch would be refused then.
+            // Somebody else may have written to the Node since. Then this patch would be refused.
             let is_outdated =
                 shown.is_ok_and(|shown| shown.is_some_and(|node| node.resource_version != *written));
             if !is_outdated && let Some(version) = self.write_version(name, version, main).await? {
@@ -162,8 +159,8 @@ impl Shared {
         self.writer.patch(name, &plan.guarded_main(node)).await
     }
 
-    /// Patches the Node if it has this version, and returns the new version. `None` if the Node has another
-    /// version, or if there is no version to compare with.
+    /// Patches the Node if it has this version, and gives the version that it has then. `None`: it has another one, or no
+    /// version was given.
     async fn write_version(
         &self,
         name: &str,
@@ -179,8 +176,8 @@ impl Shared {
         }
     }
 
-    /// Writes the condition that says why a Node is not initialised. Returns no version if the condition does
-    /// not apply any more, or if it cannot be written.
+    /// Writes the condition that says why a Node is not initialised. Gives no version where it cannot be written, or where the
+    /// Node is initialised by now.
     ///
     /// # Errors
     /// The API server does not have this Node any more.

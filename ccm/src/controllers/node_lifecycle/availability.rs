@@ -1,5 +1,5 @@
-//! Whether the API server answers, and whether kubelets are heard at all: time in which nobody could renew a lease is no
-//! silence of one kubelet. Pure.
+//! Whether the API server answers, and whether any kubelets are heard. In a time when nobody can renew a lease, the silence of
+//! one kubelet says nothing about it. Pure.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -10,28 +10,23 @@ use tokio::time::Instant;
 
 use super::{
     lease::{LeaseAnswer, LeaseRead},
-    silence::{renewal_interval, silence_of},
+    renewal::{MAX_PAUSE, renewal_interval, silence_of},
 };
 
-/// An answer that takes longer is none. Kubernetes' own objective is one second.
+/// An answer that takes longer counts as none. Kubernetes' own objective is one second.
 pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
-
-/// The longest pause between two reads that were answered, from sending to sending, in which nothing can have been amiss
-/// that matters. A kubelet's renewal can be late by that much without being noticed, so it is less than the slack in
-/// [`silence_of`].
-pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest pause of a kubelet between two tries to read its lease (client-go's `maxBackoff`).
 const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);
 
-/// What a renewal takes beside the pause before it, and until it is noticed.
+/// How long a renewal takes after the pause before it, until we notice it.
 const SETTLE_SLACK: Duration = Duration::from_millis(500);
 
-/// With fewer kubelets that are heard, chance may let all of them renew between two short faults that each hit the one in
+/// Where fewer kubelets are heard, they may all renew by chance between two short faults, both of which hit the kubelet in
 /// question.
 const ENOUGH_HEARD: usize = 3;
 
-/// After so many Nodes without a lease no other Node is tried instead of them.
+/// After so many Nodes without a lease no further Node is tried as a peer: hardly any Node here has one.
 const MAX_MUTE: usize = 100;
 
 /// Renewals that are remembered.
@@ -40,13 +35,13 @@ const MAX_HEARD: usize = 64;
 /// What reads of leases say of the API server.
 #[derive(Debug, Default)]
 pub(super) struct Availability {
-    /// Whether anybody wants to know. What was asked before says nothing of the time in between.
+    /// Whether the API server is being watched. If it is not, the reads that happen to be made leave gaps and prove nothing.
     is_watched: bool,
     stretch: Option<Stretch>,
-    /// While it does not answer: since when, at least.
+    /// While the API server does not answer: since when, at least.
     away_since: Option<Instant>,
     peers: HashMap<String, Peer>,
-    /// Names of those that had no lease when they were peers.
+    /// Names of the Nodes that turned out to have no lease when they were peers.
     mute: HashSet<String>,
     /// The renewals of peers, oldest first.
     heard: VecDeque<Heard>,
@@ -59,7 +54,7 @@ pub(super) struct Availability {
 pub(super) struct Stretch {
     /// Its begin.
     pub since: Instant,
-    /// How long the outage was before it. Zero: nobody asked.
+    /// How long the outage before it was. Zero: it is not known, since nothing was read.
     pub outage: Duration,
     /// When the last read was sent that was answered.
     last_sent: Instant,
@@ -99,13 +94,13 @@ fn expiry_of(duration: Duration) -> Duration {
 /// A renewal of a peer.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
-    /// It was not there when this was.
+    /// When the last read was sent that did not show it yet.
     after: Instant,
-    /// It was there by then.
+    /// When the read that showed it was answered.
     by: Instant,
-    /// How long this peer was not heard before `after`, at least.
+    /// How long this peer had not been heard at `after`, at least.
     pause: Duration,
-    /// The longest that takes where nothing is refused.
+    /// How long such a pause takes at most where no renewal is refused.
     usual: Duration,
 }
 
@@ -125,7 +120,7 @@ impl Availability {
             Some(stretch) if sent <= stretch.last_sent + MAX_PAUSE => {
                 stretch.last_sent = stretch.last_sent.max(sent);
             }
-            // It hung, or we did: either way nobody knows what was in between.
+            // The API server hung, or this process did. Either way nobody knows what happened in between.
             Some(stretch) => {
                 let away_since = stretch.last_sent;
                 self.begin(sent, answered, Some(away_since));
@@ -146,17 +141,18 @@ impl Availability {
         self.stretch = Some(Stretch { since, outage, last_sent });
     }
 
-    /// Whether it answered what it was asked last, if anything.
+    /// Whether the API server answered the last read, if there was any.
     pub(super) fn answers(&self) -> bool {
         self.away_since.is_none()
     }
 
-    /// The time in which it has answered up to now. `None`: it does not, or was not asked.
+    /// The time up to now in which the API server has answered without a break. `None`: it does not answer, or nothing was
+    /// read.
     pub(super) fn stretch(&self) -> Option<Stretch> {
         self.stretch
     }
 
-    /// From now on somebody wants to know, and these are the peers.
+    /// From now on the API server is watched, and these Nodes are the peers.
     pub(super) fn listen_to(&mut self, names: &[String]) {
         self.is_watched = true;
         self.peers.retain(|name, _| names.contains(name));
@@ -168,7 +164,7 @@ impl Availability {
         }
     }
 
-    /// Names of the Nodes of which nothing can be heard, as far as they were tried.
+    /// Names of the Nodes that were tried as peers and have no lease.
     pub(super) fn mute(&self) -> &HashSet<String> {
         &self.mute
     }
@@ -206,7 +202,7 @@ impl Availability {
                     && renew_time != lease.renew_time
                 {
                     let pause = by.duration_since(last_heard);
-                    // One that renews is heard long before that: nobody could renew.
+                    // A peer that can renew is heard long before that. So none of them could.
                     if pause > silence_of(lease.duration) + MAX_PAUSE {
                         self.begin(read.sent(), by, Some(last_heard));
                     }
@@ -214,7 +210,7 @@ impl Availability {
                     self.heard.push_back(Heard {
                         after: sent,
                         by,
-                        // At least: reads come some time after what they show.
+                        // The pause was at least as long: a read comes some time after the renewal that it shows.
                         pause: sent.saturating_duration_since(since),
                         usual: settle_time(lease.duration),
                     });
@@ -226,14 +222,14 @@ impl Availability {
         }
     }
 
-    /// Whether other kubelets were heard to renew their leases when one with leases of this `duration` should have, which was
-    /// silent from `since` until a read that was sent then: so it is silent by itself. Where no other kubelet has a lease
-    /// there is nobody to be heard, and nothing to be learned from that.
+    /// Whether other kubelets renewed their leases at a time when a certain kubelet should have. If so, that one is silent by
+    /// itself. It has a lease of this `duration`, and was silent from `since` until a read that was sent at `sent`. Where no
+    /// other kubelet has a lease, none can be heard, and the answer is yes.
     pub(super) fn kubelets_are_heard(&self, since: Instant, duration: Duration, sent: Instant) -> bool {
         if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
             return true;
         }
-        // Another one that is late as well may have met with the same fault, and so may all that seem to be dead.
+        // A peer that is late as well may suffer from the same fault. So may all peers that seem to be dead.
         let mut in_time = 0;
         for peer in self.peers.values() {
             match peer.renews() {
@@ -249,7 +245,7 @@ impl Availability {
         let Some(first) = self.heard.iter().find(|heard| heard.after >= due) else { return false };
         let mut settled_at = first.by + settle;
         for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > heard.usual) {
-            // A pause that began when all had had their time says nothing of who was silent through that.
+            // A pause that began after all had had time to renew does not excuse a kubelet that was silent in that time.
             if heard.after - heard.pause < settled_at {
                 settled_at = settled_at.max(heard.by + settle);
             }
@@ -259,7 +255,7 @@ impl Availability {
 }
 
 impl Peer {
-    /// How it renews its lease, by the last read. `None`: it cannot be told.
+    /// How it renews its lease, by the last read. `None`: nobody can tell.
     fn renews(&self) -> Option<Renews> {
         let Self::Renews { duration, since, sent, .. } = self else { return None };
         let pause = sent.saturating_duration_since(*since);
@@ -279,12 +275,12 @@ enum Renews {
     InTime,
     /// It has missed a renewal.
     Late,
-    /// It has missed so many that it is taken for dead itself, by which nobody is delayed for ever.
+    /// It has missed so many that it is taken for dead itself. Otherwise it would delay the decision on others for ever.
     NoMore,
 }
 
-/// Nodes to listen to, at most `count` of `names`: as few changes of `current` as can be, but those of which nothing can be
-/// heard make room for others. After so many of these that hardly any Node has a lease, nobody else is tried.
+/// Nodes to listen to, at most `count` of `names`. As many as possible of `current` stay, but those without a lease make room
+/// for others. With [`MAX_MUTE`] of these no others are tried, since hardly any Node has a lease.
 pub(super) fn choose_peers(
     current: &[String],
     names: &HashSet<&str>,

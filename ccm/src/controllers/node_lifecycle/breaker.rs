@@ -24,16 +24,16 @@ pub(super) enum Seen {
     AbsentByDecision,
 }
 
-/// Open or closed, and why. What it goes by is counted Node by Node, as each of them changes.
+/// Whether the breaker is open, and the counts that decide it. Each Node is counted again when it changes.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     is_open: bool,
-    /// All Nodes, by UID, and those that are gone and count on.
+    /// All Nodes, by UID. Among them are those that were deleted and still count.
     nodes: HashMap<String, Counted>,
     counts: Counts,
-    /// UIDs of the Nodes that an earlier leader's breaker held back, and of which nothing better is known. How many others
-    /// there were nobody knows any more, so each of them keeps the breaker open until its instance is back or an operator
-    /// decides on it.
+    /// UIDs of the Nodes that an earlier leader's breaker held back, as long as nothing better is known of them. How many
+    /// other Nodes were absent then is not known any more. So each of these keeps the breaker open until its instance is back
+    /// or an operator decides on it.
     inherited: HashSet<String>,
     /// How often a Node was counted.
     #[cfg(test)]
@@ -45,8 +45,9 @@ pub(super) struct Breaker {
 struct Counted {
     /// `None`: the Node is gone.
     seen: Option<Seen>,
-    /// Whether its instance was gone since the breaker opened. An answer that the instance exists ends that; that the
-    /// Node was deleted, kept or let go does not: what an operator decides on one Node says nothing about the others.
+    /// Whether its instance was gone at some time since the breaker opened. An answer that the instance exists resets that.
+    /// A deletion of the Node does not, nor does an operator's decision to keep it or to let it go: that says nothing about
+    /// the other Nodes.
     is_evidence: bool,
 }
 
@@ -56,7 +57,7 @@ struct Counts {
     total: usize,
     /// Those whose instance is gone and that only the breaker may hold back.
     waiting: usize,
-    /// These, and those of which the cloud cannot tell for a while: that is no recovery.
+    /// These, and those whose instance was gone and of which the cloud cannot tell now. That is no recovery.
     pending: usize,
     evidence: usize,
 }
@@ -108,8 +109,8 @@ impl Breaker {
         self.is_open
     }
 
-    /// Whether it holds no Node back, and no earlier leader's did: a Node whose condition says so says it wrongly.
-    /// That it is closed is not enough, since nothing opens it before there is an answer.
+    /// Whether neither this breaker nor an earlier leader's holds any Node back. Then a condition that still says so is wrong.
+    /// A closed breaker alone does not mean that: it cannot be open before there is an answer of the cloud.
     pub(super) fn is_done(&self) -> bool {
         !self.is_open && self.inherited.is_empty()
     }
@@ -146,7 +147,7 @@ impl Breaker {
     pub(super) fn turn(&mut self, limits: BreakerLimits) -> Option<Turn> {
         let Counts { total, waiting, pending, evidence } = self.counts;
         let absent = if self.is_open { evidence } else { waiting };
-        // Without a Node that waits for it there is nothing to decide.
+        // Where no Node waits for it there is nothing to decide.
         let is_passed = pending > 0 && limits.are_passed(absent, total);
         let opens = is_passed || !self.inherited.is_empty();
         if opens == self.is_open {

@@ -1,7 +1,8 @@
-//! The loop that acts: one batch of look-ups each period, and at once for what changes in between.
+//! The loop: when which Nodes are looked at. All of them each period, and at once those that change in between.
 
 mod breaker_turns;
 mod kubelets;
+mod look;
 mod writes;
 
 use std::{
@@ -10,14 +11,9 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{InstanceChange, InstanceLookup};
-use component::{
-    debug_state::seconds_from_now,
-    events::{EventRecorder, EventType},
-    inspection::Inspection,
-};
+use cloudprovider::InstanceChange;
+use component::{debug_state::seconds_from_now, events::EventRecorder, inspection::Inspection};
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -26,26 +22,21 @@ use tokio_util::sync::CancellationToken;
 use super::{
     SHUTDOWN_TAINT,
     breaker::{Breaker, BreakerLimits},
-    decide::{
-        DeletionRules, HeldBack, Verdict, condition_for, is_held_by_breaker, shutdown_taint_patch, verdict,
-    },
+    decide::is_held_by_breaker,
     lease::LeaseReader,
     memory::Memory,
     metrics::NodeLifecycleMetrics,
-    silence::Kubelet,
-    unseen::{Unseen, grace_period},
 };
 use crate::{
-    cloud::{CallTime, Cloud},
+    cloud::Cloud,
     conditions::INSTANCE_EXISTS,
     nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
 };
-use writes::Write;
 
 /// Every so many passes all Nodes are asked about; in between those that are not Ready or in question, as upstream asks.
 const FULL_PASS: u32 = 12;
 
-/// What the flags say to this controller.
+/// The flags of this controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLifecycleOptions {
     /// `--node-monitor-period`: period of the comparison of all Nodes with the cloud.
@@ -79,12 +70,13 @@ pub struct NodeLifecycleController {
     memories: HashMap<String, Memory>,
     /// When to look at a Node again before the next period.
     due: HashMap<String, Instant>,
-    /// Names of the Nodes that were in question when they last changed, or had no instance. Some no longer are.
+    /// Names of the Nodes that were in question when they last changed, or that had no instance. Some are in question no
+    /// longer.
     in_question: HashSet<String>,
     /// Names of the Nodes whose instance is gone.
     absent: HashSet<String>,
     breaker: Breaker,
-    /// Names of the Nodes of which something else is remembered than what the breaker counted.
+    /// Names of the Nodes whose memory has changed since the breaker counted them.
     uncounted: HashSet<String>,
     /// Nodes that changed since the breaker counted them.
     node_changes: Changes,
@@ -135,7 +127,7 @@ impl NodeLifecycleController {
             return;
         }
         let mut changes = self.nodes.subscribe();
-        // All of them first: the breaker must not judge by the few that happen to come first.
+        // All Nodes first. The breaker must not judge by the few that happen to come first.
         let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
@@ -148,7 +140,7 @@ impl NodeLifecycleController {
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
-                    // Whoever asked may have gone.
+                    // The request that asked may have ended.
                     drop(question.send(self.to_json(next_period)));
                     continue;
                 }
@@ -170,8 +162,8 @@ impl NodeLifecycleController {
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
                     self.look_at(nodes, &stop, &inspection).await;
-                    // A cloud that forgets one Node may forget them all: the breaker has to know before a second answer
-                    // lets the first Node be deleted.
+                    // A cloud that forgets one Node may forget them all. The breaker has to know that before a second answer
+                    // allows the deletion of the first Node.
                     asks_all = self.is_someone_absent_since(all_asked);
                 }
                 None => asks_all = true,
@@ -212,15 +204,6 @@ impl NodeLifecycleController {
         })
     }
 
-    fn rules(&self) -> DeletionRules {
-        let grace = grace_period(self.options.deletion_grace_period, self.options.monitor_period);
-        DeletionRules { grace, minimum_age: self.options.deletion_minimum_age }
-    }
-
-    fn unseen(&self, node: &Node) -> Option<Unseen> {
-        Unseen::of(&self.cloud, node, self.options.deletion_unseen_grace_period, self.rules().grace)
-    }
-
     fn take_due(&mut self) -> Vec<String> {
         let now = Instant::now();
         let names: Vec<String> =
@@ -231,7 +214,7 @@ impl NodeLifecycleController {
         names
     }
 
-    /// Of the Nodes that changed those where the answer of the cloud can matter now, so that a thousand new Nodes cause no
+    /// The Nodes that changed and for which the answer of the cloud can matter now. A thousand new Nodes must not cause a
     /// thousand look-ups.
     fn worth_a_look(&mut self, names: HashSet<String>) -> Vec<String> {
         names
@@ -262,8 +245,8 @@ impl NodeLifecycleController {
         self.in_question.iter().cloned().collect()
     }
 
-    /// Whether the answer of the cloud can matter now. A Ready Node of which nothing is to be mended is left to the full
-    /// pass and to what the provider pushes: its kubelet is alive.
+    /// Whether the answer of the cloud can matter now. It does not for a Ready Node with nothing to repair, since its kubelet
+    /// is alive. Such a Node is looked at in the full pass, and when the provider pushes a change.
     fn is_in_question(&self, node: &Node) -> bool {
         self.memories.get(node.name()).is_some_and(|memory| memory.absence.is_some())
             || node.has_taint(SHUTDOWN_TAINT)
@@ -277,7 +260,7 @@ impl NodeLifecycleController {
         absences.map(|absence| absence.first).any(|first| first > then)
     }
 
-    /// Nodes that vanished while nobody looked, and those that another one of the same name replaced.
+    /// Forgets the Nodes that vanished, and those that were replaced by another one of the same name.
     fn forget_vanished(&mut self) {
         let nodes = &self.nodes;
         let is_there = |name: &String, memory: &Memory| {
@@ -308,96 +291,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Asks the cloud about these Nodes, in one batch, and acts on the answers.
-    async fn look_at(&mut self, nodes: Vec<Arc<Node>>, stop: &CancellationToken, inspection: &Inspection) {
-        // Needs no answer, so a cloud that hangs delays nothing. A Node of another cloud is never touched.
-        let (owned, others): (Vec<_>, Vec<_>) =
-            nodes.into_iter().partition(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
-        self.untaint_ready(&owned, stop, inspection).await;
-        // A Node of no cloud yet is not judged.
-        let (nodes, without_id): (Vec<_>, Vec<_>) =
-            owned.into_iter().partition(|node| node.identity.provider_id.is_some());
-        for node in others.iter().chain(&without_id) {
-            self.note_not_asked(node);
-        }
-        if nodes.is_empty() {
-            // Nothing to ask; but who is gone counts no more.
-            self.update_breaker();
-            self.observe_kubelets();
-            return;
-        }
-        let Some((answers, times)) = stop.run_until_cancelled(self.cloud.lookup_timed(&nodes)).await else {
-            self.metrics.canceled(nodes.len());
-            return;
-        };
-        self.metrics.answered(&answers);
-        for ((node, answer), time) in nodes.iter().zip(&answers).zip(times) {
-            self.note(node, answer, time);
-        }
-        self.update_breaker();
-        let candidates = self.observe_kubelets();
-        let asked = nodes.iter().zip(&answers);
-        let (may_go, stay): (Vec<_>, Vec<_>) = asked.partition(|(node, _)| candidates.contains(node.name()));
-        self.judge_kubelets(may_go, stop, inspection).await;
-        let writes = self.decide_all(&stay, HashMap::new());
-        self.write(writes, stop, inspection).await;
-    }
-
-    /// Upstream's rule: a Ready Node does not have the shutdown taint, whatever the cloud says.
-    async fn untaint_ready(
-        &mut self,
-        nodes: &[Arc<Node>],
-        stop: &CancellationToken,
-        inspection: &Inspection,
-    ) {
-        let now = Instant::now();
-        let is_free = |node: &Node| {
-            self.memories.get(node.name()).is_none_or(|memory| memory.blocked_until(node, now).is_none())
-        };
-        let writes = nodes
-            .iter()
-            .filter(|node| node.ready() == ReadyStatus::True && is_free(node))
-            .filter_map(|node| {
-                let patch = shutdown_taint_patch(node, &InstanceLookup::Absent)?;
-                Some(Write::Patch(node.clone(), patch, "shutdown taint"))
-            })
-            .collect();
-        self.write(writes, stop, inspection).await;
-    }
-
-    fn note(&mut self, node: &Node, answer: &InstanceLookup, time: CallTime) {
-        let unseen = self.unseen(node);
-        let memory = self.memory_of(node, Instant::now());
-        let before = memory.answer();
-        memory.note(answer, time);
-        memory.unseen = unseen;
-        let answer = memory.answer();
-        if memory.absence.is_some() {
-            self.absent.insert(node.name().to_owned());
-            self.in_question.insert(node.name().to_owned());
-        } else {
-            self.absent.remove(node.name());
-        }
-        if before != answer {
-            tracing::debug!(node = node.name(), before, answer, "the cloud has another answer");
-        }
-    }
-
-    /// The provider cannot be asked about this Node: it is another cloud's, perhaps by the configuration in force alone.
-    fn note_not_asked(&mut self, node: &Node) {
-        let name = node.name();
-        let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == node.identity.uid)
-        else {
-            return;
-        };
-        memory.note_not_asked();
-        self.uncounted.insert(name.to_owned());
-        self.absent.remove(name);
-        self.due.remove(name);
-        self.set_held_back(node, None);
-    }
-
-    /// What is remembered of this Node; what was remembered of another one of the same name is forgotten.
+    /// What is remembered of this Node. Of an earlier Node of the same name everything is forgotten.
     fn memory_of(&mut self, node: &Node, now: Instant) -> &mut Memory {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());
@@ -410,89 +304,6 @@ impl NodeLifecycleController {
             }
             Memory::new(&node.identity.uid, now)
         })
-    }
-
-    fn decide(
-        &mut self,
-        node: &Arc<Node>,
-        answer: &InstanceLookup,
-        kubelet: Option<Kubelet>,
-        writes: &mut Vec<Write>,
-    ) {
-        let (rules, breaker_is_open, unseen) = (self.rules(), self.breaker.is_open(), self.unseen(node));
-        let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        // Another configuration may have taken over, or be tried, since the cloud answered.
-        memory.unseen = unseen;
-        let now = Instant::now();
-        if let Some(until) = memory.blocked_until(node, now) {
-            self.due.insert(node.name().to_owned(), until);
-            return;
-        }
-        let mut held_back = None;
-        let mut due = None;
-        let breaker_is_done = self.breaker.is_done();
-        let verdict = verdict(node, memory, kubelet, rules, breaker_is_open, now, Timestamp::now());
-        let words = verdict.words();
-        if std::mem::replace(&mut memory.verdict, words) != words {
-            tracing::debug!(node = node.name(), "{words}");
-        }
-        // Else the next leader takes what the breaker held back once for what it holds back.
-        let is_stale = breaker_is_done && matches!(verdict, Verdict::Listen(_)) && is_held_by_breaker(node);
-        let is_listening = match &verdict {
-            Verdict::Listen(_) => true,
-            Verdict::HoldBack(reason, _) => reason.is_uncertain(),
-            Verdict::Ignore | Verdict::Wait(_) | Verdict::Delete(_) => false,
-        };
-        let is_going = matches!(verdict, Verdict::Delete(_));
-        memory.listening_since = is_listening.then(|| memory.listening_since.unwrap_or(now));
-        match verdict {
-            Verdict::Ignore => {}
-            Verdict::Wait(until) => due = Some(until),
-            // What was told of the kubelet stands until more is known.
-            Verdict::Listen(until) => {
-                held_back = memory.held_back.filter(|reason| reason.is_about_kubelet());
-                due = Some(until);
-            }
-            Verdict::HoldBack(reason, until) => (held_back, due) = (Some(reason), until),
-            Verdict::Delete(proof) => writes.push(Write::Delete(node.clone(), proof)),
-        }
-        if let Some(due) = due {
-            self.due.insert(node.name().to_owned(), due);
-        }
-        self.set_held_back(node, held_back);
-        if is_going {
-            // A patch after the deletion finds no Node, and one before it makes the deletion stale.
-            return;
-        }
-        if let Some(patch) = shutdown_taint_patch(node, answer) {
-            writes.push(Write::Patch(node.clone(), patch, "shutdown taint"));
-        }
-        let condition = held_back
-            .or_else(|| is_stale.then_some(HeldBack::LeaseRecent))
-            .map(HeldBack::condition)
-            .or_else(|| condition_for(node, answer, breaker_is_done));
-        if let Some(condition) = condition.filter(|condition| !condition.is_on(node)) {
-            writes.push(Write::Patch(node.clone(), condition.to_patch(node, Timestamp::now()), "condition"));
-        }
-    }
-
-    /// Says that a deletion is held back: once for each reason, in an event and in metrics.
-    fn set_held_back(&mut self, node: &Node, held_back: Option<HeldBack>) {
-        let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        let before = std::mem::replace(&mut memory.held_back, held_back);
-        if before == held_back {
-            return;
-        }
-        memory.held_back_since = held_back.map(|_| Instant::now());
-        if let Some(before) = before {
-            self.metrics.deletions_held_back.with_label_values(&[before.as_str()]).dec();
-        }
-        if let Some(reason) = held_back {
-            self.metrics.deletions_held_back.with_label_values(&[reason.as_str()]).inc();
-            self.metrics.deletions_held_back_total.with_label_values(&[reason.as_str()]).inc();
-            tracing::warn!(node = node.name(), reason = reason.as_str(), "node deletion held back");
-            self.events.record(node.event_object(), EventType::Warning, "DeletionHeldBack", reason.message());
-        }
     }
 }
 

@@ -9,30 +9,25 @@ use tokio::time::Instant;
 
 use super::{
     ALLOW_DELETION, EXCLUDE_LABEL, SHUTDOWN_TAINT,
+    absence::MAX_CALL_AGE,
     memory::Memory,
-    silence::{Kubelet, LEASE_POLL, LeaseHistory, SilentKubelet, Undecided},
+    silence::{Kubelet, LEASE_POLL, LeaseHistory},
     unseen,
+    verdict::{HeldBack, Verdict},
 };
 use crate::{
     conditions::{INSTANCE_EXISTS, WantedCondition, doubt_word},
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
-/// After so long people are told that nobody knows yet whether the kubelet lives.
+/// When it is still not known after so long whether the kubelet lives, people are told.
 const TELL_AFTER: Duration = Duration::from_secs(30);
 
-/// Kubelets are listened to so long before a grace period ends: in most clusters long enough to find one dead.
+/// Listening to kubelets begins so long before a grace period ends. In most clusters that is enough to find one dead.
 const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 
 /// The least time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
-
-/// An answer of the cloud that came longer ago decides nothing: it is asked again.
-pub(super) const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
-
-/// Nor does one whose call was sent longer ago: the instance may be back since. Enough for a cloud that is slow about all
-/// Nodes, since those whose instance seems to be gone are asked about by themselves.
-pub(super) const MAX_CALL_AGE: Duration = Duration::from_secs(30);
 
 /// What must hold before a Node is deleted.
 #[derive(Clone, Copy, Debug)]
@@ -41,127 +36,6 @@ pub(super) struct DeletionRules {
     pub grace: Duration,
     /// Least age of the Node.
     pub minimum_age: Duration,
-}
-
-/// Why a Node whose instance is gone is not deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum HeldBack {
-    /// The label says so.
-    Excluded,
-    /// The breaker is open.
-    BreakerOpen,
-    /// The kubelet goes on renewing its lease.
-    KubeletAlive,
-    /// The Node is Ready, and there is no lease to tell whether its kubelet lives.
-    NodeReady,
-    /// The kubelet's lease cannot be read in time.
-    LeaseUnread,
-    /// The kubelet has not been silent for long enough.
-    LeaseRecent,
-    /// No other kubelet is heard either.
-    NoKubeletHeard,
-    /// The provider takes too long to say that the instance is gone.
-    CloudTooSlow,
-    /// The provider has never had the instance, and has not said for long enough that it is gone.
-    InstanceNeverSeen,
-}
-
-/// What is to be done about a Node whose instance is gone.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Look again then.
-    Wait(Instant),
-    /// All is certain but whether its kubelet lives: look again then.
-    Listen(Instant),
-    /// Not now, and for a reason that people should know; look again then.
-    HoldBack(HeldBack, Option<Instant>),
-    /// Delete it.
-    Delete(SilentKubelet),
-    /// Leave it alone: it is going already.
-    Ignore,
-}
-
-impl Verdict {
-    /// For the log.
-    pub(super) fn words(&self) -> &'static str {
-        match self {
-            Self::Wait(_) => "the instance seems to be gone: waiting until that is certain",
-            Self::Listen(_) => "the instance is gone: waiting until it is certain that its kubelet is dead",
-            Self::HoldBack(..) => "the instance is gone, and the node is kept",
-            Self::Delete(_) => "the instance is gone: the node is to be deleted",
-            Self::Ignore => "nothing to delete",
-        }
-    }
-}
-
-impl HeldBack {
-    /// The word for reasons and metrics.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Excluded => "Excluded",
-            Self::BreakerOpen => "BreakerOpen",
-            Self::KubeletAlive => "KubeletAlive",
-            Self::NodeReady => "NodeReady",
-            Self::LeaseUnread => "LeaseUnread",
-            Self::LeaseRecent => "LeaseRecent",
-            Self::NoKubeletHeard => "NoKubeletHeard",
-            Self::CloudTooSlow => "CloudTooSlow",
-            Self::InstanceNeverSeen => "InstanceNeverSeen",
-        }
-    }
-
-    /// Whether nobody knows yet if the kubelet lives, or whether it and the instance are both gone by now.
-    pub(super) fn is_uncertain(self) -> bool {
-        matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard | Self::CloudTooSlow)
-    }
-
-    /// Whether it is the kubelet, and no decision on the Node.
-    pub(super) fn is_about_kubelet(self) -> bool {
-        matches!(self, Self::KubeletAlive | Self::NodeReady) || self.is_uncertain()
-    }
-
-    /// A sentence for people.
-    pub(super) fn message(self) -> String {
-        let why = match self {
-            Self::Excluded => format!("the node has the label {EXCLUDE_LABEL}"),
-            Self::BreakerOpen => format!(
-                "too many nodes would be deleted at once; if that is right, set the annotation {ALLOW_DELETION}=true on them"
-            ),
-            Self::KubeletAlive => "its kubelet goes on renewing its lease in kube-node-lease".to_owned(),
-            Self::NodeReady => {
-                "it is Ready, and there is no lease in kube-node-lease to tell otherwise".to_owned()
-            }
-            Self::LeaseUnread => {
-                "its kubelet's lease in kube-node-lease cannot be read, or not in time".to_owned()
-            }
-            Self::LeaseRecent => {
-                "its kubelet may yet renew its lease in kube-node-lease: a lease of long duration, or an API server that did not answer all the time".to_owned()
-            }
-            Self::NoKubeletHeard => format!(
-                "no other kubelet renews its lease in kube-node-lease either, so the fault may be the API server's or the network's; if not, set the annotation {ALLOW_DELETION}=true on the node"
-            ),
-            Self::CloudTooSlow => format!(
-                "the cloud provider takes more than {MAX_CALL_AGE:?} to say so, and the instance may be back by then"
-            ),
-            Self::InstanceNeverSeen => unseen::MESSAGE.to_owned(),
-        };
-        format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
-    }
-
-    /// The condition that says so on the Node.
-    pub(super) fn condition(self) -> WantedCondition {
-        WantedCondition::new(INSTANCE_EXISTS, "False", self.as_str(), self.message())
-    }
-}
-
-impl From<Undecided> for HeldBack {
-    fn from(why: Undecided) -> Self {
-        match why {
-            Undecided::Unread => Self::LeaseUnread,
-            Undecided::Recent => Self::LeaseRecent,
-            Undecided::NobodyHeard => Self::NoKubeletHeard,
-        }
-    }
 }
 
 /// Whether the Node opted out of deletion.
@@ -182,8 +56,8 @@ pub(super) fn is_allowed(node: &Node) -> bool {
     node.identity.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
 }
 
-/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease says that was made
-/// after that answer; `None`: there was no such read.
+/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease after that answer says.
+/// `None`: there was no such read.
 pub(super) fn verdict(
     node: &Node,
     memory: &Memory,
@@ -197,7 +71,7 @@ pub(super) fn verdict(
     if node.deleting || memory.deleted {
         return Verdict::Ignore;
     }
-    // Two answers, whatever the rules say about the time between them.
+    // Two answers are needed, even where the rules ask for no time between them.
     let between = absence.lasted();
     if between < rules.grace || between.is_zero() {
         return Verdict::Wait(absence.first + rules.grace.max(LEAST_BETWEEN));
@@ -212,33 +86,34 @@ pub(super) fn verdict(
     if breaker_is_open && !is_allowed(node) {
         return Verdict::HoldBack(HeldBack::BreakerOpen, None);
     }
-    if let Some(until) = unseen::waits_until(memory, absence).filter(|_| !is_allowed(node)) {
+    if let Some(until) = unseen::waits_until(memory.unseen, absence).filter(|_| !is_allowed(node)) {
         return Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(until));
     }
     match kubelet {
-        // Many Nodes had their turn before this one.
+        // Many Nodes had their turn before this one, so the answer is too old. The cloud is asked again.
         Some(Kubelet::Silent(_)) if absence.is_old(now) => Verdict::Listen(now),
         Some(Kubelet::Silent(_)) if now.duration_since(absence.last.sent) > MAX_CALL_AGE => {
             listen(HeldBack::CloudTooSlow, now, memory, now)
         }
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
         Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
-        // The period looks at the lease too, so that a renewal is not missed.
+        // It is also looked at in each period, so that a renewal is not missed.
         Some(Kubelet::Renews { silent_at }) => Verdict::HoldBack(HeldBack::KubeletAlive, Some(silent_at)),
         Some(Kubelet::Undecided(why, again)) => listen(why.into(), again, memory, now),
-        // It had not to go yet when the leases were read.
+        // When the leases were read, it was not clear yet that the Node may have to be deleted.
         None => listen(HeldBack::LeaseUnread, now + LEASE_POLL, memory, now),
     }
 }
 
-/// Whether listening to kubelets can decide nothing on this Node now: it is held back by what one read of its lease in each
-/// period tells, or for some time yet. A machine about which the cloud is wrong may stay so for ever.
+/// Whether it is of no use to listen to kubelets for this Node now. So it is where one read of its lease in each period is
+/// enough to hold it back, or where it is held back for a long time yet. Where the cloud is wrong about a machine, that may
+/// stay so for ever.
 pub(super) fn needs_no_listening(node: &Node, memory: &Memory, now: Instant) -> bool {
-    let unseen_until = memory.absence.and_then(|absence| unseen::waits_until(memory, absence));
+    let unseen_until = memory.absence.and_then(|absence| unseen::waits_until(memory.unseen, absence));
     if unseen_until.is_some_and(|until| now + LISTEN_AHEAD < until) && !is_allowed(node) {
         return true;
     }
-    // Until then it is decided as quickly as can be.
+    // In the first time after that, the decision shall come as soon as possible.
     if memory.held_back_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
         return false;
     }
@@ -268,9 +143,9 @@ fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Dur
     by_wall_clock.max(now.duration_since(memory.first_seen))
 }
 
-/// The patch that puts the shutdown taint right, if it is not: upstream's rules. A Ready Node never has it, whatever
-/// the cloud says; a Node that is not Ready gets it when the cloud says that its instance is shut down. It is known by
-/// key and effect; another value, or a time when it was added, is replaced.
+/// The patch that puts the shutdown taint right. `None`: it is right. The rules are upstream's. A Ready Node never has the
+/// taint, whatever the cloud says. A Node that is not Ready gets it when the cloud says that its instance is shut down. The
+/// taint is recognised by key and effect. One with a value or a time is replaced.
 pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Option<NodePatch> {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN_TAINT && taint.effect == "NoSchedule";
     let ours = node.taints.iter().enumerate().find(|(_, taint)| is_ours(taint));
@@ -316,9 +191,9 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
 
 /// The condition [`INSTANCE_EXISTS`] that an answer other than "gone" asks for, if any.
 ///
-/// What the cloud cannot tell matters where it would decide: on a Node that is not Ready. A Node that never was in
-/// doubt gets no condition, so a settled cluster costs no write. That the breaker held a Node back stays there until the
-/// cloud has its instance again, or nothing is held back any more (`breaker_is_done`).
+/// That the cloud cannot tell matters only for a Node that is not Ready, where the answer would decide. A Node that never was
+/// in doubt gets no condition, so a settled cluster costs no write. A condition which says that the breaker held the Node back
+/// stays until the cloud has the instance again, or until nothing is held back any more (`breaker_is_done`).
 pub(super) fn condition_for(
     node: &Node,
     answer: &InstanceLookup,
@@ -335,9 +210,9 @@ pub(super) fn condition_for(
         InstanceLookup::Unknown(error) => {
             let wanted =
                 WantedCondition::new(INSTANCE_EXISTS, "Unknown", doubt_word(error.kind()), error.report());
-            // Other words for the same reason are not worth a write each.
+            // New words for the same reason are not worth a write.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
-            // What the breaker held back is known to the next leader by this condition alone.
+            // Only by this condition does the next leader know what the breaker held back.
             let says_more = !breaker_is_done && is_held_by_breaker(node);
             let is_stale = breaker_is_done && is_held_by_breaker(node);
             let matters = node.ready() != ReadyStatus::True || is_stale;

@@ -1,4 +1,4 @@
-//! What this controller would do about one Node now, for people. Pure.
+//! Explains what this controller would do about one Node now. Pure functions.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::nodes::{Node, ReadyStatus};
 /// What would be done next: nothing for a Node that is right.
 ///
 /// `grace` and `unseen` are the two grace periods; what the daemon has seen is not known here.
-pub fn plan(
+pub(super) fn plan(
     node: &Node,
     answer: &InstanceLookup,
     grace: Duration,

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    decide::{HeldBack, MAX_ANSWER_AGE, Verdict},
+    absence::Absence,
     silence::LeaseHistory,
     unseen::Unseen,
+    verdict::{HeldBack, Verdict},
 };
 use crate::{
     cloud::CallTime,
@@ -23,20 +24,21 @@ const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most
 /// How long to wait for the watch to show what we wrote, before looking again.
 const WATCH_DELAY: Duration = Duration::from_secs(1);
 
-/// The same where the API server said that the Node is gone: the watch that says so may be away itself.
+/// The same where the API server said that the Node is gone. The watch may itself be interrupted for a while.
 const LONGEST_WATCH_DELAY: Duration = Duration::from_secs(60);
 
 /// What is remembered of one Node.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     pub uid: String,
-    /// When this Node was first seen, a lower bound of its age that no wrong clock can spoil.
+    /// When this Node was first seen. That is a lower bound of its age which does not depend on other machines' clocks.
     pub first_seen: Instant,
-    /// The row of answers that the instance is gone, unbroken by any other answer.
+    /// The uninterrupted row of answers that the instance is gone.
     pub absence: Option<Absence>,
     /// Whether the last answer was that the instance exists.
     pub is_present: bool,
-    /// Where the provider has never had the instance. `None`: it has had it, or that makes no difference.
+    /// What has to be waited for where the provider has never had the instance. `None`: it has had it, or there is no longer
+    /// wait.
     pub unseen: Option<Unseen>,
     /// The kubelet's lease since the cloud said that the instance is gone.
     pub lease: Option<LeaseHistory>,
@@ -58,27 +60,6 @@ pub(super) struct Memory {
     pub gone: Option<Instant>,
     /// Whether the Node was deleted and the watch has yet to say so.
     pub deleted: bool,
-}
-
-/// A row of answers that an instance is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Absence {
-    /// When the call of the first answer ended: the instance was gone by then.
-    pub first: Instant,
-    /// The call of the last answer: the instance was gone once it was sent, and may be back since.
-    pub last: CallTime,
-}
-
-impl Absence {
-    /// Whether the last answer came so long ago that it decides nothing.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
-        now.duration_since(self.last.ended) > MAX_ANSWER_AGE
-    }
-
-    /// How long the instance was gone at least. Of two calls that overlap the second one proves nothing.
-    pub(super) fn lasted(&self) -> Duration {
-        self.last.sent.saturating_duration_since(self.first)
-    }
 }
 
 impl Memory {
@@ -126,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Nobody can be asked about this Node for now: what comes later begins anew.
+    /// The cloud cannot be asked about this Node for now. Later answers begin a new row.
     pub(super) fn note_not_asked(&mut self) {
         self.is_present = false;
         self.break_row();
@@ -143,7 +124,7 @@ impl Memory {
     /// When the Node can be written: not while it is older than what we wrote ourselves, nor before a failed write is
     /// due again. `None`: now.
     pub(super) fn blocked_until(&self, node: &Node, now: Instant) -> Option<Instant> {
-        // Nothing more is written to it, and whoever has its name has a memory of its own.
+        // Nothing more is written to a Node that is gone. A new Node of its name has a memory of its own.
         if let Some(gone) = self.gone.filter(|gone| now.duration_since(*gone) < LONGEST_WATCH_DELAY) {
             return Some(gone + LONGEST_WATCH_DELAY);
         }

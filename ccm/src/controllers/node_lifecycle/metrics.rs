@@ -68,7 +68,7 @@ impl MetricSet for NodeLifecycleMetrics {
 }
 
 impl NodeLifecycleMetrics {
-    /// A pass of the period took so long, its writes included.
+    /// A pass took so long, including its writes.
     pub fn monitored(&self, took: Duration) {
         self.monitor_duration.observe(took.as_secs_f64());
     }
@@ -84,7 +84,7 @@ impl NodeLifecycleMetrics {
         }
     }
 
-    /// A question about so many Nodes was given up, since the controller stops.
+    /// A look-up of so many Nodes was given up, since the controller stops.
     pub fn canceled(&self, nodes: usize) {
         self.count(EXISTS, "canceled", nodes);
     }
@@ -94,7 +94,8 @@ impl NodeLifecycleMetrics {
     }
 }
 
-/// What upstream's two calls about one Node would have ended with. The second one takes an instance.
+/// The results that upstream's two calls about one Node would have had. The second call is made only where there is an
+/// instance.
 fn results(answer: &InstanceLookup) -> (&'static str, Option<&'static str>) {
     match answer {
         InstanceLookup::Present(_) => ("success", Some("success")),

@@ -1,10 +1,19 @@
 //! The controller's row in the table of controllers.
 
-use super::{BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleOptions};
+use super::{
+    BreakerLimits, COMPONENT, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleOptions,
+    explain::plan,
+    lease::LEASE_NAMESPACE,
+    unseen::{grace_period, unseen_grace_period},
+};
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
-    controllers::{Capability, ControllerContext, ControllerDescriptor, Run},
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation,
+        NodeQuestion, Run, node_patches,
+    },
     flags::NODE_LIFECYCLE,
+    rbac::Permission,
 };
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
@@ -12,12 +21,35 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    build: Some(build),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
+        permissions,
+        explain: Some(explain),
+    }),
 };
+
+fn permissions() -> ControllerPermissions {
+    let deletion = Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone");
+    // Every kubelet has a lease of its Node's name.
+    let lease =
+        Permission::new("coordination.k8s.io", "leases", "get", "telling a dead kubelet from a living one");
+    ControllerPermissions {
+        writes: node_patches().into_iter().chain([deletion]).collect(),
+        reads: vec![lease.in_namespace(LEASE_NAMESPACE).optional()],
+    }
+}
+
+fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
+    let lifecycle = &asked.flags.controllers.cloud_node_lifecycle;
+    let grace = grace_period(lifecycle.node_deletion_grace_period, lifecycle.node_monitor_period);
+    let unseen = unseen_grace_period(lifecycle.node_deletion_unseen_grace_period, grace);
+    plan(asked.node, asked.answer, grace, unseen, lifecycle.node_deletion_minimum_age)
+}
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
-    let lifecycle = &flags.cloud_node_lifecycle_controller;
+    let lifecycle = &flags.controllers.cloud_node_lifecycle;
     let options = NodeLifecycleOptions {
         monitor_period: lifecycle.node_monitor_period,
         concurrent_syncs: lifecycle.syncs(),

@@ -5,38 +5,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    availability::{Availability, MAX_PAUSE},
+    availability::Availability,
     lease::{DEFAULT_DURATION, LeaseAnswer, LeaseRead, LeaseView},
+    renewal::{renewal_interval, silence_of},
 };
 use crate::nodes::{Node, ReadyStatus};
 
 /// How often a kubelet's lease is looked at until it is clear whether it lives.
 pub(super) const LEASE_POLL: Duration = Duration::from_secs(2);
 
-/// A kubelet that renewed nothing for at least this long is taken for dead.
-const MIN_SILENCE: Duration = Duration::from_secs(10);
-
 /// A read that was sent longer ago proves nothing any more.
 const MAX_PROOF_AGE: Duration = Duration::from_secs(3);
-
-/// How long a kubelet waits at most from one renewal to the next: a quarter of the lease's duration and up to 4 % more.
-pub(super) fn renewal_interval(duration: Duration) -> Duration {
-    duration.mul_f64(0.25 * 1.04)
-}
-
-/// How long a kubelet must be silent to be taken for dead: 12.5 s for the usual 40 s, and always more than an interval and
-/// an outage that nobody notices.
-pub(super) fn silence_of(duration: Duration) -> Duration {
-    let slack = duration.mul_f64(0.0525).max(MAX_PAUSE + Duration::from_millis(100));
-    (renewal_interval(duration) + slack).max(MIN_SILENCE)
-}
 
 /// What one kubelet's lease showed since the cloud said that the instance is gone, on our own monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseHistory {
     shown: Shown,
     duration: Duration,
-    /// When it was first seen as it is: the time of the answer, so it may have been so for a while.
+    /// When the lease was first seen as it is now. That is the time of an answer, so the renewal itself was earlier.
     since: Instant,
     /// When the last read was sent that was answered.
     last_sent: Instant,
@@ -85,15 +71,15 @@ impl LeaseHistory {
         history.duration = duration.unwrap_or(history.duration);
         history.was_found |= duration.is_some();
         if history.shown != shown {
-            // That we may read it again says nothing of who wrote it.
+            // Where only the permission to read it came back, nobody need have written it.
             history.renewed |= duration.is_some() && history.shown != Shown::Forbidden;
             history.shown = shown;
             history.since = read.answered();
         }
     }
 
-    /// Whether the kubelet was seen renewing its lease, and need not have done so again by the last read. Where that was
-    /// not answered nobody can tell.
+    /// Whether the kubelet was seen renewing its lease, and was not due to do so again at the last read. It must have been
+    /// answered: otherwise nobody can tell.
     pub(super) fn is_in_time(&self) -> bool {
         let is_due = self.last_sent >= self.since + renewal_interval(self.duration);
         matches!(self.shown, Shown::RenewTime(_)) && self.renewed && self.is_answered && !is_due
@@ -110,8 +96,8 @@ impl LeaseHistory {
     }
 }
 
-/// Proof that the kubelet of one Node does not renew its lease, from a read of the lease. Without it no Node is deleted;
-/// only [`judge`] makes it.
+/// Proof that the kubelet of one Node does not renew its lease, from a read of the lease. No Node is deleted without it. Only
+/// [`judge`] makes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SilentKubelet {
     uid: String,
@@ -145,7 +131,7 @@ pub(super) enum Kubelet {
     Silent(SilentKubelet),
     /// It was seen renewing its lease, and is not silent for long enough.
     Renews {
-        /// When it will be, should no renewal come.
+        /// When it will have been silent for long enough, if no renewal comes.
         silent_at: Instant,
     },
     /// There is no lease, or we may not read it, and the Node is Ready.
@@ -157,7 +143,7 @@ pub(super) enum Kubelet {
 /// Why nobody can tell whether a kubelet lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undecided {
-    /// The API server did not say in time what its lease is like.
+    /// The lease could not be read in time.
     Unread,
     /// It has not been silent for long enough.
     Recent,
@@ -168,9 +154,9 @@ pub(super) enum Undecided {
 /// Judges a Node's kubelet by this read of its lease and what was seen before. Whether other kubelets are heard does not
 /// matter without `must_hear`.
 ///
-/// Its silence ends when the read was sent: what came after may be missing in the answer. It begins when the lease was
-/// first seen as it is, but not before the API server answered without a break: after an outage kubelets have as long
-/// as that took to renew, at least what they always have and at most the duration of the lease.
+/// The silence ends when the read was sent, since a later renewal may be missing in the answer. It begins when the lease was
+/// first seen as it is now, but not before the present time in which the API server answers without a break. After an outage
+/// kubelets have as long to renew as the outage took: at least what they always have, and at most the duration of the lease.
 pub(super) fn judge(
     read: &LeaseRead,
     history: Option<&LeaseHistory>,
@@ -181,7 +167,7 @@ pub(super) fn judge(
     let poll_at = read.answered() + LEASE_POLL;
     let unread = Kubelet::Undecided(Undecided::Unread, poll_at);
     let Some(history) = history.filter(|_| *read.answer() != LeaseAnswer::NoAnswer) else { return unread };
-    // What keeps the Node for now whatever else is known of the API server.
+    // These two keep the Node for now, whatever is known of the API server.
     if history.is_in_time() {
         return Kubelet::Renews { silent_at: history.since + silence_of(history.duration) };
     }
@@ -202,7 +188,7 @@ pub(super) fn judge(
     match &history.shown {
         // Upstream's rule: a kubelet that never had a lease is judged by the Node's Ready condition.
         Shown::Missing if is_silent || !history.was_found => proof(),
-        // Who lost the permission to read the lease cannot see the kubelet that was alive.
+        // The kubelet was alive when we lost the permission to read its lease. Nobody can tell how it is now.
         Shown::Forbidden if history.renewed => Kubelet::Undecided(Undecided::Unread, poll_at),
         Shown::Forbidden if is_silent => proof(),
         Shown::RenewTime(_) if is_silent => {

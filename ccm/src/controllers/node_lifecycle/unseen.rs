@@ -1,17 +1,17 @@
-//! The rule for Nodes whose instance this daemon has never had: credentials or a configuration that see less than those
-//! before look the same as machines that are gone. Pure.
+//! The rule for Nodes whose instance this daemon has never seen. With new credentials or a new configuration that see less, the
+//! instances out of sight look as if they were gone. Pure.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::memory::{Absence, Memory};
+use super::absence::Absence;
 use crate::{cloud::Cloud, nodes::Node};
 
 /// The least grace period that the monitor period gives.
 const MIN_GRACE: Duration = Duration::from_secs(5);
 
-/// Grace periods that make the one for instances that were never seen ...
+/// The grace period for instances that were never seen is so many times the usual one ...
 const UNSEEN_FACTOR: u32 = 24;
 /// ... up to this.
 const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
@@ -20,23 +20,23 @@ const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
 pub(super) const MESSAGE: &str = "this daemon, with its present configuration, has never seen the instance and may merely not be allowed to; it waits for --node-deletion-unseen-grace-period";
 
 /// `--node-deletion-grace-period`, or what stands for it: one monitor period, at least 5 s.
-pub fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
+pub(super) fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
     flag.unwrap_or(monitor_period.max(MIN_GRACE))
 }
 
 /// `--node-deletion-unseen-grace-period`, or what stands for it: 24 grace periods, 5 minutes at most. Never less than
 /// `grace`.
-pub fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
+pub(super) fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
 }
 
-/// What is asked of the absence of an instance that the provider has never had.
+/// What the absence of an instance must be like where the provider has never had the instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     /// How long it must last.
     pub grace: Duration,
-    /// Since when the configuration in force answers: what another one said before does not count. `None`: one is tried
-    /// that may have the instance.
+    /// Since when the configuration in force answers. Answers under an earlier one do not count. `None`: another one is being
+    /// tried, which may have the instance.
     pub since: Option<Instant>,
 }
 
@@ -49,9 +49,10 @@ impl Unseen {
     }
 }
 
-/// Until when a Node waits because the provider has never had its instance. `None`: it need not, or has waited.
-pub(super) fn waits_until(memory: &Memory, absence: Absence) -> Option<Instant> {
-    let Unseen { grace, since } = memory.unseen?;
+/// Until when a Node waits because the provider has never had its instance. `None`: it need not wait, or has waited long
+/// enough.
+pub(super) fn waits_until(unseen: Option<Unseen>, absence: Absence) -> Option<Instant> {
+    let Unseen { grace, since } = unseen?;
     let first = since.map_or(absence.last.ended, |since| absence.first.max(since));
     (Absence { first, ..absence }.lasted() < grace).then(|| first + grace)
 }
@@ -63,8 +64,10 @@ mod tests {
 
     use super::{
         super::{
-            decide::{DeletionRules, HeldBack, Verdict, verdict},
+            decide::{DeletionRules, verdict},
+            memory::Memory,
             silence::{Kubelet, SilentKubelet},
+            verdict::{HeldBack, Verdict},
         },
         *,
     };
@@ -97,31 +100,23 @@ mod tests {
     fn only_what_was_never_seen_waits_and_only_as_long() {
         let start = Instant::now();
         let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
-        let mut memory = Memory::new("u", start);
-        assert_eq!(waits_until(&memory, absence(0)), None, "it was seen");
-        memory.unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
-        assert_eq!(waits_until(&memory, absence(299)), Some(start + seconds(300)));
-        assert_eq!(waits_until(&memory, absence(300)), None);
+        assert_eq!(waits_until(None, absence(0)), None, "it was seen");
+        let unseen = Some(Unseen { grace: seconds(300), since: Some(start) });
+        assert_eq!(waits_until(unseen, absence(299)), Some(start + seconds(300)));
+        assert_eq!(waits_until(unseen, absence(300)), None);
     }
 
     #[test]
     fn another_configuration_begins_anew_and_one_that_is_tried_keeps_what_it_may_have() {
         let start = Instant::now();
         let absence = |last: u64| Absence { first: start, last: CallTime::at(start + seconds(last)) };
-        let with = |since: Option<Instant>| Memory {
-            unseen: Some(Unseen { grace: seconds(120), since }),
-            ..Memory::new("u", start)
-        };
+        let with = |since: Option<Instant>| Some(Unseen { grace: seconds(120), since });
         let changed = with(Some(start + seconds(100)));
-        assert_eq!(
-            waits_until(&changed, absence(90)),
-            Some(start + seconds(220)),
-            "an answer from before it"
-        );
-        assert_eq!(waits_until(&changed, absence(219)), Some(start + seconds(220)));
-        assert_eq!(waits_until(&changed, absence(220)), None);
+        assert_eq!(waits_until(changed, absence(90)), Some(start + seconds(220)), "an answer from before it");
+        assert_eq!(waits_until(changed, absence(219)), Some(start + seconds(220)));
+        assert_eq!(waits_until(changed, absence(220)), None);
         for last in [0, 119, 120, 3600] {
-            assert_eq!(waits_until(&with(None), absence(last)), Some(start + seconds(last + 120)));
+            assert_eq!(waits_until(with(None), absence(last)), Some(start + seconds(last + 120)));
         }
     }
 

@@ -1,5 +1,5 @@
-//! What was passed on of each Node. A kubelet writes its Node's status every few minutes, and that changes
-//! only the version and times that are not read here. In a settled cluster there are no other events.
+//! What was passed on of each Node. A kubelet writes its Node's status every few minutes. Usually only the version and times
+//! change then, which nobody here reads. In a settled cluster all events are like that.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -12,14 +12,14 @@ pub(super) trait VersionedNode {
     fn name(&self) -> &[u8];
     /// `metadata.resourceVersion`, where it is a number.
     fn version(&self) -> Option<u64>;
-    /// Feeds everything that is passed on, except the version, to the hasher.
+    /// Feeds everything that is passed on, except the version.
     fn hash_content(&self, hasher: &mut impl Hasher);
 }
 
 /// A digest of what was passed on of each Node, and its version.
 #[derive(Debug, Default)]
 pub(super) struct GivenNodes {
-    /// By the digest of the name. If two names have the same digest, both Nodes are passed on in full.
+    /// By the digest of the name. Where two names share one, both Nodes are always passed on in full.
     nodes: HashMap<u64, Given>,
     hasher: RandomState,
 }
@@ -31,20 +31,20 @@ struct Given {
 }
 
 impl GivenNodes {
-    /// Whether `node` equals what was passed on of this Node before, except for the version.
+    /// Whether everything that was passed on of this Node is the same in `node`, except its version.
     pub(super) fn has(&self, node: &impl VersionedNode) -> bool {
         let given = self.nodes.get(&self.digest_of_name(node));
         given.is_some_and(|given| given.content == self.digest_of_content(node))
     }
 
-    /// Notes that a Node is passed on.
+    /// Takes note that a Node is passed on.
     pub(super) fn note(&mut self, node: &impl VersionedNode) {
         let name = self.digest_of_name(node);
         match node.version() {
             Some(version) => {
                 self.nodes.insert(name, Given { content: self.digest_of_content(node), version });
             }
-            // Without a number it could not be told later whether this version has arrived.
+            // Without a version, it could not be told later whether it arrived.
             None => {
                 self.nodes.remove(&name);
             }
@@ -56,13 +56,12 @@ impl GivenNodes {
         self.nodes.remove(&self.digest_of_name(node));
     }
 
-    /// Forgets all Nodes when a list begins, which returns them in full.
+    /// A list begins. It contains every Node in full.
     pub(super) fn clear(&mut self) {
         self.nodes.clear();
     }
 
-    /// Forgets Nodes when a watch begins after this version. What was passed on with a later version may have
-    /// been lost on the way.
+    /// A watch begins after this version. Nodes that were passed on with a later one may have been lost on the way.
     pub(super) fn keep_until(&mut self, version: Option<u64>) {
         self.nodes.retain(|_, given| version.is_some_and(|version| given.version <= version));
     }

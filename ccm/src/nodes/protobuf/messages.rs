@@ -42,8 +42,8 @@ pub(super) fn object_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec
     Ok(serde_json::to_vec(&object)?)
 }
 
-/// Converts an event of a watch to a line of JSON. If a Node differs from `given` only in its version, the
-/// line has only its name and version.
+/// An event of a watch as a line of JSON. Where only the version of a Node differs from `given`, the line contains nothing
+/// else.
 pub(super) fn event_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<u8>, UnreadableMessage> {
     let WatchEvent { event_type, object: raw } = WatchEvent::decode(bytes)?;
     let mut object = read_object(raw.unwrap_or_default().raw)?;
@@ -52,7 +52,7 @@ pub(super) fn event_in_json(bytes: Bytes, given: &mut GivenNodes) -> Result<Vec<
             b"MODIFIED" if given.has(node) => object.content = Content::NodeVersion(node.into()),
             b"ADDED" | b"MODIFIED" => given.note(node),
             b"DELETED" => given.forget(node),
-            // A bookmark has the form of a Node and is none.
+            // A bookmark looks like a Node, but is none.
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ struct Event {
     object: Object,
 }
 
-/// An object with its type.
+/// An object with its kind.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
@@ -96,7 +96,7 @@ struct Object {
     content: Content,
 }
 
-/// The types of objects that are read.
+/// The kinds of objects that are read.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content {
@@ -425,7 +425,7 @@ impl Serialize for Time {
         };
         match self.seconds.map(after) {
             Some(Ok(time)) => serializer.collect_str(&format_args!("{time}Z")),
-            // JSON has no years after 9999, and neither has Go's JSON.
+            // Times in JSON have no years beyond 9999. Go writes none either.
             Some(Err(_)) | None => serializer.serialize_none(),
         }
     }

@@ -13,8 +13,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Dura
 /// Bounds for a provider's `retry_after`.
 const RETRY_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 
-/// How long to wait after a failure that only a change of the cloud or of the configuration can fix. Such
-/// changes are pushed, or seen in the next period.
+/// Where only a change of the cloud or of the configuration can help, a Node is tried no more often than this. Such changes are
+/// pushed, or seen in the next period.
 const HOPELESS: Duration = Duration::from_secs(60);
 
 impl NodeController {
@@ -36,7 +36,7 @@ impl NodeController {
                 retry_in = Some(BACKOFF.first);
             }
             Outcome::Right { metadata, warnings } => {
-                // Logged when it changes, not in each period.
+                // Logged once, and not in each period.
                 if state.metadata.as_ref() != Some(&metadata) {
                     tracing::debug!(node = name, "the node is as the cloud says");
                 }
@@ -88,8 +88,8 @@ impl NodeController {
                 if state.tried.is_none() {
                     tracing::debug!(node = name, "the cloud has no answer: the node is left as it is");
                 }
-                // The node-lifecycle controller handles absence. The next period or a pushed change leads to
-                // the next look-up.
+                // What follows from an absence is the node-lifecycle controller's task. Here the next period, or a pushed
+                // change, looks at the Node again.
                 state.succeed();
                 state.tried = Some(node);
             }
@@ -125,7 +125,7 @@ impl NodeController {
             "node not initialized"
         );
         self.events.record(node.event_object(), EventType::Warning, "InitializationFailed", message);
-        // Goes before the other pending writes, because the next try of this Node comes after it.
+        // Put before the writes that wait, since the next try of this Node has to come after it.
         self.writes.push_front(Write::Report(node, condition, retry_in));
     }
 }

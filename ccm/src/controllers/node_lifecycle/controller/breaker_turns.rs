@@ -11,16 +11,18 @@ use super::{
 };
 
 impl NodeLifecycleController {
-    /// Counts over everything known, not over this batch: pushes come one by one. Only what changed since the last time is
-    /// counted anew, so this may be asked before each few Nodes. Where nobody is absent a closed breaker stays closed.
+    /// Counts all Nodes, not only those of one look, since pushed changes come one by one. Only Nodes that changed since the
+    /// last time are counted again, so this is cheap enough to be called often. Where no Node is absent, a closed breaker stays
+    /// closed.
     pub(super) fn update_breaker(&mut self) {
         let mut changed = std::mem::take(&mut self.uncounted);
         changed.extend(self.node_changes.take());
         for name in changed {
-            // A Node that nobody has looked at yet is none.
+            // A Node that was never looked at does not count yet.
             let Some(memory) = self.memories.get(&name) else { continue };
             let node = self.nodes.get(&name).filter(|node| node.identity.uid == memory.uid);
-            // Without a provider ID: its taint may have been ours to remove; its instance is nobody's yet.
+            // A Node without a provider ID does not count: it has no instance yet. There is a memory of it where its shutdown
+            // taint was removed.
             let node = node.filter(|node| node.identity.provider_id.is_some());
             let seen = node.map(|node| match (memory.absence, memory.is_present) {
                 (Some(_), _) if is_excluded(&node) || is_allowed(&node) => Seen::AbsentByDecision,

@@ -27,8 +27,8 @@ use crate::nodes::{Node, ReadyStatus};
 const MAX_PEERS: usize = 10;
 
 impl NodeLifecycleController {
-    /// Names of the Nodes that may have to go, as they are now, as far as their kubelets matter. While that can decide on
-    /// one of them, the API server and some other kubelets are observed.
+    /// Names of the Nodes that may have to be deleted, where that depends on their kubelets. While there is such a Node that
+    /// listening can decide on, the API server and some other kubelets are observed.
     pub(super) fn observe_kubelets(&self) -> HashSet<String> {
         let may_have_to_go = |name: &&String| {
             self.nodes.get(name).is_some_and(|node| {
@@ -54,8 +54,9 @@ impl NodeLifecycleController {
         candidates
     }
 
-    /// Nodes whose kubelets should live, as few changes as can be: Ready ones, and others only where none is Ready, since
-    /// kube-controller-manager may have lost sight of all of them. Nodes of other clouds are as good as ours.
+    /// Nodes whose kubelets should be alive, with as few changes as possible. They are Ready. Others are taken only where no
+    /// Node is Ready, since kube-controller-manager may have lost sight of all of them. Nodes of other clouds are as good as
+    /// ours.
     fn peers(&self) -> Vec<String> {
         let should_live = |node: &Arc<Node>| {
             !self.absent.contains(node.name()) && !node.deleting && !node.has_taint(SHUTDOWN_TAINT)
@@ -71,15 +72,15 @@ impl NodeLifecycleController {
         choose_peers(&self.leases.observed(), &names, self.leases.availability().mute(), MAX_PEERS)
     }
 
-    /// Decides on the Nodes that may have to go: few at a time, so that each decision follows its read at once. What is not
-    /// decided before the cloud's answer about it is too old is asked about again.
+    /// Decides on the Nodes that may have to be deleted: few at a time, so that each decision comes right after the read of
+    /// the lease. Where the cloud's answer becomes too old before that, the cloud is asked again.
     pub(super) async fn judge_kubelets(
         &mut self,
         asked: Vec<(&Arc<Node>, &InstanceLookup)>,
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
-        // Where nobody is listened to, nothing else tells that the API server does not answer.
+        // Where no kubelet is listened to, only these reads show that the API server does not answer.
         let mut nobody_answers = false;
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
             let now = Instant::now();
@@ -93,7 +94,7 @@ impl NodeLifecycleController {
             if batch.is_empty() {
                 continue;
             }
-            // Who does not answer is not asked about hundreds of leases.
+            // An API server that does not answer is not asked for hundreds of leases.
             let answers = !nobody_answers && self.leases.availability().answers();
             let names = batch
                 .iter()
@@ -135,7 +136,7 @@ impl NodeLifecycleController {
 
     fn kubelet(&self, node: &Node, read: &LeaseRead) -> Option<Kubelet> {
         let memory = self.memories.get(node.name())?;
-        // Who allows the deletion says that this Node may go whatever becomes of the others.
+        // An operator who allows the deletion allows it whatever happens to the other Nodes.
         let must_hear = !is_allowed(node);
         Some(judge(read, memory.lease.as_ref(), node.ready(), &self.leases.availability(), must_hear))
     }

@@ -20,7 +20,7 @@ use kube::client::Body;
 use sandbox::{Sandbox, kubelet};
 use tokio::time::sleep;
 
-use super::*;
+use super::{super::verdict::HeldBack, *};
 use crate::{
     cloud::{CloudMetrics, Started},
     nodes::watch_nodes,

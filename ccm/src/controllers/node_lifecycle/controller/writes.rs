@@ -27,7 +27,8 @@ impl NodeLifecycleController {
     ) {
         let now = Instant::now();
         let mut writes = writes;
-        // No more deletions than are sent at once are decided on together: none waits here until its proof is too old.
+        // No more deletions are decided on together than are sent at once, so a proof is hardly ever too old here. Where it is,
+        // nothing is deleted, and the Node is looked at again at once.
         writes.retain(|write| match write {
             Write::Delete(node, proof) if !proof.proves(node, now) => {
                 self.due.insert(node.name().to_owned(), now);
@@ -35,7 +36,7 @@ impl NodeLifecycleController {
             }
             Write::Delete(..) | Write::Patch(..) => true,
         });
-        // First, so that no patch is in the way.
+        // Deletions first, so that no patch delays them.
         writes.sort_by_key(|write| matches!(write, Write::Patch(..)));
         for write in &writes {
             if let Write::Delete(node, _) = write {
@@ -48,7 +49,7 @@ impl NodeLifecycleController {
             .map(|write| async move {
                 let outcome = match &write {
                     Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
-                    // It may wait for its turn or be sent again, but not on an old proof.
+                    // The request may wait for its turn or be sent again, but only as long as the proof is good.
                     Write::Delete(node, proof) => {
                         writer.delete(node, proof.good_until()).await.map(|()| WrittenVersion::new())
                     }
@@ -113,7 +114,7 @@ impl NodeLifecycleController {
         let is_as_judged =
             self.nodes.get(node.name()).is_some_and(|now| now.resource_version == node.resource_version);
         if matches!(error, WriteError::Stale(_)) && !is_as_judged {
-            // It changed since it was judged: judged again, and nothing to tell.
+            // The Node changed since it was judged. It is judged again, and there is nothing to report.
             return;
         }
         let message = format!("Failed deleting node {}: {error}", node.name());

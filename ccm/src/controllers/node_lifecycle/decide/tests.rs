@@ -1,6 +1,12 @@
 use cloudprovider::{Error, ErrorKind, Instance, PowerState, ProviderId};
 
-use super::{super::memory::Absence, *};
+use super::{
+    super::{
+        absence::Absence,
+        silence::{SilentKubelet, Undecided},
+    },
+    *,
+};
 use crate::cloud::CallTime;
 
 const RULES: DeletionRules =

@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::renewal::MAX_PAUSE, *};
 
 const QUICK: Duration = Duration::from_millis(5);
 const USUAL: Duration = Duration::from_millis(12_500);

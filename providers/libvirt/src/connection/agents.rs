@@ -1,12 +1,12 @@
 //! Asking guest agents, which are in the hands of the guests: some answer late, some never.
 
+mod asking;
+
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
-use cloudprovider::{ErrorKind, InstanceRef};
 use tokio::{sync::mpsc, time::Instant};
 use uuid::Uuid;
 use virt::connect::Connect;
@@ -15,8 +15,6 @@ use crate::{
     addresses::AgentInterface,
     calls::{Calls, Failure},
     config::{HypervisorConfig, Keepalive},
-    connection::Actor,
-    follow::Connected,
     lane::{Lane, ThreadCount},
     session::{ask_agent, open_connection},
 };
@@ -62,17 +60,17 @@ struct AgentLane {
 }
 
 /// What one agent said.
-pub(crate) struct AgentAnswer {
+pub(super) struct AgentAnswer {
     lane: u64,
     uuid: Uuid,
     answer: Result<Vec<AgentInterface>, Failure>,
 }
 
 /// The agents of one connection.
-pub(crate) struct Agents {
+pub(super) struct Agents {
     /// Whom to ask next.
-    pub(crate) queue: VecDeque<Uuid>,
-    pub(crate) answers: mpsc::UnboundedReceiver<AgentAnswer>,
+    pub(super) queue: VecDeque<Uuid>,
+    pub(super) answers: mpsc::UnboundedReceiver<AgentAnswer>,
     sender: mpsc::UnboundedSender<AgentAnswer>,
     lanes: Vec<AgentLane>,
     next_number: u64,
@@ -86,7 +84,7 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    pub(crate) fn new(queue: VecDeque<Uuid>) -> Self {
+    pub(super) fn new(queue: VecDeque<Uuid>) -> Self {
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
             queue,
@@ -101,7 +99,7 @@ impl Agents {
     }
 
     /// Asks an agent that has come anew.
-    pub(crate) fn ask_again(&mut self, uuid: Uuid) {
+    pub(super) fn ask_again(&mut self, uuid: Uuid) {
         match self.hanging.get_mut(&uuid) {
             // libvirt gives up its call when the agent goes: soon
             Some(has_come_anew) => *has_come_anew = true,
@@ -116,7 +114,7 @@ impl Agents {
         }
     }
 
-    pub(crate) fn is_asking(&self) -> bool {
+    pub(super) fn is_asking(&self) -> bool {
         self.lanes.iter().any(|lane| lane.asked.is_some())
     }
 
@@ -149,102 +147,6 @@ impl Agents {
     fn is_newly_full(&mut self) -> bool {
         let is_full = self.lanes.is_empty() && !self.may_add_lane();
         is_full && !std::mem::replace(&mut self.is_full, is_full)
-    }
-}
-
-impl Actor {
-    /// Gives the next domains to the threads that ask guest agents.
-    pub(crate) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
-        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
-        let mut unheard = connected.agents.give_up_hanging(self.hypervisor.settings.call_timeout);
-        while let Some(uuid) = connected.agents.queue.front().copied() {
-            if connected.agents.is_left_alone(uuid) {
-                connected.agents.queue.pop_front();
-                // what is known from elsewhere need not wait for it
-                unheard.extend(Some(uuid).filter(|uuid| connected.agents.hanging.contains_key(uuid)));
-                continue;
-            }
-            let agents = &connected.agents;
-            let i = match agents.lanes.iter().position(|lane| lane.asked.is_none()) {
-                Some(i) => i,
-                None if agents.may_add_lane() => self.add_agent_lane(connected).await?,
-                None => break,
-            };
-            let agents = &mut connected.agents;
-            agents.queue.pop_front();
-            let sender = agents.sender.clone();
-            let lane = &mut agents.lanes[i];
-            let number = lane.number;
-            lane.asked = Some((uuid, Instant::now()));
-            drop(lane.lane.run(move |session: &mut AgentSession| {
-                let answer = session.ask(uuid);
-                let _ = sender.send(AgentAnswer { lane: number, uuid, answer });
-            }));
-        }
-        if connected.agents.is_newly_full() {
-            tracing::warn!(
-                hypervisor = self.name(),
-                hanging = connected.agents.hanging.len(),
-                "too many guest agents hang: no other one is asked until some of them answer, or their guests end"
-            );
-        }
-        if connected.agents.lanes.is_empty() {
-            // nobody is left to ask the others; the next refresh tries again
-            unheard.extend(connected.agents.queue.drain(..));
-        }
-        if !unheard.is_empty() {
-            self.hypervisor.update(|state| {
-                unheard.into_iter().filter_map(|uuid| state.inventory.set_agent(uuid, None)).collect()
-            });
-        }
-        Ok(())
-    }
-
-    /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens when it first
-    /// asks; libvirtd takes few requests of one client at a time, too, and those that hang are among them.
-    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
-        let name = format!("libvirt-{}-agent", self.name());
-        let config = self.hypervisor.config.clone();
-        let keepalive = self.hypervisor.settings.keepalive;
-        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
-        let (number, lanes) = (connected.agents.next_number, self.hypervisor.lanes().clone());
-        let lane = self
-            .on_lane(connected, move |session| {
-                let connect = session.share();
-                let state = move || AgentSession { connect, config, keepalive, calls };
-                Lane::spawn(name, &lanes, state).map_err(|error| {
-                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
-                })
-            })
-            .await?;
-        connected.agents.next_number += 1;
-        connected.agents.lanes.push(AgentLane { number, lane, asked: None });
-        Ok(connected.agents.lanes.len() - 1)
-    }
-
-    pub(crate) fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
-        let agents = &mut connected.agents;
-        match agents.lanes.iter_mut().find(|lane| lane.number == answer.lane) {
-            Some(lane) => lane.asked = None,
-            // late, but it has come
-            None => agents.came_back(answer.uuid),
-        }
-        let heard = match answer.answer {
-            Ok(interfaces) => Some(interfaces),
-            // a guest can make its agent say anything; whether the connection lives is for others to find out
-            Err(failure) => {
-                tracing::debug!(
-                    hypervisor = self.name(),
-                    domain = %answer.uuid,
-                    reason = failure.message,
-                    "no answer from the guest agent"
-                );
-                None
-            }
-        };
-        self.hypervisor.update(|state| -> Vec<InstanceRef> {
-            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
-        });
     }
 }
 

@@ -5,6 +5,7 @@ use component::command_line::{
     notes::{Note, not_yet},
     values::int32,
 };
+use serde_json::{Value, json};
 
 /// How much of its work is done at the same time.
 #[derive(Clone, Debug, Args)]
@@ -17,3 +18,10 @@ pub struct ServiceLbControllerFlags {
 
 pub(super) const NOTES: &[Note] =
     &[not_yet("concurrent-service-syncs", "There is no service controller yet")];
+
+impl ServiceLbControllerFlags {
+    /// Their place in `/configz`, and what stands there.
+    pub(super) fn configz(&self) -> (&'static str, Value) {
+        ("ServiceController", json!({"ConcurrentServiceSyncs": self.concurrent_service_syncs}))
+    }
+}

@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Connected, LEASE_CHECK, PATIENT};
+use super::{
+    actor::Actor,
+    connected::{Connected, LEASE_CHECK, PATIENT},
+};
 use crate::{
     addresses::AddressRules,
     calls::Failure,
-    connection::Actor,
     domain::AgentChannel,
     inventory::{Inventory, NetworkLeases},
 };
@@ -83,7 +85,7 @@ impl Actor {
 
 impl Connected {
     /// Notes domains that are newly found running and lack a wanted family: they may have just started.
-    pub(crate) fn note_listed(&mut self, inventory: &Inventory, rules: &AddressRules, ran: &HashSet<Uuid>) {
+    pub(super) fn note_listed(&mut self, inventory: &Inventory, rules: &AddressRules, ran: &HashSet<Uuid>) {
         let now = Instant::now();
         let seconds = Timestamp::now().as_second();
         let started = inventory.domains().filter(|domain| {

@@ -10,28 +10,6 @@ use tokio::sync::{broadcast, watch};
 use super::*;
 use crate::{config::Config, hypervisor::Shared};
 
-#[test]
-fn tries_become_rare_and_never_end() {
-    let mut rare = Rare::default();
-    let start = Instant::now();
-    let at = |seconds| start + Duration::from_secs(seconds);
-    assert!(rare.may_try(0, at(0)) && rare.may_try(MANY_THREADS - 1, at(1)), "few threads wait");
-    assert!(!rare.may_try(MANY_THREADS, at(300)));
-    assert!(rare.may_try(MANY_THREADS, at(301)));
-    assert!(!rare.may_try(MANY_THREADS, at(900)));
-    assert!(rare.may_try(50, at(901)), "however many there are");
-    let (mut now, mut tries) = (901, Vec::new());
-    while tries.len() < 10 {
-        now += 60;
-        if rare.may_try(50, at(now)) {
-            tries.push(now);
-        }
-    }
-    let last = tries.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
-    assert!((3600..3600 + 60).contains(&last), "{tries:?}");
-    assert!(rare.may_try(0, at(now + 1)), "a thread has come back");
-}
-
 /// An actor for a socket in `dir`, and the handle for look-ups.
 fn actor(socket: &std::path::Path) -> (Actor, Arc<Hypervisor>) {
     let text = format!("hypervisors: [{{name: h, uri: 'qemu+unix:///system?socket={}'}}]", socket.display());

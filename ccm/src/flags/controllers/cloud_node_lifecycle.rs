@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use component::command_line::{
+    format_duration,
     notes::{Note, differs, ours},
     values::{duration, int32},
 };
+use serde_json::{Value, json};
 
 /// How often and how much at once it looks at Nodes, and when it deletes one.
 #[derive(Clone, Debug, Args)]
@@ -81,6 +83,15 @@ impl CloudNodeLifecycleControllerFlags {
             faults.push("--node-monitor-period must be greater than 0".to_owned());
         }
         faults
+    }
+
+    /// Their place in `/configz`, and what stands there.
+    pub(super) fn configz(&self) -> (&'static str, Value) {
+        let section = json!({
+            "NodeMonitorPeriod": format_duration(self.node_monitor_period),
+            "ConcurrentNodeLifecycleSyncs": self.concurrent_node_lifecycle_syncs,
+        });
+        ("NodeLifecycleController", section)
     }
 
     /// Requests to the API server that are under way at once.

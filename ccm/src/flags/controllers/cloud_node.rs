@@ -5,8 +5,9 @@ use component::command_line::{
     notes::{Note, differs, no_effect, ours},
     values::int32,
 };
+use serde_json::{Value, json};
 
-use super::NodeLabels;
+use crate::flags::NodeLabels;
 
 /// How much of its work is done at the same time.
 #[derive(Clone, Debug, Args)]
@@ -51,6 +52,16 @@ impl CloudNodeControllerFlags {
         }
         faults.extend(self.node_labels.faults());
         faults
+    }
+
+    /// Their place in `/configz`, and what stands there.
+    pub(super) fn configz(&self) -> (&'static str, Value) {
+        let section = json!({
+            "ConcurrentNodeSyncs": self.concurrent_node_syncs,
+            // Upstream shows the number that 0 stands for.
+            "ConcurrentNodeStatusUpdates": self.status_updates(),
+        });
+        ("NodeController", section)
     }
 
     /// Nodes that are initialised at the same time.

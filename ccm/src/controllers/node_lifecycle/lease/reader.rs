@@ -1,0 +1,138 @@
+//! Reads of kubelets' leases: the quickest sign that a kubelet lives or does not.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    time::Duration,
+};
+
+use component::inspection::Inspection;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    super::availability::{Availability, MAX_ANSWER_TIME},
+    LEASE_NAMESPACE, LeaseAnswer, LeaseRead, LeaseView,
+};
+
+/// How often one lease is read only to know that the API server answers. Far more often than
+/// [`MAX_PAUSE`](super::super::renewal::MAX_PAUSE), so that a busy process is not taken for an outage.
+const OBSERVATION_INTERVAL: Duration = Duration::from_millis(125);
+
+/// Reads kubelets' leases, and learns from that whether the API server answers.
+pub(in super::super) struct LeaseReader {
+    api: Api<Lease>,
+    /// Leases read at the same time.
+    concurrent_reads: usize,
+    forbidden_logged: Once,
+    availability: Mutex<Availability>,
+    /// Names of the leases that are read in turn, only to know that the API server answers and that kubelets are heard.
+    observed: watch::Sender<Vec<String>>,
+}
+
+impl LeaseReader {
+    pub(in super::super) fn new(client: Client, concurrent_reads: usize) -> Arc<Self> {
+        Arc::new(Self {
+            api: Api::namespaced(client, LEASE_NAMESPACE),
+            concurrent_reads,
+            forbidden_logged: Once::new(),
+            availability: Mutex::default(),
+            observed: watch::Sender::default(),
+        })
+    }
+
+    /// Reads the leases of these Nodes, by name and UID; `inspection` hears of each read.
+    pub(in super::super) async fn read_all(
+        &self,
+        nodes: Vec<(String, String)>,
+        inspection: &Inspection,
+    ) -> Vec<(String, LeaseRead)> {
+        stream::iter(nodes)
+            .map(|(name, uid)| async move {
+                let read = self.read(&name, uid).await;
+                (name, read)
+            })
+            .buffer_unordered(self.concurrent_reads)
+            .inspect(|_| inspection.moved_on())
+            .collect()
+            .await
+    }
+
+    async fn read(&self, name: &str, uid: String) -> LeaseRead {
+        let sent = Instant::now();
+        let answer = self.ask(name).await;
+        let read = LeaseRead { uid, sent, answered: Instant::now(), answer };
+        self.availability().note(&read);
+        read
+    }
+
+    async fn ask(&self, name: &str) -> LeaseAnswer {
+        match timeout(MAX_ANSWER_TIME, self.api.get_opt(name)).await {
+            Ok(Ok(Some(lease))) => LeaseAnswer::Found(LeaseView::new(&lease.spec.unwrap_or_default())),
+            Ok(Ok(None)) => LeaseAnswer::Missing,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                self.forbidden_logged.call_once(|| {
+                    tracing::warn!(
+                        error = %status.message,
+                        "kubelets' leases in {LEASE_NAMESPACE} cannot be read: Ready nodes whose instance is gone stay until they are NotReady"
+                    );
+                });
+                LeaseAnswer::Forbidden
+            }
+            Ok(Err(_)) | Err(_) => LeaseAnswer::NoAnswer,
+        }
+    }
+
+    /// What all reads so far say about the API server.
+    pub(in super::super) fn availability(&self) -> MutexGuard<'_, Availability> {
+        self.availability.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names of the Nodes whose kubelets are listened to.
+    pub(in super::super) fn observed(&self) -> Vec<String> {
+        self.observed.borrow().clone()
+    }
+
+    /// From now on [`observe`](Self::observe) listens to these `peers`, whose kubelets should be alive. Where there is none, it
+    /// reads the leases of `candidates`, only to know that the API server answers. Without candidates nothing is read.
+    pub(in super::super) fn set_observed(&self, peers: Vec<String>, candidates: Vec<String>) {
+        let wanted = if candidates.is_empty() {
+            *self.availability() = Availability::default();
+            Vec::new()
+        } else {
+            self.availability().listen_to(&peers);
+            if peers.is_empty() { candidates } else { peers }
+        };
+        self.observed.send_if_modified(|observed| {
+            let is_new = *observed != wanted;
+            *observed = wanted;
+            is_new
+        });
+    }
+
+    /// Reads one of the observed leases after the other, for ever. It runs beside all other work: a cloud that takes long to
+    /// answer must not look like an outage of the API server.
+    pub(in super::super) async fn observe(self: Arc<Self>) {
+        let mut observed = self.observed.subscribe();
+        for turn in 0_usize.. {
+            let name = match observed.wait_for(|names| !names.is_empty()).await {
+                Ok(names) => names.get(turn % names.len()).cloned().unwrap_or_default(),
+                Err(_) => return,
+            };
+            let next = Instant::now() + OBSERVATION_INTERVAL;
+            let read = self.read(&name, String::new()).await;
+            self.availability().hear(&name, &read);
+            sleep_until(next).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for LeaseReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaseReader").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! What the actor does with guest agents: who is asked next, and what becomes of the answers.
+
+use std::sync::Arc;
+
+use cloudprovider::{ErrorKind, InstanceRef};
+use tokio::time::Instant;
+
+use super::{
+    super::{actor::Actor, connected::Connected},
+    AgentAnswer, AgentLane, AgentSession,
+};
+use crate::{
+    calls::{Calls, Failure},
+    lane::Lane,
+};
+
+impl Actor {
+    /// Gives the next domains to the threads that ask guest agents.
+    pub(in super::super) async fn ask_agents(&mut self, connected: &mut Connected) -> Result<(), Failure> {
+        // an agent that hangs holds its thread, but not what is known of its domain from elsewhere
+        let mut unheard = connected.agents.give_up_hanging(self.hypervisor.settings.call_timeout);
+        while let Some(uuid) = connected.agents.queue.front().copied() {
+            if connected.agents.is_left_alone(uuid) {
+                connected.agents.queue.pop_front();
+                // what is known from elsewhere need not wait for it
+                unheard.extend(Some(uuid).filter(|uuid| connected.agents.hanging.contains_key(uuid)));
+                continue;
+            }
+            let agents = &connected.agents;
+            let i = match agents.lanes.iter().position(|lane| lane.asked.is_none()) {
+                Some(i) => i,
+                None if agents.may_add_lane() => self.add_agent_lane(connected).await?,
+                None => break,
+            };
+            let agents = &mut connected.agents;
+            agents.queue.pop_front();
+            let sender = agents.sender.clone();
+            let lane = &mut agents.lanes[i];
+            let number = lane.number;
+            lane.asked = Some((uuid, Instant::now()));
+            drop(lane.lane.run(move |session: &mut AgentSession| {
+                let answer = session.ask(uuid);
+                let _ = sender.send(AgentAnswer { lane: number, uuid, answer });
+            }));
+        }
+        if connected.agents.is_newly_full() {
+            tracing::warn!(
+                hypervisor = self.name(),
+                hanging = connected.agents.hanging.len(),
+                "too many guest agents hang: no other one is asked until some of them answer, or their guests end"
+            );
+        }
+        if connected.agents.lanes.is_empty() {
+            // nobody is left to ask the others; the next refresh tries again
+            unheard.extend(connected.agents.queue.drain(..));
+        }
+        if !unheard.is_empty() {
+            self.hypervisor.update(|state| {
+                unheard.into_iter().filter_map(|uuid| state.inventory.set_agent(uuid, None)).collect()
+            });
+        }
+        Ok(())
+    }
+
+    /// Each thread has a connection of its own (see [`Session`](crate::session::Session)), which it opens when it first
+    /// asks; libvirtd takes few requests of one client at a time, too, and those that hang are among them.
+    async fn add_agent_lane(&mut self, connected: &mut Connected) -> Result<usize, Failure> {
+        let name = format!("libvirt-{}-agent", self.name());
+        let config = self.hypervisor.config.clone();
+        let keepalive = self.hypervisor.settings.keepalive;
+        let calls = Calls { counts: Arc::clone(&self.hypervisor.counts), ..Calls::default() };
+        let (number, lanes) = (connected.agents.next_number, self.hypervisor.lanes().clone());
+        let lane = self
+            .on_lane(connected, move |session| {
+                let connect = session.share();
+                let state = move || AgentSession { connect, config, keepalive, calls };
+                Lane::spawn(name, &lanes, state).map_err(|error| {
+                    Failure::lost(ErrorKind::Internal, format!("cannot start a thread: {error}"))
+                })
+            })
+            .await?;
+        connected.agents.next_number += 1;
+        connected.agents.lanes.push(AgentLane { number, lane, asked: None });
+        Ok(connected.agents.lanes.len() - 1)
+    }
+
+    pub(in super::super) fn take_agent_answer(&self, connected: &mut Connected, answer: AgentAnswer) {
+        let agents = &mut connected.agents;
+        match agents.lanes.iter_mut().find(|lane| lane.number == answer.lane) {
+            Some(lane) => lane.asked = None,
+            // late, but it has come
+            None => agents.came_back(answer.uuid),
+        }
+        let heard = match answer.answer {
+            Ok(interfaces) => Some(interfaces),
+            // a guest can make its agent say anything; whether the connection lives is for others to find out
+            Err(failure) => {
+                tracing::debug!(
+                    hypervisor = self.name(),
+                    domain = %answer.uuid,
+                    reason = failure.message,
+                    "no answer from the guest agent"
+                );
+                None
+            }
+        };
+        self.hypervisor.update(|state| -> Vec<InstanceRef> {
+            state.inventory.set_agent(answer.uuid, heard).into_iter().collect()
+        });
+    }
+}

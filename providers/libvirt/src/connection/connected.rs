@@ -1,0 +1,254 @@
+//! A connection that is followed: what is to be done on it, and when.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use cloudprovider::ErrorKind;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use uuid::Uuid;
+
+use super::agents::Agents;
+use crate::{
+    calls::{Calls, Failure},
+    domain::{AgentChannel, Domain},
+    hypervisor::Command,
+    inventory::Inventory,
+    key::Key,
+    lane::Lane,
+    session::{Probed, Read, Session},
+    sys::Event,
+};
+
+/// How long events are collected before the domains are read: starting a domain alone brings several.
+pub(super) const COLLECT: Duration = Duration::from_millis(30);
+/// When a domain that could not be read is read again; doubled each time up to [`PATIENT`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest pause between two looks for addresses.
+pub(super) const PATIENT: Duration = Duration::from_secs(60);
+/// How often it is checked whether a lease ends.
+pub(super) const LEASE_CHECK: Duration = Duration::from_secs(10);
+
+/// What to ask for each node, and who waits for it.
+type Probe = (Vec<Vec<Key>>, oneshot::Sender<Result<Probed, Failure>>);
+
+/// A connection that is followed.
+pub(super) struct Connected {
+    pub(super) lane: Lane<Option<Session>>,
+    pub(super) calls: Calls,
+    pub(super) events: mpsc::UnboundedReceiver<Event>,
+    pub(super) agents: Agents,
+    pub(super) dirty: HashSet<Uuid>,
+    /// Of these, whose guest agent came or went.
+    pub(super) agent_news: HashSet<Uuid>,
+    pub(super) dirty_since: Option<Instant>,
+    pub(super) waiting: Vec<(std::time::Instant, oneshot::Sender<Result<(), Failure>>)>,
+    pub(super) probes: Vec<Probe>,
+    /// Domains that could not be read, when to try again, and after what pause.
+    pub(super) retries: HashMap<Uuid, (Instant, Duration)>,
+    pub(super) next_refresh: Instant,
+    /// Before this there is no listing because of many events: listings must not be all that libvirt does.
+    pub(super) next_listing: Instant,
+    /// More domains have changed than are read one by one; the next listing finds them all.
+    pub(super) is_stormy: bool,
+    pub(super) next_look: Instant,
+    pub(super) next_lease_check: Instant,
+    /// Since when each domain has been without any address.
+    pub(super) without_address: HashMap<Uuid, Instant>,
+    /// When each domain started or was first seen running, or its guest agent came: further addresses may follow the first one.
+    pub(super) settling: HashMap<Uuid, Instant>,
+}
+
+impl Connected {
+    /// A connection that has just been listed; `agents` are the domains whose guest agent is to be asked.
+    pub(super) fn new(
+        lane: Lane<Option<Session>>,
+        calls: Calls,
+        events: mpsc::UnboundedReceiver<Event>,
+        agents: VecDeque<Uuid>,
+        refresh: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            lane,
+            calls,
+            events,
+            agents: Agents::new(agents),
+            dirty: HashSet::new(),
+            agent_news: HashSet::new(),
+            dirty_since: None,
+            waiting: Vec::new(),
+            probes: Vec::new(),
+            retries: HashMap::new(),
+            next_refresh: now + refresh,
+            next_listing: now,
+            is_stormy: false,
+            next_look: now,
+            next_lease_check: now + LEASE_CHECK,
+            without_address: HashMap::new(),
+            settling: HashMap::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Domain(uuid) => drop(self.dirty.insert(uuid)),
+            Event::Agent(uuid) => {
+                self.dirty.insert(uuid);
+                self.agent_news.insert(uuid);
+            }
+            Event::Closed(why) => return Err(Failure::lost(ErrorKind::Unavailable, why)),
+        }
+        self.dirty_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, command: Command) {
+        match command {
+            Command::Confirm(asked, answer) => self.waiting.push((asked, answer)),
+            Command::Probe(nodes, answer) => self.probes.push((nodes, answer)),
+            Command::Borrow(work) => {
+                drop(self.lane.run(move |slot: &mut Option<Session>| {
+                    let Some(session) = slot else { return };
+                    let connect = session.connection_for_another();
+                    // not on the lane: the work may take as long as it likes
+                    let thread = std::thread::Builder::new().name("libvirt-borrowed".to_owned());
+                    let lend = move || match connect() {
+                        Ok(connect) => work(&connect),
+                        // dropped: whoever waits for it sees that
+                        Err(failure) => tracing::warn!(reason = failure.message, "cannot connect"),
+                    };
+                    if let Err(error) = thread.spawn(lend) {
+                        tracing::warn!(%error, "cannot start a thread");
+                    }
+                }));
+            }
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Instant {
+        let mut wake = self.next_refresh.min(self.next_look).min(self.next_lease_check);
+        if let Some(at) = self.retries.values().map(|(at, _)| *at).min() {
+            wake = wake.min(at);
+        }
+        if let Some(since) = self.dirty_since {
+            wake = wake.min(since + COLLECT);
+        }
+        if self.agents.is_asking() {
+            wake = wake.min(Instant::now() + Duration::from_secs(1));
+        }
+        wake
+    }
+
+    /// Notes which domains have just started, and whose guest agent can be asked now.
+    pub(super) fn note_read(&mut self, read: &Read, before: &Inventory) {
+        let now = Instant::now();
+        for (uuid, _) in &read.failed {
+            self.try_later(*uuid, now);
+        }
+        for (uuid, domain) in &read.domains {
+            match domain {
+                Some(Domain { state: Err(_), .. }) => self.try_later(*uuid, now),
+                _ => drop(self.retries.remove(uuid)),
+            }
+            let has_agent_news = self.agent_news.remove(uuid);
+            let Some(domain) = domain.as_ref().filter(|domain| domain.is_running()) else {
+                self.settling.remove(uuid);
+                continue;
+            };
+            let is_agent_here = has_agent_news && domain.agent == AgentChannel::Connected;
+            if is_agent_here {
+                self.agents.ask_again(*uuid);
+            }
+            if is_agent_here || !before.by_uuid(*uuid).is_some_and(Domain::is_running) {
+                self.settling.insert(*uuid, now);
+            }
+        }
+    }
+
+    /// Notes which of the listed domains could not be read.
+    pub(super) fn note_unreadable<'a>(&mut self, domains: impl Iterator<Item = &'a Domain>) {
+        let now = Instant::now();
+        let failed: HashSet<Uuid> =
+            domains.filter(|domain| domain.state.is_err()).map(|domain| domain.uuid).collect();
+        self.retries.retain(|uuid, _| failed.contains(uuid));
+        for uuid in failed {
+            self.try_later(uuid, now);
+        }
+    }
+
+    /// Reads a domain once more after a while that doubles, since what was wrong with it brings no event when it ends.
+    fn try_later(&mut self, uuid: Uuid, now: Instant) {
+        let pause = self.retries.get(&uuid).map_or(FIRST_RETRY, |(_, pause)| (*pause * 2).min(PATIENT));
+        self.retries.insert(uuid, (now + pause, pause));
+    }
+
+    pub(super) fn retry_failed(&mut self, now: Instant) {
+        for (uuid, (at, pause)) in &mut self.retries {
+            if *at <= now {
+                // the next time is set when it has been read
+                *at = now + *pause;
+                self.dirty.insert(*uuid);
+                self.dirty_since.get_or_insert(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::PowerState;
+
+    use super::*;
+    use crate::{addresses::AddressRules, domain::DomainState, inventory::Snapshot, lane::LaneCount};
+
+    fn connected() -> Connected {
+        let lane = Lane::spawn("test".to_owned(), &LaneCount::default(), || None).expect("a thread");
+        let (_, events) = mpsc::unbounded_channel();
+        Connected::new(lane, Calls::default(), events, VecDeque::new(), Duration::from_secs(300))
+    }
+
+    #[test]
+    fn a_domain_that_cannot_be_read_is_read_again_after_a_doubling_pause() {
+        let mut connected = connected();
+        let uuid = Uuid::from_u128(1);
+        let broken = Domain::unreadable(uuid, "a".to_owned(), "denied".to_owned());
+        let mut now = Instant::now();
+        connected.note_unreadable([broken].iter());
+        for pause in [1, 2, 4] {
+            connected.retry_failed(now);
+            assert!(connected.dirty.is_empty(), "not yet");
+            now += Duration::from_secs(pause) + Duration::from_millis(100);
+            connected.retry_failed(now);
+            assert!(connected.dirty.remove(&uuid), "after {pause} s");
+            connected.try_later(uuid, now);
+        }
+        let read = Read { domains: vec![(uuid, None)], ..Read::default() };
+        connected.note_read(&read, &Inventory::default());
+        assert!(connected.retries.is_empty(), "it is known now");
+    }
+
+    #[test]
+    fn what_is_first_seen_running_may_get_a_second_family() {
+        let domain = |n: u128, power| Domain {
+            state: Ok(DomainState { power }),
+            ..Domain::unreadable(Uuid::from_u128(n), format!("d{n}"), String::new())
+        };
+        let domains =
+            vec![domain(1, PowerState::Running), domain(2, PowerState::Running), domain(3, PowerState::Off)];
+        let mut inventory = Inventory::default();
+        inventory.replace(Snapshot { domains, ..Snapshot::default() });
+        let mut connected = connected();
+        let ran = HashSet::from([Uuid::from_u128(2)]);
+        connected.note_listed(&inventory, &AddressRules::default(), &ran);
+        assert_eq!(connected.settling.keys().collect::<Vec<_>>(), [&Uuid::from_u128(1)]);
+        let none = AddressRules { families: Vec::new(), ..AddressRules::default() };
+        connected.settling.clear();
+        connected.note_listed(&inventory, &none, &HashSet::new());
+        assert!(connected.settling.is_empty(), "nothing is wanted");
+    }
+}
