@@ -8,7 +8,6 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 
 use super::CertificateOptions;
@@ -180,8 +179,6 @@ struct Reloaded {
     changed: bool,
     fault: Option<String>,
 }
-
-type Certificate = Arc<CertifiedKey>;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Certificate, pair::Pair};
+use super::pair::{Certificate, Pair};
 
 /// A pair for some names.
 #[derive(Clone, Debug)]

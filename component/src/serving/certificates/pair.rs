@@ -10,8 +10,6 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use super::Certificate;
-
 /// Two files, and the flags that name them.
 #[derive(Clone, Debug)]
 pub(super) struct PairFiles {
@@ -19,6 +17,9 @@ pub(super) struct PairFiles {
     pub key: PathBuf,
     pub flags: &'static str,
 }
+
+/// A certificate with what signed it, and its key.
+pub(super) type Certificate = Arc<CertifiedKey>;
 
 /// A certificate that can be served.
 #[derive(Clone, Debug)]
