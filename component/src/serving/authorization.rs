@@ -1,5 +1,6 @@
 //! What somebody may do: everything for `system:masters`, everybody on some paths, else what the API server says.
 
+mod decision;
 mod paths;
 mod reviews;
 
@@ -7,43 +8,10 @@ use anyhow::anyhow;
 use kube::Client;
 
 use super::{AuthorizationOptions, delegation::Unanswered, source::Source, user::User};
+use paths::PathRules;
 use reviews::Reviews;
 
-use paths::PathRules;
-
-/// What is decided about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    Allowed,
-    /// With the reviewer's reason, which may be empty.
-    Denied(String),
-    /// Nobody allows it, which is a refusal too.
-    NoOpinion(String),
-}
-
-impl Decision {
-    /// As in upstream's metrics.
-    pub(super) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied(_) => "denied",
-            Self::NoOpinion(_) => "no-opinion",
-        }
-    }
-}
-
-/// What upstream calls whoever reviews, in the reason of who is allowed nothing.
-const REVIEWER: &str = "kubernetes.io/webhook";
-
-impl Decision {
-    /// The decision with the reviewer's name where upstream says it: not before a refusal that the reviewer insists on.
-    fn by_reviewer(self) -> Self {
-        match self {
-            Self::NoOpinion(reason) if !reason.is_empty() => Self::NoOpinion(format!("{REVIEWER}: {reason}")),
-            other => other,
-        }
-    }
-}
+pub(super) use decision::Decision;
 
 /// What is wrong with `--authorization-always-allow-paths`.
 ///
@@ -91,21 +59,6 @@ impl Authorizer {
         match &self.reviews {
             Some(reviews) => reviews.review(source, user, verb, path).await.map(Decision::by_reviewer),
             None => Ok(Decision::NoOpinion(String::new())),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_no_opinion_is_named_with_its_reason() {
-        let reason = || "no such role".to_owned();
-        let named = Decision::NoOpinion("kubernetes.io/webhook: no such role".to_owned());
-        assert_eq!(Decision::NoOpinion(reason()).by_reviewer(), named);
-        for other in [Decision::Allowed, Decision::Denied(reason()), Decision::NoOpinion(String::new())] {
-            assert_eq!(other.clone().by_reviewer(), other);
         }
     }
 }

@@ -14,10 +14,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     super::{
+        AuthorizationOptions,
         delegation::{Reviewer, Unanswered},
         source::Source,
+        user::User,
     },
-    AuthorizationOptions, Decision, User,
+    decision::Decision,
 };
 
 /// Answers that are kept; upstream's.
