@@ -13,6 +13,7 @@
 mod authentication;
 mod authorization;
 mod certificates;
+mod client_certificate;
 mod cluster_trust;
 mod connections;
 mod delegation;

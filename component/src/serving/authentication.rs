@@ -1,6 +1,5 @@
 //! Who asks: by the front proxy's headers, by a client certificate, by a bearer token, else nobody in particular.
 
-pub(super) mod client_certificate;
 mod request_header;
 mod tokens;
 
@@ -25,9 +24,6 @@ pub(super) struct Authenticator {
     /// `None`: there is nobody to ask about tokens, which count for nothing then.
     tokens: Option<Tokens>,
 }
-
-/// What one way of authentication says. `Ok(None)`: it has no opinion.
-pub(super) type Opinion = Result<Option<User>, String>;
 
 /// What a request says of who asks, without the rest of its head.
 pub(super) struct Credentials {
@@ -118,7 +114,7 @@ mod tests {
 
     use super::{
         super::{
-            RequestHeaderOptions,
+            RequestHeaderOptions, client_certificate,
             source::Source,
             trust::{Authorities, FrontProxy},
         },

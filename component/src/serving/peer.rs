@@ -10,9 +10,10 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::{
-    authentication::{Opinion, client_certificate},
+    client_certificate,
     source::Source,
     trust::{Authorities, FrontProxy},
+    user::Opinion,
 };
 
 /// How long a refusal is remembered: a certificate may become valid, and clocks are set.

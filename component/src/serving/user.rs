@@ -13,6 +13,9 @@ const ANONYMOUS: &str = "system:anonymous";
 /// May do everything, without a review.
 const MASTERS: &str = "system:masters";
 
+/// What one way of authentication says. `Ok(None)`: it has no opinion.
+pub(super) type Opinion = Result<Option<User>, String>;
+
 /// A user as Kubernetes knows one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct User {

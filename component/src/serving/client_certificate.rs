@@ -12,13 +12,13 @@ use x509_parser::{
     prelude::{FromDer as _, X509Certificate},
 };
 
-use super::{Opinion, User};
+use super::user::{Opinion, User};
 
 /// Which credential was used, for audit.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The common name of a certificate, empty if there is none; of several the last one, as in Go.
-pub(in super::super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
+pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let parsed = parse(certificate)?;
     let names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     Ok(names.last().unwrap_or_default().to_owned())
@@ -26,7 +26,7 @@ pub(in super::super) fn common_name(certificate: &CertificateDer<'_>) -> Result<
 
 /// Upstream's rule: the common name is the user, the organizations are the groups. A certificate without a common name
 /// names nobody.
-pub(in super::super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
+pub(super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
     let name = common_name(certificate)?;
     if name.is_empty() {
         return Ok(None);
@@ -55,7 +55,7 @@ pub(in super::super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
 
 /// When the first of these certificates ends that are valid until after `now`: with the others nothing was proven then.
 /// `None`: there is none.
-pub(in super::super) fn end(certificates: &[CertificateDer<'_>], now: SystemTime) -> Option<SystemTime> {
+pub(super) fn end(certificates: &[CertificateDer<'_>], now: SystemTime) -> Option<SystemTime> {
     let end = |certificate| {
         let end = u64::try_from(parse(certificate).ok()?.validity().not_after.timestamp()).ok()?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end))
