@@ -25,6 +25,7 @@ mod options;
 mod peer;
 mod refusals;
 mod responses;
+mod shown;
 mod source;
 mod threads;
 mod tls;
@@ -33,7 +34,6 @@ mod turns;
 mod user;
 
 use std::{
-    fmt,
     net::{SocketAddr, TcpListener},
     sync::Arc,
 };
@@ -42,7 +42,7 @@ use anyhow::anyhow;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
+use crate::reload::ReloadReporter;
 
 use authentication::Authenticator;
 use authorization::Authorizer;
@@ -63,31 +63,7 @@ pub use options::{
     AuthenticationOptions, AuthorizationOptions, CertificateOptions, NamedCertificate, RequestHeaderOptions,
     ServingOptions, TlsOptions,
 };
-
-/// Changes the verbosity of the log.
-///
-/// # Errors
-/// Why it cannot be changed.
-pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
-
-/// What the server shows of the daemon.
-#[derive(Clone)]
-pub struct Shown {
-    /// For `/metrics`.
-    pub metrics: Metrics,
-    /// For `/healthz`, `/livez` and `/readyz`.
-    pub health: HealthChecks,
-    /// For `/debug/state`.
-    pub debug_state: DebugState,
-    /// For `/debug/flags/v`; without it, that answers 404.
-    pub set_verbosity: Option<SetVerbosity>,
-}
-
-impl fmt::Debug for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").field("health", &self.health).finish_non_exhaustive()
-    }
-}
+pub use shown::{SetVerbosity, Shown};
 
 /// A server that runs; it ends when dropped.
 #[derive(Debug)]

@@ -25,15 +25,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    certificates::Certificates, handler::Handler, refusals::Full, source::Source, tls::TlsSettings,
-    trust::Trust,
-};
+use super::{handler::Handler, refusals::Full, source::Source};
 use handshake::{Encrypted, encrypt};
 use idle::Idle;
 use requests::{OfConnection, Requests};
 use slots::{Slot, Slots};
 
+pub(super) use handshake::Tls;
 pub(super) use limits::Limits;
 use limits::{BODY_WINDOW, HANDSHAKE_MEMORY, HEADER_SIZE, SEND_BUFFER};
 
@@ -54,14 +52,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause after a connection that could not be accepted: most often there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What connections are encrypted with.
-#[derive(Clone, Debug)]
-pub(super) struct Tls {
-    pub settings: TlsSettings,
-    pub certificates: Certificates,
-    pub trust: Trust,
-}
 
 /// What all connections share.
 struct Server {

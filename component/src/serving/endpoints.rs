@@ -1,5 +1,6 @@
 //! What there is to see.
 
+mod compression;
 mod flags;
 mod health;
 mod metrics;
@@ -9,7 +10,7 @@ mod zpages;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::Body;
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ use super::{
 use health::{Health, Kind};
 use profiling::Profiler;
 use zpages::Zpages;
+
+pub(super) use compression::accepts_gzip;
 
 /// Everything but [`flags`] is read.
 const READ: &str = "GET, HEAD";
@@ -113,18 +116,4 @@ impl Endpoints {
             },
         }
     }
-}
-
-/// Whether the client takes a compressed answer.
-pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(http::header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|part| {
-            let (coding, weight) = part.split_once(';').unwrap_or((part, ""));
-            let is_refused = weight.split_once('=').is_some_and(|(_, q)| q.trim().parse() == Ok(0.0_f32));
-            ["gzip", "*"].contains(&coding.trim()) && !is_refused
-        })
 }

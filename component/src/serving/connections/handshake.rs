@@ -9,8 +9,22 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{super::peer::Peer, Tls, limits::TLS_BUFFER, paced::Paced};
-use crate::serving::{source::Source, tls::H2};
+use super::{limits::TLS_BUFFER, paced::Paced};
+use crate::serving::{
+    certificates::Certificates,
+    peer::Peer,
+    source::Source,
+    tls::{H2, TlsSettings},
+    trust::Trust,
+};
+
+/// What connections are encrypted with.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Tls {
+    pub settings: TlsSettings,
+    pub certificates: Certificates,
+    pub trust: Trust,
+}
 
 /// A connection over which requests can come.
 pub(super) struct Encrypted<S> {
@@ -69,10 +83,7 @@ mod tests {
 
     use super::super::idle::Idle;
     use super::*;
-    use crate::serving::{
-        AuthenticationOptions, CertificateOptions, TlsOptions, certificates::Certificates, tls::TlsSettings,
-        trust::Trust,
-    };
+    use crate::serving::{AuthenticationOptions, CertificateOptions, TlsOptions};
 
     const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

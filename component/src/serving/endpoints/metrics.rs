@@ -1,14 +1,11 @@
 //! `/metrics` and what looks like it.
 
-use std::io::Write as _;
-
-use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use prometheus::{Registry, TEXT_FORMAT};
 
 use super::{
     super::responses::{self, Answer},
-    accepts_gzip,
+    compression::{accepts_gzip, gzip},
 };
 
 /// All metrics of a registry, in Prometheus' text format.
@@ -22,13 +19,6 @@ pub(super) fn metrics(registry: &Registry, headers: &HeaderMap) -> Answer {
         return answer;
     }
     responses::body(StatusCode::OK, TEXT_FORMAT, text)
-}
-
-/// Compressed, fast rather than small.
-pub(super) fn gzip(content: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(content)?;
-    encoder.finish()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::responses::{self, Answer},
-    metrics::gzip,
+    compression::gzip,
 };
 use crate::classified::argument_without_secrets;
 
