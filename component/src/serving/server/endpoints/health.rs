@@ -6,13 +6,15 @@ use http::{HeaderMap, StatusCode};
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::{
-    super::responses::{self, Answer},
+    super::{
+        responses::{self, Answer},
+        seldom::Seldom,
+    },
     metrics,
 };
 use crate::{
     health::{Check, Concerns, HealthChecks},
     metrics::start_time,
-    seldom::Seldom,
 };
 
 /// Between two lines in the log that say what fails.

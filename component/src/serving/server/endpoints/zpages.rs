@@ -13,11 +13,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::{
-    ServingOptions, SetVerbosity,
-    responses::{self, Answer},
+use super::super::responses::{self, Answer};
+use crate::{
+    metrics::start_time,
+    serving::{ServingOptions, SetVerbosity},
+    yaml,
 };
-use crate::{metrics::start_time, yaml};
 use negotiation::{Encoding, Format, Version};
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";

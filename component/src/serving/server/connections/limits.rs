@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use super::paced::HANDSHAKE_SIZE;
-use crate::serving::{listener, responses::PIECE};
+use crate::serving::server::{listener, responses::PIECE};
 
 /// How long a client may take until it is encrypted, and its certificate is verified.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,18 +9,18 @@ use tokio::time::Instant;
 
 /// Lets pass one in a while.
 #[derive(Debug)]
-pub(crate) struct Seldom {
+pub(super) struct Seldom {
     pause: Duration,
     last: Mutex<Option<Instant>>,
 }
 
 impl Seldom {
-    pub(crate) fn new(pause: Duration) -> Self {
+    pub(super) fn new(pause: Duration) -> Self {
         Self { pause, last: Mutex::new(None) }
     }
 
     /// Whether it may be said; counts as said then.
-    pub(crate) fn may(&self) -> bool {
+    pub(super) fn may(&self) -> bool {
         let now = Instant::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some_and(|last| now.duration_since(last) < self.pause) {

@@ -9,10 +9,11 @@ use kube::{Client, Config, config::InClusterError};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{AuthenticationOptions, AuthorizationOptions, source::Source, turns::Turns};
+use super::{source::Source, turns::Turns};
 use crate::{
     api_client::{ApiServer, ClientMetrics, ClientOptions, Location},
     reload::ReloadReporter,
+    serving::{AuthenticationOptions, AuthorizationOptions},
 };
 
 /// Deadline of one review, with all tries; upstream's.

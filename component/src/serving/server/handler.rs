@@ -15,14 +15,14 @@ use super::{
     authorization::{Authorizer, Decision},
     delegation::Unanswered,
     endpoints::{self, Endpoints},
-    metrics::AccessMetrics,
     peer::Peer,
     refusals::{Full, Refusals},
     responses::{self, Answer},
+    seldom::Seldom,
     source::Source,
     turns::Turns,
 };
-use crate::seldom::Seldom;
+use crate::serving::AccessMetrics;
 
 /// Answers that are made at the same time, of those that can be large.
 const LARGE_AT_ONCE: usize = 2;

@@ -23,7 +23,7 @@ use x509_parser::{
     prelude::X509CertificateParser,
 };
 
-use super::TlsOptions;
+use crate::serving::TlsOptions;
 
 /// Go's numbers of the key exchanges that are there.
 const CURVES: [(i32, NamedGroup); 3] =

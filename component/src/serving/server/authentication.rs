@@ -9,12 +9,12 @@ use http::HeaderMap;
 use kube::Client;
 
 use super::{
-    AuthenticationOptions,
     delegation::Unanswered,
     peer::{Peer, Trusted},
     trust::{FrontProxy, Trust},
     user::User,
 };
+use crate::serving::AuthenticationOptions;
 use tokens::Tokens;
 
 /// Finds out who asks, as upstream does.
@@ -114,12 +114,13 @@ mod tests {
 
     use super::{
         super::{
-            RequestHeaderOptions, client_certificate,
+            client_certificate,
             source::Source,
             trust::{Authorities, FrontProxy},
         },
         *,
     };
+    use crate::serving::RequestHeaderOptions;
 
     struct Ca {
         pem: String,

@@ -21,7 +21,7 @@ use crate::{
     reload::ReloadReporter,
     serving::{
         AuthenticationOptions, AuthorizationOptions, CertificateOptions, Serving, ServingOptions, Shown,
-        tls::H2,
+        server::tls::H2,
     },
 };
 

@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
-use super::CertificateOptions;
 use crate::{
     files::FileChanges,
     reload::{ReloadReporter, Source},
+    serving::CertificateOptions,
 };
 
 pub(super) use choice::ForAddress;

@@ -14,13 +14,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     super::{
-        AuthorizationOptions,
         delegation::{Reviewer, Unanswered},
         source::Source,
         user::User,
     },
     decision::Decision,
 };
+use crate::serving::AuthorizationOptions;
 
 /// Answers that are kept; upstream's.
 const CACHE_SIZE: u64 = 8192;

@@ -14,10 +14,10 @@ use rustls::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{AuthenticationOptions, RequestHeaderOptions};
 use crate::{
     files::FileChanges,
     reload::{ReloadReporter, Source},
+    serving::{AuthenticationOptions, RequestHeaderOptions},
 };
 
 /// Where the cluster says whom it believes.

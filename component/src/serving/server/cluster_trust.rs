@@ -9,13 +9,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, runtime::watcher};
 use tokio::{sync::watch, time::Instant};
 
-use super::{
-    AuthenticationOptions, RequestHeaderOptions,
-    trust::{Authorities, CONFIG_MAP, CONFIG_MAP_NAMESPACE, FrontProxy, Origin, Trust},
-};
+use super::trust::{Authorities, CONFIG_MAP, CONFIG_MAP_NAMESPACE, FrontProxy, Origin, Trust};
 use crate::{
     backoff::Backoff,
     reload::{ReloadReporter, Source},
+    serving::{AuthenticationOptions, RequestHeaderOptions},
     watching,
 };
 

@@ -43,7 +43,8 @@ fn text(value: &HeaderValue) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::RequestHeaderOptions, *};
+    use super::*;
+    use crate::serving::RequestHeaderOptions;
 
     fn proxy(uid_headers: &[&str]) -> FrontProxy {
         let options = RequestHeaderOptions {

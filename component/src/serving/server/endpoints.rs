@@ -14,10 +14,8 @@ use http::{Method, Request, StatusCode};
 use http_body::Body;
 use serde_json::Value;
 
-use super::{
-    ServingOptions, Shown,
-    responses::{self, Answer},
-};
+use super::responses::{self, Answer};
+use crate::serving::{ServingOptions, Shown};
 use health::{Health, Kind};
 use profiling::Profiler;
 use zpages::Zpages;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use anyhow::anyhow;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::ServingOptions;
+use crate::serving::ServingOptions;
 
 /// Connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 256;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     responses::{self, Answer},
+    seldom::Seldom,
     source::Source,
 };
-use crate::seldom::Seldom;
 
 /// Between two lines in the log about the same.
 const LOG_PAUSE: Duration = Duration::from_secs(60);

@@ -1,30 +1,16 @@
 //! What somebody may do: everything for `system:masters`, everybody on some paths, else what the API server says.
 
 mod decision;
-mod paths;
 mod reviews;
 
 use anyhow::anyhow;
 use kube::Client;
 
-use super::{AuthorizationOptions, delegation::Unanswered, source::Source, user::User};
-use paths::PathRules;
+use super::{delegation::Unanswered, source::Source, user::User};
+use crate::serving::{AuthorizationOptions, always_allow_paths::PathRules};
 use reviews::Reviews;
 
 pub(super) use decision::Decision;
-
-/// What is wrong with `--authorization-always-allow-paths`.
-///
-/// # Errors
-/// In upstream's words, with the flag.
-pub fn check_always_allow_paths(paths: &[String]) -> Result<(), String> {
-    PathRules::new(paths).map(drop)
-}
-
-/// Whether everybody may read `path` with these values of the flag.
-pub fn is_always_allowed(paths: &[String], path: &str) -> bool {
-    PathRules::new(paths).is_ok_and(|rules| rules.contain(path))
-}
 
 /// Decides as upstream does.
 #[derive(Debug)]

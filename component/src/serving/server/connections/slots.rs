@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{CONNECTION_MEMORY, HANDSHAKE_MEMORY, MAX_ANSWER, REQUEST_MEMORY};
-use crate::serving::source::Source;
+use crate::serving::server::source::Source;
 
 /// How long a connection may take until its first bytes before it counts as one of many. They follow at once, but for the
 /// way.

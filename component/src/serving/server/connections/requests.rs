@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use crate::serving::source::Source;
+use crate::serving::server::source::Source;
 
 /// Keeps count of requests. Cloning shares it.
 #[derive(Clone, Debug)]

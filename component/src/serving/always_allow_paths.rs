@@ -1,6 +1,19 @@
-//! Paths that everybody may use.
+//! Paths that everybody may use: `--authorization-always-allow-paths`.
 
 use std::collections::HashSet;
+
+/// What is wrong with `--authorization-always-allow-paths`.
+///
+/// # Errors
+/// In upstream's words, with the flag.
+pub fn check_always_allow_paths(paths: &[String]) -> Result<(), String> {
+    PathRules::new(paths).map(drop)
+}
+
+/// Whether everybody may read `path` with these values of the flag.
+pub fn is_always_allowed(paths: &[String], path: &str) -> bool {
+    PathRules::new(paths).is_ok_and(|rules| rules.contain(path))
+}
 
 /// Exact paths, and beginnings. A leading slash is optional, as upstream has it.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,8 @@ use http::{Method, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 
-use super::super::{
-    SetVerbosity,
-    responses::{self, Answer},
-};
+use super::super::responses::{self, Answer};
+use crate::serving::SetVerbosity;
 
 /// Bytes of a body that shall be a number.
 const BODY_SIZE: usize = 1024;

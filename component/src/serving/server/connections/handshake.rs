@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{limits::TLS_BUFFER, paced::Paced};
-use crate::serving::{
+use crate::serving::server::{
     certificates::Certificates,
     peer::Peer,
     source::Source,
