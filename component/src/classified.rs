@@ -3,17 +3,6 @@
 /// Stands for what nobody may see; upstream's word.
 const CLASSIFIED: &str = "CLASSIFIED";
 
-/// An argument of the command line without what nobody may see; `before` is the one before it.
-pub(crate) fn argument_without_secrets(before: &str, argument: &str) -> String {
-    let flag_of = |word: &str| word.trim_start_matches('-').to_owned();
-    match argument.split_once('=') {
-        Some((flag, value)) if flag.starts_with('-') => {
-            format!("{flag}={}", without_secrets(&flag_of(flag), value))
-        }
-        _ => without_secrets(&flag_of(before), argument),
-    }
-}
-
 /// A URL may hold a user with a password, and more behind a question mark.
 pub(crate) fn without_secrets(flag: &str, text: &str) -> String {
     if flag != "master" && !text.contains("://") {

@@ -81,7 +81,7 @@ impl Serving {
         }
         // Taken first: of two daemons on one address the second one should not even ask anybody.
         let listener = listener::bind(options)?;
-        let limits = Limits::new(options.http2_max_streams()).within_open_files();
+        let limits = Limits::new(http2_max_streams(options)).within_open_files();
         let threads = Threads::start()?;
         let (options, reporter) = (options.clone(), reporter.clone());
         let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
@@ -190,5 +190,13 @@ impl Serving {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         while self.following.join_next().await.is_some() {}
+    }
+}
+
+/// Streams of one HTTP/2 connection.
+fn http2_max_streams(options: &ServingOptions) -> u32 {
+    match options.http2_max_streams_per_connection {
+        0 => 100,
+        streams => streams,
     }
 }

@@ -10,7 +10,7 @@ use super::{
     super::responses::{self, Answer},
     compression::gzip,
 };
-use crate::classified::argument_without_secrets;
+use crate::classified::without_secrets;
 
 /// Go's default.
 const DEFAULT_SECONDS: u64 = 30;
@@ -87,6 +87,17 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
             shown
         })
         .collect()
+}
+
+/// An argument of the command line without what nobody may see; `before` is the one before it.
+fn argument_without_secrets(before: &str, argument: &str) -> String {
+    let flag_of = |word: &str| word.trim_start_matches('-').to_owned();
+    match argument.split_once('=') {
+        Some((flag, value)) if flag.starts_with('-') => {
+            format!("{flag}={}", without_secrets(&flag_of(flag), value))
+        }
+        _ => without_secrets(&flag_of(before), argument),
+    }
 }
 
 async fn profile(profiler: &Profiler, seconds: u64) -> Answer {
