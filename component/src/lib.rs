@@ -34,7 +34,6 @@ pub mod logging;
 pub mod metrics;
 pub mod program;
 pub mod reload;
-mod seldom;
 pub mod serving;
 pub mod version;
 pub mod watching;

@@ -1,232 +1,29 @@
 //! The secure port: health, metrics and debugging over HTTPS, for those who may see them.
 //!
-//! ```text
-//!   listener ──> connections (TLS, limits) ──> handler ──> authentication ──> authorization ──> endpoints
-//!                    │                                          │                   │
-//!               certificates, trust                        TokenReview       SubjectAccessReview
-//! ```
-//!
 //! It serves as upstream does: everybody may ask for health, and everything else takes a grant for its path
 //! (`nonResourceURLs`). Everything is bounded: connections, handshakes, certificates, headers, bodies, requests, reviews under
 //! way, answers that nobody takes. And it has threads of its own, so that what clients do delays nothing else.
+//!
+//! The server itself hangs on the feature `serving`. Without it nothing can be served, and what a program says about the port
+//! compiles all the same.
 
-mod authentication;
-mod authorization;
-mod certificates;
-mod cluster_trust;
-mod connections;
-mod delegation;
-mod endpoints;
-mod handler;
-mod listener;
+mod always_allow_paths;
 mod metrics;
+#[cfg(not(feature = "serving"))]
+mod no_server;
 mod options;
-mod peer;
-mod refusals;
-mod responses;
-mod source;
-mod threads;
-mod tls;
-mod trust;
-mod turns;
-mod user;
+#[cfg(feature = "serving")]
+mod server;
+mod shown;
 
-use std::{
-    fmt,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-};
-
-use anyhow::anyhow;
-use tokio::{sync::watch, task::JoinSet};
-use tokio_util::sync::{CancellationToken, DropGuard};
-
-use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics, reload::ReloadReporter};
-
-use authentication::Authenticator;
-use authorization::Authorizer;
-use certificates::Certificates;
-use cluster_trust::ClusterTrust;
-use connections::Limits;
-use delegation::Delegation;
-use endpoints::Endpoints;
-use handler::Handler;
-use threads::Threads;
-use tls::TlsSettings;
-use trust::Trust;
-
-pub use authorization::check_always_allow_paths;
-pub use authorization::is_always_allowed;
+pub use always_allow_paths::{check_always_allow_paths, is_always_allowed};
 pub use metrics::AccessMetrics;
+#[cfg(not(feature = "serving"))]
+pub use no_server::Serving;
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, CertificateOptions, NamedCertificate, RequestHeaderOptions,
     ServingOptions, TlsOptions,
 };
-
-/// Changes the verbosity of the log.
-///
-/// # Errors
-/// Why it cannot be changed.
-pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
-
-/// What the server shows of the daemon.
-#[derive(Clone)]
-pub struct Shown {
-    /// For `/metrics`.
-    pub metrics: Metrics,
-    /// For `/healthz`, `/livez` and `/readyz`.
-    pub health: HealthChecks,
-    /// For `/debug/state`.
-    pub debug_state: DebugState,
-    /// For `/debug/flags/v`; without it, that answers 404.
-    pub set_verbosity: Option<SetVerbosity>,
-}
-
-impl fmt::Debug for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").field("health", &self.health).finish_non_exhaustive()
-    }
-}
-
-/// A server that runs; it ends when dropped.
-#[derive(Debug)]
-pub struct Serving {
-    address: SocketAddr,
-    stop: CancellationToken,
-    tasks: JoinSet<()>,
-    /// Follows whom the cluster trusts.
-    following: JoinSet<anyhow::Result<()>>,
-    cluster_is_known: watch::Receiver<bool>,
-    _ends_with_us: DropGuard,
-    /// Last: what runs there has ended or ends with it.
-    threads: Option<Threads>,
-}
-
-impl Serving {
-    /// Starts the server, and waits for nobody: health is answered while the API server is away. Until it is known whom
-    /// the cluster trusts, nobody is known by what only the cluster trusts. `None`: the options say that there is none.
-    ///
-    /// # Errors
-    /// What is wrong with an option or a file, each with its flag; a port that is taken.
-    pub async fn start(
-        options: &ServingOptions,
-        shown: Shown,
-        reporter: &ReloadReporter,
-    ) -> anyhow::Result<Option<Self>> {
-        if options.secure_port == 0 {
-            tracing::info!("--secure-port=0: no health, metrics or debugging is served");
-            return Ok(None);
-        }
-        // Taken first: of two daemons on one address the second one should not even ask anybody.
-        let listener = listener::bind(options)?;
-        let limits = Limits::new(options.http2_max_streams()).within_open_files();
-        let threads = Threads::start()?;
-        let (options, reporter) = (options.clone(), reporter.clone());
-        let starting = async move { Self::on(listener, limits, &options, shown, &reporter).await };
-        let Some(starting) = threads.run(starting) else { return Ok(None) };
-        let mut serving = starting.await.map_err(|_| anyhow!("a part of the server panicked"))??;
-        serving.threads = Some(threads);
-        Ok(Some(serving))
-    }
-
-    /// Serves on this socket, on the present threads.
-    async fn on(
-        listener: TcpListener,
-        limits: Limits,
-        options: &ServingOptions,
-        shown: Shown,
-        reporter: &ReloadReporter,
-    ) -> anyhow::Result<Self> {
-        let settings = TlsSettings::new(&options.tls, options.disable_http2_serving)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let address = listener.local_addr()?;
-        let mut tasks = JoinSet::new();
-        let stop = CancellationToken::new();
-        let ends_with_us = stop.clone().drop_guard();
-        let certificates = Certificates::load(&options.certificates, options.bind_address)?;
-        tasks.spawn(certificates.clone().follow(reporter.clone(), stop.clone()));
-        let metrics = shown.metrics.clone();
-        let mut delegation = Delegation { metrics: metrics.get()?, reporter, stop: &stop, tasks: &mut tasks };
-        let client = delegation.authentication_client(&options.authentication).await?;
-        let access_client = delegation.authorization_client(&options.authorization).await?;
-        let trust = Trust::load(&options.authentication, client.is_some())?;
-        trust::follow(&trust, &options.authentication, reporter, &stop, &mut tasks);
-        let cluster_trust = client
-            .clone()
-            .and_then(|client| ClusterTrust::new(&trust, &options.authentication, client, reporter));
-        let (known, cluster_is_known) = watch::channel(cluster_trust.is_none());
-        let mut following = JoinSet::new();
-        if let Some(cluster_trust) = cluster_trust {
-            let stop = stop.clone();
-            following.spawn(async move {
-                stop.run_until_cancelled(cluster_trust.follow(known)).await.unwrap_or(Ok(()))
-            });
-        }
-        let handler = Handler::new(
-            Authenticator::new(&options.authentication, trust.clone(), client),
-            Authorizer::new(&options.authorization, access_client)?,
-            Endpoints::new(options, shown)?,
-            metrics.get::<AccessMetrics>()?,
-        );
-        tracing::info!("Serving securely on {address}");
-        tasks.spawn(connections::serve(
-            listener,
-            limits,
-            connections::Tls { settings, certificates, trust },
-            Arc::new(handler),
-            stop.clone(),
-        ));
-        Ok(Self {
-            address,
-            stop,
-            tasks,
-            following,
-            cluster_is_known,
-            _ends_with_us: ends_with_us,
-            threads: None,
-        })
-    }
-
-    /// Waits until it is known whom the cluster trusts, or known that this cannot be found out.
-    ///
-    /// # Errors
-    /// As [`failed`](Self::failed).
-    pub async fn knows_the_cluster(&mut self) -> anyhow::Result<()> {
-        let mut known = self.cluster_is_known.clone();
-        tokio::select! {
-            // An error: whoever says it has ended, which the other branch tells.
-            Ok(_) = known.wait_for(|known| *known) => Ok(()),
-            failure = self.failed() => Err(failure.unwrap_or_else(|| anyhow!("a part of the server panicked"))),
-        }
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Waits until the server cannot go on: the API server does not say whom the cluster trusts, which is not tolerated;
-    /// or a part of the server panicked (`None`).
-    pub async fn failed(&mut self) -> Option<anyhow::Error> {
-        loop {
-            tokio::select! {
-                Some(ended) = self.tasks.join_next() => if ended.is_err() {
-                    return None;
-                },
-                Some(ended) = self.following.join_next() => match ended {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return Some(error),
-                    Err(_) => return None,
-                },
-                else => std::future::pending().await,
-            }
-        }
-    }
-
-    /// Takes no new connections, finishes requests under way, for two seconds at most, and ends.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
-        while self.following.join_next().await.is_some() {}
-    }
-}
+#[cfg(feature = "serving")]
+pub use server::Serving;
+pub use shown::{SetVerbosity, Shown};

@@ -40,13 +40,19 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// What cargo says, without asking any registry.
+fn cargo(arguments: &[&str]) -> Vec<u8> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(arguments).arg("--offline").current_dir(root()).output();
+    let output = output.expect("cargo runs");
+    assert!(output.status.success(), "cargo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
 /// The packages of the workspace, as `cargo metadata` has them.
 pub(crate) fn packages() -> Vec<Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--no-deps", "--format-version=1", "--offline"];
-    let output = Command::new(cargo).args(arguments).current_dir(root()).output().expect("cargo runs");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let metadata = cargo(&["metadata", "--no-deps", "--format-version=1"]);
+    let metadata: Value = serde_json::from_slice(&metadata).expect("JSON");
     metadata["packages"].as_array().expect("packages").clone()
 }
 
@@ -75,4 +81,19 @@ fn no_crate_depends_on_more_of_ours_than_it_may() {
             );
         }
     }
+}
+
+/// What only the secure port needs.
+const FOR_THE_PORT: [&str; 5] = ["flate2", "moka", "pprof", "rcgen", "x509-parser"];
+
+#[test]
+fn a_program_without_the_secure_port_does_not_compile_what_only_that_needs() {
+    let of_the_port = |feature: &str| {
+        let tree = cargo(&["tree", "--locked", "-p=ccm", "--edges=normal,build", "--prefix=none", feature]);
+        let tree = String::from_utf8(tree).expect("text");
+        let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        FOR_THE_PORT.into_iter().filter(|name| crates.contains(name)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_the_port("--features=serving"), FOR_THE_PORT);
+    assert_eq!(of_the_port("--no-default-features"), <[&str; 0]>::default());
 }

@@ -12,6 +12,9 @@ use component::{
     serving::NamedCertificate,
 };
 
+/// Upstream's, where there is a server.
+const DEFAULT_PORT: &str = if cfg!(feature = "serving") { "10258" } else { "0" };
+
 /// Where HTTPS is served, and with which certificates.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Secure serving flags")]
@@ -21,7 +24,7 @@ pub struct SecureServingFlags {
     pub bind_address: IpAddr,
 
     /// Port to serve HTTPS on, with authentication and authorization; 0 to serve nothing.
-    #[arg(long, default_value = "10258", value_name = "PORT", value_parser = integer)]
+    #[arg(long, default_value = DEFAULT_PORT, value_name = "PORT", value_parser = integer)]
     pub secure_port: i64,
 
     /// Serve HTTP/1.1 only.

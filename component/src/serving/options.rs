@@ -154,14 +154,6 @@ impl ServingOptions {
             flagz: Some(BTreeMap::new()),
         }
     }
-
-    /// Streams of one HTTP/2 connection.
-    pub(super) fn http2_max_streams(&self) -> u32 {
-        match self.http2_max_streams_per_connection {
-            0 => 100,
-            streams => streams,
-        }
-    }
 }
 
 impl Default for CertificateOptions {

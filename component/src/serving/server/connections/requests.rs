@@ -1,0 +1,189 @@
+//! How many requests there may be at the same time.
+//!
+//! Each connection has a place for one request, and there are only so many connections. Whoever asks for more at once, as
+//! HTTP/2 lets everybody do, takes further places, of which there are few for each source and not many in all: nobody
+//! keeps another one from asking. A place is free when the client has taken the answer.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use crate::serving::server::source::Source;
+
+/// Keeps count of requests. Cloning shares it.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    further: Arc<Mutex<Further>>,
+    most: usize,
+    from_one_source: usize,
+}
+
+/// The places that are taken beside the first of each connection.
+#[derive(Debug, Default)]
+struct Further {
+    /// From other machines.
+    all: usize,
+    by_source: HashMap<Source, usize>,
+}
+
+/// The requests of one connection.
+#[derive(Debug)]
+pub(super) struct OfConnection {
+    requests: Requests,
+    source: Source,
+    places: Mutex<Places>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    next: u64,
+    /// Whether the connection's own place is taken.
+    first: bool,
+    /// Since when the client has been able to take the answer.
+    answered: BTreeMap<u64, Instant>,
+}
+
+/// The place of one request, free again when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    connection: Arc<OfConnection>,
+    id: u64,
+    is_first: bool,
+}
+
+impl Requests {
+    /// So many further places for other machines, and so many for one of them or for this one.
+    pub(super) fn new(most: usize, from_one_source: usize) -> Self {
+        Self { further: Arc::default(), most, from_one_source }
+    }
+
+    pub(super) fn of_connection(&self, source: Source) -> Arc<OfConnection> {
+        Arc::new(OfConnection { requests: self.clone(), source, places: Mutex::default() })
+    }
+
+    fn take(&self, source: Source) -> bool {
+        let mut further = lock(&self.further);
+        let of_source = further.by_source.get(&source).copied().unwrap_or_default();
+        let is_full = source != Source::Here && further.all >= self.most;
+        if is_full || of_source >= self.from_one_source {
+            return false;
+        }
+        further.by_source.insert(source, of_source + 1);
+        further.all += usize::from(source != Source::Here);
+        true
+    }
+
+    fn give_back(&self, source: Source) {
+        let mut further = lock(&self.further);
+        further.all -= usize::from(source != Source::Here);
+        if let Some(of_source) = further.by_source.get_mut(&source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                further.by_source.remove(&source);
+            }
+        }
+    }
+}
+
+impl OfConnection {
+    /// A place for a request. `None`: there are too many.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
+        let mut places = lock(&self.places);
+        let is_first = !std::mem::replace(&mut places.first, true);
+        if !is_first && !self.requests.take(self.source) {
+            return None;
+        }
+        places.next += 1;
+        Some(Place { connection: self.clone(), id: places.next, is_first })
+    }
+
+    /// Waits until the client has not taken an answer for so long.
+    pub(super) async fn is_stuck(&self, limit: Duration) {
+        loop {
+            sleep(limit / 8).await;
+            let oldest = lock(&self.places).answered.values().min().copied();
+            if oldest.is_some_and(|since| since.elapsed() >= limit) {
+                return;
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Says that from now on it is for the client to take the answer.
+    pub(super) fn answered(&self) {
+        lock(&self.connection.places).answered.insert(self.id, Instant::now());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = lock(&self.connection.places);
+        places.answered.remove(&self.id);
+        if self.is_first {
+            places.first = false;
+        } else {
+            self.connection.requests.give_back(self.connection.source);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn there(last: u8) -> Source {
+        Source::of(IpAddr::from([192, 0, 2, last]), None)
+    }
+
+    fn begin(connection: &Arc<OfConnection>, count: usize) -> Vec<Place> {
+        (0..count).map_while(|_| connection.begin()).collect()
+    }
+
+    #[test]
+    fn each_connection_has_a_place_and_shares_the_others() {
+        let requests = Requests::new(5, 3);
+        let [one, same, other, third] = [1, 1, 2, 3].map(|source| requests.of_connection(there(source)));
+        let mut of_one = begin(&one, 9);
+        assert_eq!(of_one.len(), 1 + 3, "one address has its share");
+        let of_same = begin(&same, 9);
+        assert_eq!(of_same.len(), 1, "and shares it among its connections");
+        let of_other = begin(&other, 9);
+        assert_eq!(of_other.len(), 1 + 2, "all together have so many");
+        assert_eq!(begin(&third, 9).len(), 1);
+        let here = requests.of_connection(Source::Here);
+        let of_here = begin(&here, 9);
+        assert_eq!(of_here.len(), 1 + 3, "this machine has its own");
+        of_one.pop();
+        assert!(one.begin().is_some());
+        drop(of_one);
+        assert_eq!(begin(&one, 9).len(), 1 + 3);
+        drop((of_same, of_other, of_here));
+        let further = lock(&requests.further);
+        assert_eq!((further.all, further.by_source.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_take_its_answer_is_found() {
+        let limit = Duration::from_secs(30);
+        let connection = Requests::new(5, 3).of_connection(there(1));
+        let stuck = |patience: Duration| tokio::time::timeout(patience, connection.is_stuck(limit));
+        let (slow, taken) = (connection.begin().expect("a place"), connection.begin().expect("a place"));
+        stuck(10 * limit).await.expect_err("nothing is answered yet");
+        taken.answered();
+        drop(taken);
+        slow.answered();
+        stuck(limit / 2).await.expect_err("there is time");
+        stuck(limit).await.expect("too long");
+    }
+}
