@@ -1,11 +1,12 @@
-//! The secure port: health, metrics and debugging over HTTPS, for those who may see them.
+//! The secure port: health, metrics and debugging over HTTPS, for authorized clients.
 //!
-//! It serves as upstream does: everybody may ask for health, and everything else takes a grant for its path
-//! (`nonResourceURLs`). Everything is bounded: connections, handshakes, certificates, headers, bodies, requests, reviews under
-//! way, answers that nobody takes. And it has threads of its own, so that what clients do delays nothing else.
+//! It serves as upstream does: every client may ask for health, and all other paths need a grant
+//! (`nonResourceURLs`). Everything is bounded: connections, handshakes, certificates, headers, bodies,
+//! requests, reviews in progress, and responses that the client does not read. The server has its own
+//! threads, so that clients cannot delay the rest of the daemon.
 //!
-//! The server itself hangs on the feature `serving`. Without it nothing can be served, and what a program says about the port
-//! compiles all the same.
+//! The server needs the feature `serving`. Without it, nothing is served, but code that configures the port
+//! still compiles.
 
 mod always_allow_paths;
 mod metrics;

@@ -1,21 +1,21 @@
-//! Paths that everybody may use: `--authorization-always-allow-paths`.
+//! Paths that every client may use: `--authorization-always-allow-paths`.
 
 use std::collections::HashSet;
 
-/// What is wrong with `--authorization-always-allow-paths`.
+/// Checks the values of `--authorization-always-allow-paths`.
 ///
 /// # Errors
-/// In upstream's words, with the flag.
+/// A faulty value, in upstream's words, with the flag.
 pub fn check_always_allow_paths(paths: &[String]) -> Result<(), String> {
     PathRules::new(paths).map(drop)
 }
 
-/// Whether everybody may read `path` with these values of the flag.
+/// Whether every client may read `path` with these values of the flag.
 pub fn is_always_allowed(paths: &[String], path: &str) -> bool {
     PathRules::new(paths).is_ok_and(|rules| rules.contain(path))
 }
 
-/// Exact paths, and beginnings. A leading slash is optional, as upstream has it.
+/// Exact paths and prefixes. A leading slash is optional, as in upstream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathRules {
     exact: HashSet<String>,
@@ -23,10 +23,10 @@ pub(super) struct PathRules {
 }
 
 impl PathRules {
-    /// Reads the rules: a path, or a beginning with a `*` at its end.
+    /// Parses the rules: a path, or a prefix that ends with `*`.
     ///
     /// # Errors
-    /// A `*` elsewhere, in upstream's words.
+    /// A `*` that is not at the end, in upstream's words.
     pub(super) fn new(rules: &[String]) -> Result<Self, String> {
         let mut read = Self::default();
         for rule in rules {

@@ -1,4 +1,4 @@
-//! Upstream's metrics of who asks the secure port, and whether they may.
+//! Upstream's metrics of authentication and authorization on the secure port.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use prometheus::{HistogramVec, IntCounterVec, exponential_buckets};
 
 use crate::metrics::{MetricSet, Register};
 
-/// Who asked for what, by outcome.
+/// Counts and durations of authentications and authorizations, by result.
 #[derive(Clone, Debug)]
 pub struct AccessMetrics {
     users: IntCounterVec,
@@ -18,7 +18,7 @@ pub struct AccessMetrics {
 
 impl MetricSet for AccessMetrics {
     fn register(register: &mut Register<'_>) -> prometheus::Result<Self> {
-        // Upstream's.
+        // Upstream's buckets.
         let buckets = exponential_buckets(0.001, 2.0, 15)?;
         Ok(Self {
             users: register.counters(
@@ -53,7 +53,7 @@ impl MetricSet for AccessMetrics {
 }
 
 impl AccessMetrics {
-    /// Somebody was asked who they are, which took so long. `None`: not who they say.
+    /// Records an authentication and how long it took. `None`: the credentials were refused.
     pub fn authenticated(&self, user: Option<&str>, took: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(name) = user {
@@ -63,7 +63,7 @@ impl AccessMetrics {
         self.authentication_duration.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// It was decided whether somebody may do something, which took so long: `allowed`, `denied`, `no-opinion` or
+    /// Records an authorization and how long it took. `result` is `allowed`, `denied`, `no-opinion` or
     /// `error`.
     pub fn authorized(&self, result: &str, took: Duration) {
         self.authorizations.with_label_values(&[result]).inc();
@@ -71,7 +71,7 @@ impl AccessMetrics {
     }
 }
 
-/// Upstream's few kinds of names.
+/// Upstream's few classes of user names.
 fn kind_of_user(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,

@@ -1,4 +1,4 @@
-//! In place of the server where the feature `serving` is off.
+//! Replaces the server when the feature `serving` is off.
 
 use std::net::SocketAddr;
 
@@ -7,15 +7,15 @@ use anyhow::bail;
 use super::{ServingOptions, Shown};
 use crate::reload::ReloadReporter;
 
-/// A server that runs; there is none without the feature `serving`.
+/// A running server. Without the feature `serving` no value of this type exists.
 #[derive(Debug)]
 pub enum Serving {}
 
 impl Serving {
-    /// Starts nothing. `None`: the options say that there is no server.
+    /// Starts nothing. `None`: the options disable the server.
     ///
     /// # Errors
-    /// The options say that there is one.
+    /// The options enable the server.
     #[expect(clippy::unused_async, reason = "the server's is")]
     pub async fn start(
         options: &ServingOptions,

@@ -1,4 +1,4 @@
-//! What the flags say about the secure port.
+//! Options of the secure port.
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +14,8 @@ use crate::program::Program;
 /// The secure port. Every field is named like its flag; [`new`](ServingOptions::new) has upstream's defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingOptions {
-    /// What the component is called on `/statusz` and `/flagz`, which is not the name of the program: that of
-    /// Kubernetes' component in whose place it runs.
+    /// Name of the component on `/statusz` and `/flagz`: the Kubernetes component that this program replaces,
+    /// not the name of the program.
     pub component: &'static str,
     /// `--bind-address`: an unspecified one means all addresses of all families.
     pub bind_address: IpAddr,
@@ -31,63 +31,64 @@ pub struct ServingOptions {
     pub http2_max_streams_per_connection: u32,
     /// Where the certificates come from.
     pub certificates: CertificateOptions,
-    /// Which TLS is spoken.
+    /// TLS versions and algorithms.
     pub tls: TlsOptions,
-    /// Who somebody is.
+    /// How clients are authenticated.
     pub authentication: AuthenticationOptions,
-    /// What somebody may do.
+    /// How requests are authorized.
     pub authorization: AuthorizationOptions,
-    /// `--profiling`: whether there is anything under `/debug/`.
+    /// `--profiling`: whether paths under `/debug/` are served.
     pub profiling: bool,
     /// What `/configz` shows.
     pub configz: Value,
-    /// The version that `/statusz` shows. `None`: its gate, `ComponentStatusz`, is off.
+    /// The version on `/statusz`. `None`: the feature gate `ComponentStatusz` is off.
     pub statusz: Option<String>,
-    /// What `/flagz` shows, each flag with its value. `None`: its gate, `ComponentFlagz`, is off.
+    /// Flags and their values on `/flagz`. `None`: the feature gate `ComponentFlagz` is off.
     pub flagz: Option<BTreeMap<String, String>>,
 }
 
 /// The serving certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateOptions {
-    /// `--cert-dir`: where a self-signed pair is written to and read from.
+    /// `--cert-dir`: the folder in which a self-signed pair is written and read.
     pub cert_dir: Option<PathBuf>,
-    /// What the two files of that pair are called, without their endings.
+    /// File name of the certificate and of its key in that folder, without extensions.
     pub pair_name: &'static str,
     /// `--tls-cert-file`
     pub tls_cert_file: Option<PathBuf>,
     /// `--tls-private-key-file`
     pub tls_private_key_file: Option<PathBuf>,
-    /// `--tls-sni-cert-key`, each time that it is given.
+    /// `--tls-sni-cert-key`, once for each time the flag is given.
     pub tls_sni_cert_key: Vec<NamedCertificate>,
 }
 
 /// A serving certificate for some names: `--tls-sni-cert-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedCertificate {
-    /// Certificate, with its chain.
+    /// The certificate with its chain.
     pub cert_file: PathBuf,
     /// Its private key.
     pub key_file: PathBuf,
-    /// Host names, possibly with a wildcard, and addresses; empty: those in the certificate.
+    /// Host names, possibly with a wildcard, and IP addresses. Empty: the names in the certificate.
     pub names: Vec<String>,
 }
 
-/// Versions and algorithms.
+/// TLS versions and algorithms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// `--tls-min-version`: `VersionTLS10` to `VersionTLS13`, empty for the default.
+    /// `--tls-min-version`: `VersionTLS10` to `VersionTLS13`. Empty: the default.
     pub tls_min_version: String,
-    /// `--tls-cipher-suites`: Go's names; empty for the default. They concern TLS 1.2 only, as with Go.
+    /// `--tls-cipher-suites`: Go's names. Empty: the default. They apply to TLS 1.2 only, as in Go.
     pub tls_cipher_suites: Vec<String>,
-    /// `--tls-curve-preferences`: Go's numbers; empty for the default. Their order does not matter.
+    /// `--tls-curve-preferences`: Go's numbers. Empty: the default. The order has no effect.
     pub tls_curve_preferences: Vec<i32>,
 }
 
-/// How clients say who they are.
+/// How clients are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationOptions {
-    /// `--authentication-kubeconfig`: without it the cluster that runs this pod is asked, and out of a cluster nobody.
+    /// `--authentication-kubeconfig`. If unset, the cluster in which this pod runs is asked. Outside a
+    /// cluster, there are no reviews.
     pub kubeconfig: Option<PathBuf>,
     /// `--authentication-skip-lookup`
     pub skip_lookup: bool,
@@ -95,18 +96,18 @@ pub struct AuthenticationOptions {
     pub tolerate_lookup_failure: bool,
     /// `--authentication-token-webhook-cache-ttl`: zero means no cache.
     pub token_webhook_cache_ttl: Duration,
-    /// `--client-ca-file`: without it, from the cluster.
+    /// `--client-ca-file`. If unset, the authorities come from the cluster.
     pub client_ca_file: Option<PathBuf>,
     /// The front proxy.
     pub request_header: RequestHeaderOptions,
 }
 
-/// A proxy that says in headers who its client is.
+/// A proxy that names its client in headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
-    /// `--requestheader-client-ca-file`: without it, everything here comes from the cluster instead.
+    /// `--requestheader-client-ca-file`. If unset, all settings of the proxy come from the cluster.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: common names of proxies; none means all that the CA signed.
+    /// `--requestheader-allowed-names`: common names of proxies. Empty: every certificate that the CA signed.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`
     pub username_headers: Vec<String>,
@@ -118,23 +119,24 @@ pub struct RequestHeaderOptions {
     pub uid_headers: Vec<String>,
 }
 
-/// Who decides what somebody may do.
+/// How requests are authorized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationOptions {
-    /// `--authorization-kubeconfig`: without it the cluster that runs this pod is asked, and out of a cluster nobody.
+    /// `--authorization-kubeconfig`. If unset, the cluster in which this pod runs is asked. Outside a
+    /// cluster, there are no reviews.
     pub kubeconfig: Option<PathBuf>,
     /// `--authorization-webhook-cache-authorized-ttl`: zero means no cache.
     pub authorized_ttl: Duration,
     /// `--authorization-webhook-cache-unauthorized-ttl`: zero means no cache.
     pub unauthorized_ttl: Duration,
-    /// `--authorization-always-allow-paths`: exact, or with a `*` at the end for everything that begins so.
+    /// `--authorization-always-allow-paths`: exact paths, or prefixes that end with `*`.
     pub always_allow_paths: Vec<String>,
 }
 
 const CACHE_TTL: Duration = Duration::from_secs(10);
 
 impl ServingOptions {
-    /// Upstream's defaults for the component of this name, which serves on `secure_port`.
+    /// Upstream's defaults for this component with this port.
     pub fn new(component: &'static str, secure_port: u16) -> Self {
         Self {
             component,

@@ -1,4 +1,4 @@
-//! The server, from the socket to the answer.
+//! The server, from the socket to the response.
 //!
 //! ```text
 //!   listener ──> connections (TLS, limits) ──> handler ──> authentication ──> authorization ──> endpoints
@@ -50,26 +50,27 @@ use threads::Threads;
 use tls::TlsSettings;
 use trust::Trust;
 
-/// A server that runs; it ends when dropped.
+/// A running server. It stops when dropped.
 #[derive(Debug)]
 pub struct Serving {
     address: SocketAddr,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    /// Follows whom the cluster trusts.
+    /// Tasks that follow the certificate authorities of the cluster.
     following: JoinSet<anyhow::Result<()>>,
     cluster_is_known: watch::Receiver<bool>,
     _ends_with_us: DropGuard,
-    /// Last: what runs there has ended or ends with it.
+    /// The last field, so that it is dropped after the tasks that run on these threads.
     threads: Option<Threads>,
 }
 
 impl Serving {
-    /// Starts the server, and waits for nobody: health is answered while the API server is away. Until it is known whom
-    /// the cluster trusts, nobody is known by what only the cluster trusts. `None`: the options say that there is none.
+    /// Starts the server without waiting for the API server: health is served while the API server is away.
+    /// Until the cluster's authorities are known, credentials that only they can verify do not count. `None`:
+    /// the options disable the server.
     ///
     /// # Errors
-    /// What is wrong with an option or a file, each with its flag; a port that is taken.
+    /// A faulty option or file, with its flag, or a port that is in use.
     pub async fn start(
         options: &ServingOptions,
         shown: Shown,
@@ -79,7 +80,7 @@ impl Serving {
             tracing::info!("--secure-port=0: no health, metrics or debugging is served");
             return Ok(None);
         }
-        // Taken first: of two daemons on one address the second one should not even ask anybody.
+        // First of all: a second daemon on the same address must not send requests to the API server.
         let listener = listener::bind(options)?;
         let limits = Limits::new(http2_max_streams(options)).within_open_files();
         let threads = Threads::start()?;
@@ -91,7 +92,7 @@ impl Serving {
         Ok(Some(serving))
     }
 
-    /// Serves on this socket, on the present threads.
+    /// Serves on this socket, with the current runtime.
     async fn on(
         listener: TcpListener,
         limits: Limits,
@@ -149,26 +150,26 @@ impl Serving {
         })
     }
 
-    /// Waits until it is known whom the cluster trusts, or known that this cannot be found out.
+    /// Waits until the cluster's authorities are known, or until it is certain that they cannot be read.
     ///
     /// # Errors
     /// As [`failed`](Self::failed).
     pub async fn knows_the_cluster(&mut self) -> anyhow::Result<()> {
         let mut known = self.cluster_is_known.clone();
         tokio::select! {
-            // An error: whoever says it has ended, which the other branch tells.
+            // On an error the sender is gone, and the other branch returns the reason.
             Ok(_) = known.wait_for(|known| *known) => Ok(()),
             failure = self.failed() => Err(failure.unwrap_or_else(|| anyhow!("a part of the server panicked"))),
         }
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until the server cannot go on: the API server does not say whom the cluster trusts, which is not tolerated;
-    /// or a part of the server panicked (`None`).
+    /// Waits until the server cannot go on. The reason is either that the cluster's authorities cannot be
+    /// read, and this is not tolerated, or that a part of the server panicked (`None`).
     pub async fn failed(&mut self) -> Option<anyhow::Error> {
         loop {
             tokio::select! {
@@ -185,7 +186,7 @@ impl Serving {
         }
     }
 
-    /// Takes no new connections, finishes requests under way, for two seconds at most, and ends.
+    /// Accepts no new connections, finishes requests in progress within two seconds, and stops.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -193,7 +194,7 @@ impl Serving {
     }
 }
 
-/// Streams of one HTTP/2 connection.
+/// Maximum number of streams on one HTTP/2 connection.
 fn http2_max_streams(options: &ServingOptions) -> u32 {
     match options.http2_max_streams_per_connection {
         0 => 100,

@@ -1,4 +1,4 @@
-//! What the endpoints read of the daemon.
+//! What the endpoints show of the daemon.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::{debug_state::DebugState, health::HealthChecks, metrics::Metrics};
 /// Changes the verbosity of the log.
 ///
 /// # Errors
-/// Why it cannot be changed.
+/// The reason why it cannot be changed.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
 
 /// What the server shows of the daemon.
@@ -19,7 +19,7 @@ pub struct Shown {
     pub health: HealthChecks,
     /// For `/debug/state`.
     pub debug_state: DebugState,
-    /// For `/debug/flags/v`; without it, that answers 404.
+    /// For `/debug/flags/v`. If `None`, that path answers 404.
     pub set_verbosity: Option<SetVerbosity>,
 }
 

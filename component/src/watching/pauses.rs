@@ -1,5 +1,6 @@
-//! Pauses between watches that end at once. kube's watcher opens the next one without any where a watch ends as it should,
-//! and what stands between us and the API server may end each of them with its first byte.
+//! Pauses between watches that end at once. kube's watcher opens the next watch without a pause if the
+//! previous one ended normally, and a proxy in front of the API server may end each watch with its first
+//! byte.
 
 use std::{
     collections::HashMap,
@@ -10,28 +11,29 @@ use basics::backoff::Backoff;
 use http::Uri;
 use tokio::time::{Duration, Instant, sleep};
 
-/// The first wait is client-go's. The longest one is not its 30 s: that keeps thousands of kubelets apart, and whoever
-/// asks here is one of a few; who leads may be able to write all the while, and must not go blind for longer.
+/// The first wait is client-go's. The longest one is not its 30 s, which spreads the requests of thousands of
+/// kubelets. There are only a few replicas of this daemon, and a leader that can still write must not miss
+/// changes for longer.
 pub(super) const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(800), most: Duration::from_secs(5) };
 
-/// A watch that lasts less is a short one (client-go's figure). The API server ends them after minutes.
+/// A watch shorter than this is a short one (client-go's value). The API server ends watches after minutes.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// What became of the watches of each question.
+/// The last watch for each query.
 #[derive(Debug, Default)]
 pub(super) struct Pauses(Mutex<HashMap<String, Last>>);
 
-/// The last watch that was answered.
+/// The last watch that the API server accepted.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     began: Instant,
-    /// Short ones in a row before it.
+    /// Short watches in a row before it.
     short: u32,
 }
 
 impl Pauses {
-    /// Waits until the next watch may be opened that asks this.
+    /// Waits until the next watch with this query may be opened.
     pub(super) async fn wait(&self, uri: &Uri) {
         let pause = self.with(|last| {
             let last = last.get_mut(&question(uri))?;
@@ -43,7 +45,7 @@ impl Pauses {
         }
     }
 
-    /// Takes note of a watch that was opened.
+    /// Records that a watch was opened.
     pub(super) fn opened(&self, uri: &Uri) {
         let began = Instant::now();
         self.with(|last| {
@@ -58,7 +60,7 @@ impl Pauses {
     }
 }
 
-/// Which objects a watch is about, without the version that it begins with.
+/// The query of a watch without the resource version that it starts from.
 fn question(uri: &Uri) -> String {
     let query = uri.query().unwrap_or_default().as_bytes();
     let mut question = uri.path().to_owned();

@@ -1,4 +1,5 @@
-//! Who asks: by the front proxy's headers, by a client certificate, by a bearer token, else nobody in particular.
+//! Authentication of a request: by the front proxy's headers, a client certificate or a bearer token. Without
+//! any of them, the user is anonymous.
 
 mod request_header;
 mod tokens;
@@ -17,19 +18,19 @@ use super::{
 use crate::serving::AuthenticationOptions;
 use tokens::Tokens;
 
-/// Finds out who asks, as upstream does.
+/// Authenticates requests as upstream does.
 #[derive(Debug)]
 pub(super) struct Authenticator {
     trust: Trust,
-    /// `None`: there is nobody to ask about tokens, which count for nothing then.
+    /// `None`: there is no API server for reviews, so tokens do not count.
     tokens: Option<Tokens>,
 }
 
-/// What a request says of who asks, without the rest of its head.
+/// The credentials of a request, without the rest of its headers.
 pub(super) struct Credentials {
-    /// The front proxy as it was known when the headers were read.
+    /// The settings of the front proxy at the time when the headers were read.
     proxy: Option<Arc<FrontProxy>>,
-    /// Whom the headers name; counts only if the front proxy sent them.
+    /// The user that the headers name. It counts only if the front proxy sent the request.
     named: Option<User>,
     token: Option<String>,
 }
@@ -46,7 +47,7 @@ impl Authenticator {
         Self { trust, tokens }
     }
 
-    /// Takes what counts out of a request's headers.
+    /// Takes the credentials out of a request's headers.
     pub(super) fn credentials(&self, headers: &HeaderMap, peer: &Peer) -> Credentials {
         let proxy = self.trust.front_proxy.as_ref().filter(|_| peer.has_certificates());
         let proxy = proxy.and_then(|proxy| proxy.now.load_full());
@@ -55,11 +56,11 @@ impl Authenticator {
         Credentials { proxy, named, token }
     }
 
-    /// The user behind a request. Who shows nothing is anonymous; who shows something that is wrong, and nothing that
-    /// is right, is refused.
+    /// The user of a request. A client without credentials is anonymous. A client whose credentials are all
+    /// invalid is refused.
     ///
     /// # Errors
-    /// What is wrong, for the log; or that nobody has the time to look at the token.
+    /// What is wrong with the credentials, for the log, or that too many reviews are in progress.
     pub(super) async fn authenticate(
         &self,
         credentials: Credentials,
@@ -73,7 +74,7 @@ impl Authenticator {
             Some(Err(fault)) => Err(fault.clone()),
         };
         let mut faults = Vec::new();
-        // Upstream's order.
+        // In upstream's order.
         for opinion in [by_proxy, verdict.client.clone()] {
             match opinion {
                 Ok(Some(user)) => return Ok(user.authenticated()),
@@ -92,7 +93,7 @@ impl Authenticator {
         if faults.is_empty() { Ok(User::anonymous()) } else { Err(Unanswered::Failed(faults.join("; "))) }
     }
 
-    /// Whether the other end of a connection is known by its certificate, whatever it asks.
+    /// Whether the client of a connection is known by its certificate, for any request.
     pub(super) async fn knows(&self, peer: &Peer) -> bool {
         let proxy = self.trust.front_proxy.as_ref().and_then(|proxy| proxy.now.load_full());
         peer.verdict(Trusted { proxy, clients: self.clients() }).await.is_somebody()
@@ -251,7 +252,7 @@ mod tests {
             (clients.client("jane", "dev", usage.clone()), proxies.client("proxy", "x", usage.clone()));
         let none = HeaderMap::new();
 
-        // Before the authorities are known nobody is believed, and nobody is refused.
+        // Before the authorities are known, no credential is accepted, and none is refused.
         let user = ask(&authenticator, &none, std::slice::from_ref(&jane)).await.expect("anonymous");
         assert_eq!(user, User::anonymous());
         store(&trust);
@@ -265,7 +266,7 @@ mod tests {
         let remote = headers(&[("x-remote-user", "joe"), ("x-remote-group", "a"), ("x-remote-group", "b")]);
         let user = ask(&authenticator, &remote, std::slice::from_ref(&proxy)).await.expect("joe");
         assert_eq!((user.name.as_str(), user.groups.join(" ").as_str()), ("joe", "a b system:authenticated"));
-        // The headers of anybody else say nothing.
+        // The headers do not count if any other client sends them.
         let user = ask(&authenticator, &remote, std::slice::from_ref(&jane)).await.expect("jane");
         assert_eq!(user.name, "jane");
         assert_eq!(ask(&authenticator, &remote, &[]).await.expect("anonymous"), User::anonymous());
@@ -278,7 +279,7 @@ mod tests {
         ] {
             ask(&authenticator, &remote, &[certificate]).await.expect_err(what);
         }
-        // A proxy that names nobody has no user, and its certificate is no client's.
+        // A proxy that names no user is not authenticated: its certificate is not a client's.
         ask(&authenticator, &none, &[proxy]).await.expect_err("nobody");
     }
 }

@@ -1,4 +1,5 @@
-//! What somebody may do: everything for `system:masters`, everybody on some paths, else what the API server says.
+//! Authorization of a request: `system:masters` may do everything, every user may use some paths, and the API
+//! server decides the rest.
 
 mod decision;
 mod reviews;
@@ -12,26 +13,26 @@ use reviews::Reviews;
 
 pub(super) use decision::Decision;
 
-/// Decides as upstream does.
+/// Authorizes requests as upstream does.
 #[derive(Debug)]
 pub(super) struct Authorizer {
     always_allowed: PathRules,
-    /// `None`: there is nobody to ask.
+    /// `None`: there is no API server to ask.
     reviews: Option<Reviews>,
 }
 
 impl Authorizer {
     /// # Errors
-    /// A path that is no rule.
+    /// A path that is not a valid rule.
     pub(super) fn new(options: &AuthorizationOptions, client: Option<Client>) -> anyhow::Result<Self> {
         let always_allowed = PathRules::new(&options.always_allow_paths).map_err(|fault| anyhow!(fault))?;
         Ok(Self { always_allowed, reviews: client.map(|client| Reviews::new(client, options)) })
     }
 
-    /// Whether `user`, who asks from there, may do `verb` (a method in lower case) on `path`.
+    /// Whether `user` at this source may do `verb` (an HTTP method in lower case) on `path`.
     ///
     /// # Errors
-    /// Nobody can say.
+    /// The review failed.
     pub(super) async fn authorize(
         &self,
         source: Source,

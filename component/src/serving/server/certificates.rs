@@ -1,4 +1,5 @@
-//! The serving certificates: where they come from, which one a client gets, and that they follow their files.
+//! The serving certificates: their sources, the choice for each client, and reloading when their files
+//! change.
 
 mod choice;
 mod pair;
@@ -20,7 +21,8 @@ pub(super) use choice::ForAddress;
 use choice::{Choice, Named};
 use pair::{Pair, PairFiles};
 
-/// Who replaces a pair writes two files. In between they do not fit, which is no fault for so many looks.
+/// The two files of a pair are replaced one after the other. A mismatch is reported only after this many
+/// attempts.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
@@ -30,14 +32,14 @@ pub(super) struct Certificates(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Where the certificate for everybody else comes from; `None`: it was made in memory.
+    /// Files of the default certificate. `None`: it was generated in memory.
     default: Option<PairFiles>,
     named: Vec<(PairFiles, Vec<String>)>,
     choice: ArcSwap<Choice>,
 }
 
 impl Certificates {
-    /// Reads or makes all of them.
+    /// Loads or generates all certificates.
     ///
     /// # Errors
     /// A file that cannot be read or used, with its flag.
@@ -91,7 +93,7 @@ impl Certificates {
         Ok(Self(Arc::new(Shared { default, named, choice })))
     }
 
-    /// What a client gets that came to this address.
+    /// The certificates for a client that connected to this address.
     pub(super) fn for_address(&self, local: IpAddr) -> ForAddress {
         ForAddress { choice: self.0.choice.load_full(), local }
     }
@@ -100,14 +102,14 @@ impl Certificates {
         self.0.default.iter().chain(self.0.named.iter().map(|(files, _)| files))
     }
 
-    /// Reads pairs again whose files change, until `stop` is cancelled. A pair that cannot be used is refused, and the
-    /// one before goes on being served.
+    /// Reloads pairs whose files change, until `stop` is cancelled. If a new pair cannot be used, the
+    /// previous one stays in use.
     pub(super) async fn follow(self, reporter: ReloadReporter, stop: CancellationToken) {
         let paths: Vec<PathBuf> =
             self.files().flat_map(|files| [files.certificate.clone(), files.key.clone()]).collect();
         let work = async {
             let mut changes = FileChanges::new(paths).await;
-            // They may have changed since they were loaded.
+            // The files may have changed since they were loaded.
             self.reload_patiently(&reporter).await;
             loop {
                 changes.changed().await;
@@ -136,7 +138,7 @@ impl Certificates {
         }
     }
 
-    /// Reads all pairs once; those that can be used are in force afterwards.
+    /// Reloads all pairs once. The valid ones take effect.
     async fn reload(&self) -> Reloaded {
         let shared = self.0.clone();
         let read = tokio::task::spawn_blocking(move || {
@@ -226,7 +228,7 @@ mod tests {
         tokio::time::sleep(soon).await;
         let (new_certificate, new_key) = self_signed::generate(local).expect("made");
         fs::write(&certificate, &new_certificate).expect("written");
-        // Half of the pair: no fault yet, and the old one is served.
+        // Only one file of the pair is new: no failure is counted yet, and the old pair is served.
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!((served(&certificates), count("failure")), (first.clone(), 0));
         fs::write(&key, &new_key).expect("written");

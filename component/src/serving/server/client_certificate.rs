@@ -14,18 +14,18 @@ use x509_parser::{
 
 use super::user::{Opinion, User};
 
-/// Which credential was used, for audit.
+/// The key of the extra field that identifies the credential, for audit logs.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The common name of a certificate, empty if there is none; of several the last one, as in Go.
+/// The common name of a certificate, empty if it has none. If it has several, the last one, as in Go.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let parsed = parse(certificate)?;
     let names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     Ok(names.last().unwrap_or_default().to_owned())
 }
 
-/// Upstream's rule: the common name is the user, the organizations are the groups. A certificate without a common name
-/// names nobody.
+/// Upstream's rule: the common name is the user, and the organizations are the groups. A certificate without
+/// a common name identifies no user.
 pub(super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
     let name = common_name(certificate)?;
     if name.is_empty() {
@@ -53,8 +53,8 @@ pub(super) fn user(certificate: &CertificateDer<'_>) -> Opinion {
     Ok(Some(User { name, uid, groups, extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into() }))
 }
 
-/// When the first of these certificates ends that are valid until after `now`: with the others nothing was proven then.
-/// `None`: there is none.
+/// The earliest expiry after `now` among these certificates. Certificates that had expired by `now` proved
+/// nothing. `None`: all have expired.
 pub(super) fn end(certificates: &[CertificateDer<'_>], now: SystemTime) -> Option<SystemTime> {
     let end = |certificate| {
         let end = u64::try_from(parse(certificate).ok()?.validity().not_after.timestamp()).ok()?;

@@ -1,4 +1,4 @@
-//! What the cluster publishes for servers like this one: the `ConfigMap` `extension-apiserver-authentication`.
+//! The cluster's settings for servers such as this one: the `ConfigMap` `extension-apiserver-authentication`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,16 +16,17 @@ use crate::{
     watching,
 };
 
-/// The Role that lets somebody read it.
+/// The Role that permits reading it.
 const ROLE: &str = "extension-apiserver-authentication-reader";
 
-/// How long the API server has to go on refusing it: as long as it may be away for a leader.
+/// How long a refusal by the API server has to last before it counts: as long as the API server may be away
+/// for a leader.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// Between two tries.
+/// Pauses between attempts.
 const RETRY: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) };
 
-/// Who is to be asked for it, and where it goes.
+/// Reads the `ConfigMap` and passes it to `trust`.
 pub(super) struct ClusterTrust {
     trust: Trust,
     api: Api<ConfigMap>,
@@ -41,7 +42,7 @@ impl std::fmt::Debug for ClusterTrust {
 }
 
 impl ClusterTrust {
-    /// `None`: `trust` needs nothing of it.
+    /// `None`: `trust` needs nothing from the cluster.
     pub(super) fn new(
         trust: &Trust,
         options: &AuthenticationOptions,
@@ -60,13 +61,14 @@ impl ClusterTrust {
         })
     }
 
-    /// Reads it, however long the API server is away, says `known`, and goes on following it for ever.
+    /// Reads the `ConfigMap`, retrying while the API server is away, then sets `known`, and follows changes
+    /// for ever.
     ///
     /// # Errors
-    /// The API server goes on refusing it, or what it holds cannot be used, and that is not tolerated.
+    /// The API server keeps refusing the read, or the content is unusable, and that is not tolerated.
     pub(super) async fn follow(self, known: watch::Sender<bool>) -> anyhow::Result<()> {
         if let Err(error) = self.read().await {
-            // As upstream, whose watch comes later to the authorities of clients.
+            // As in upstream, whose watch reads the authorities of clients later.
             if self.needs_proxy && !self.tolerates_failure {
                 return Err(error).context(
                     "unable to load configmap based request-header-client-ca-file (--authentication-tolerate-lookup-failure goes on without)",
@@ -112,12 +114,12 @@ impl ClusterTrust {
     }
 }
 
-/// Whether the API server is there and does not let us. One that has just started does not know everybody yet.
+/// Whether the API server is up and refuses the request. Just after its start, it may not know all users yet.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
 }
 
-/// Upstream's hint.
+/// Logs upstream's hint.
 fn warn_if_forbidden(error: &kube::Error) {
     if matches!(error, kube::Error::Api(status) if status.code == 403) {
         tracing::warn!(
@@ -134,10 +136,10 @@ async fn keep_up(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
     while let Some(event) = events.next().await {
         let config_map = match event {
             Ok(watcher::Event::Apply(config_map) | watcher::Event::InitApply(config_map)) => config_map,
-            // What was known goes on to count when the object is deleted.
+            // If the object is deleted, the last known settings stay in force.
             Ok(_) => continue,
             Err(error) => {
-                // One line for each outage.
+                // One log line for each outage.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(
                         error = %error_chain(&error),
@@ -158,7 +160,7 @@ async fn keep_up(api: Api<ConfigMap>, trust: Trust, reporter: ReloadReporter) {
     }
 }
 
-/// Puts in force what the object says; whether something changed that was there before.
+/// Puts the settings in the object into force. Returns whether earlier settings changed.
 fn take(trust: &Trust, config_map: &ConfigMap) -> anyhow::Result<bool> {
     let empty = BTreeMap::new();
     let data = config_map.data.as_ref().unwrap_or(&empty);
@@ -166,7 +168,7 @@ fn take(trust: &Trust, config_map: &ConfigMap) -> anyhow::Result<bool> {
     let mut faults = Vec::new();
     if let Some(clients) = trust.clients.as_ref().filter(|clients| clients.origin == Origin::Cluster) {
         match data.get("client-ca-file").filter(|pem| !pem.is_empty()) {
-            // As upstream: the authorities of before stay.
+            // As in upstream: the previous authorities stay in force.
             None => {}
             Some(pem) => match Authorities::parse(pem.as_bytes()) {
                 Err(error) => faults.push(format!("client-ca-file: {error:#}")),

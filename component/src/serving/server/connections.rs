@@ -1,4 +1,4 @@
-//! Connections: accepted, encrypted, bounded, and finished when the server stops.
+//! Connections: accepts, encrypts and limits them, and finishes their requests when the server stops.
 
 mod handshake;
 mod idle;
@@ -35,22 +35,22 @@ pub(super) use handshake::Tls;
 pub(super) use limits::Limits;
 use limits::{BODY_WINDOW, HANDSHAKE_MEMORY, HEADER_SIZE, SEND_BUFFER};
 
-/// How long the head of a request may take, and how long the next one on an open connection; upstream's.
+/// Timeout for the head of a request, and for the next request on an open connection; upstream's.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// A connection on which nothing moves for so long ends; upstream's. Longer than the longest profile.
+/// A connection without traffic for this long is closed; upstream's. It is longer than the longest profile.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The least that HTTP/2 allows for all bodies of a connection.
+/// Flow-control window of an HTTP/2 connection: the least that HTTP/2 allows.
 const CONNECTION_WINDOW: u32 = 64 << 10;
 
-/// Streams that a client may break off by its own fault before the connection ends.
+/// Maximum number of streams that a client may reset or break before its connection is closed.
 const BROKEN_STREAMS: usize = 256;
 
-/// How long requests under way may take when the server stops.
+/// How long requests in progress may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Pause after a connection that could not be accepted: most often there are no file descriptors left.
+/// Pause after a failed accept. In most cases no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all connections share.
@@ -60,7 +60,7 @@ struct Server {
     handler: Arc<Handler>,
 }
 
-/// Serves until `stop` is cancelled, and lets requests under way end.
+/// Serves until `stop` is cancelled, then finishes requests in progress.
 pub(super) async fn serve(
     listener: TcpListener,
     limits: Limits,
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     let mut connections = JoinSet::new();
     let mut failing = false;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        // Those that ended are forgotten.
+        // Forget finished connections.
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -97,7 +97,7 @@ pub(super) async fn serve(
         let server = server.clone();
         connections.spawn(async move {
             let why = tokio::select! {
-                // First: who has no place any more costs nothing.
+                // Eviction first, so that an evicted connection costs nothing more.
                 biased;
                 () = slot.evicted() => "others want to connect",
                 () = requests.is_stuck(server.limits.taking) => "an answer is not taken",
@@ -105,7 +105,7 @@ pub(super) async fn serve(
             };
             tracing::debug!(%peer, "connection ended: {why}");
         });
-        // Those who came have their turn before more come.
+        // Accepted connections run before more are accepted.
         tokio::task::yield_now().await;
     }
     drop(listener);
@@ -116,7 +116,7 @@ pub(super) async fn serve(
 }
 
 impl Server {
-    /// One connection from its first byte to its last.
+    /// Serves one connection until it is closed.
     async fn connection(
         &self,
         stream: TcpStream,
@@ -126,18 +126,19 @@ impl Server {
         watcher: Watcher,
     ) {
         let encrypting = async {
-            // Looked at: it may be told of as readable with nothing to read.
+            // A real read: the socket may be reported as readable without data.
             stream.peek(&mut [0]).await.ok()?;
             slot.heard();
             let handshake = slot.hold(HANDSHAKE_MEMORY);
             let local = stream.local_addr().ok()?.ip().to_canonical();
-            // An answer is one write; without this it would wait for the client's acknowledgement of the head.
+            // A response is one write. Without this option it would wait until the client has acknowledged
+            // the head.
             let _ = stream.set_nodelay(true);
             let mut encrypted = encrypt(stream, peer, local, slot.source, &self.tls).await?;
             drop(handshake);
-            // rustls has them too.
+            // rustls holds a copy too.
             let certificates = slot.hold(2 * u64::try_from(encrypted.client.size()).unwrap_or(u64::MAX / 2));
-            // Before there are requests that wait for it.
+            // Before any request needs the result.
             let is_known = self.handler.authenticator.knows(&encrypted.client).await;
             if is_known {
                 encrypted.stream.get_mut().0.known();
@@ -158,8 +159,8 @@ impl Server {
         let service = service_fn(|request: Request<Incoming>| {
             let (handler, client) = (self.handler.clone(), client.clone());
             let under_way = slot.request(head_size(&request));
-            // Here, not when somebody has the time for it: the head of a request is many times larger than what counts
-            // of it.
+            // Now, not when the request gets its turn: the head of a request is many times larger than the
+            // part that is kept.
             let asked = match requests.begin() {
                 Some(place) => Ok((place, handler.take(request, &client))),
                 None => Err(handler.refusals.answer(Full::Requests, slot.source)),
@@ -185,7 +186,7 @@ impl Server {
     }
 }
 
-/// Bytes of the head of a request.
+/// Size of a request's head, in bytes.
 fn head_size<B>(request: &Request<B>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     request.headers().iter().fold(path, |size, (name, value)| size + name.as_str().len() + value.len())
@@ -198,7 +199,7 @@ fn http_builder(http2_streams: u32) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(usize::try_from(HEADER_SIZE).unwrap_or(usize::MAX));
-    // No pings of ours: their answers would keep a silent connection from being idle.
+    // No pings by the server: the replies would keep a silent connection from being idle.
     builder
         .http2()
         .max_concurrent_streams(http2_streams)

@@ -1,5 +1,5 @@
-//! The clients for reviews: whom upstream asks, and nobody where there is nobody to ask. Anybody can cause a review, so
-//! they are bounded.
+//! The API clients for reviews, chosen as in upstream. Without an API server there is none. Any client can
+//! cause a review, so reviews are limited.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,25 +16,27 @@ use crate::{
     serving::{AuthenticationOptions, AuthorizationOptions},
 };
 
-/// Deadline of one review, with all tries; upstream's.
+/// Deadline of one review, with all retries; upstream's.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Upstream's rhythm of tries.
+/// Upstream's retries and their backoff.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 
-/// Upstream's rate of reviews a second and their burst, of each client.
+/// Upstream's rate limit of each client: reviews per second, and burst.
 const RATE: (f64, u32) = (200.0, 400);
 
-/// Reviews of one client under way at the same time. Each may take a connection to the API server, and a place there among
-/// what it does for this user: the lease is renewed as the same one.
+/// Maximum number of reviews in progress, for each client. Each review may take a connection to the API
+/// server, and a share of the concurrency that the API server grants this user. The leader's Lease is renewed
+/// as the same user.
 const AT_ONCE: usize = 16;
 
-/// Of those, for one source: whoever asks about much leaves places for others, also where each review takes long.
+/// Maximum number of those for one source. A source with many reviews leaves room for others, even if each
+/// review takes long.
 const OF_ONE_SOURCE: usize = 8;
 
-/// Makes the clients.
+/// Creates the clients.
 #[derive(Debug)]
 pub(super) struct Delegation<'a> {
     pub metrics: ClientMetrics,
@@ -44,7 +46,7 @@ pub(super) struct Delegation<'a> {
 }
 
 impl Delegation<'_> {
-    /// The client for `TokenReviews` and for the cluster's authentication settings.
+    /// The client for `TokenReviews` and for the authentication settings in the cluster.
     ///
     /// # Errors
     /// A kubeconfig that cannot be used.
@@ -66,7 +68,7 @@ impl Delegation<'_> {
         let client =
             self.client(options.kubeconfig.clone(), "authorization", "--authorization-kubeconfig").await?;
         if client.is_none() {
-            // Upstream's words.
+            // In upstream's words.
             tracing::warn!(
                 "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
             );
@@ -74,7 +76,8 @@ impl Delegation<'_> {
         Ok(client)
     }
 
-    /// It follows the files that it is made from. `--dry-run` does not concern it: a review writes nothing.
+    /// A client that follows its kubeconfig and credentials on disk. `--dry-run` does not affect it, since a
+    /// review writes nothing.
     async fn client(
         &mut self,
         kubeconfig: Option<PathBuf>,
@@ -104,16 +107,17 @@ impl Delegation<'_> {
     }
 }
 
-/// Why nobody can say.
+/// Why a review has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// Too many ask.
+    /// Too many reviews are in progress.
     Busy,
-    /// In words that name no address and no token.
+    /// The failure, in words without addresses and tokens.
     Failed(String),
 }
 
-/// Asks for reviews, few at a time. How many wait is bounded by how many requests there are; each source waits for its own.
+/// Sends reviews, few at a time. The number of requests limits how many reviews wait. Each source waits only
+/// for its own.
 #[derive(Debug)]
 pub(super) struct Reviewer {
     turns: Turns,
@@ -124,11 +128,11 @@ impl Reviewer {
         Self { turns: Turns::new(AT_ONCE, OF_ONE_SOURCE) }
     }
 
-    /// Asks until there is an answer, a refusal, or no time left. A review that has begun ends by itself, also where the
-    /// client is gone by then: one that is broken off costs its connection to the API server.
+    /// Retries until there is an answer, a refusal, or no time left. A review that was sent is finished even
+    /// if the client is gone by then: cancelling it would cost a connection to the API server.
     ///
     /// # Errors
-    /// The last failure, or that too many ask.
+    /// The last failure, or that too many reviews are in progress.
     pub(super) async fn review<T, F>(
         &self,
         source: Source,
@@ -196,7 +200,8 @@ mod tests {
         Source::Address(IpAddr::from([192, 0, 2, last]))
     }
 
-    /// Reviews of this source that the API server never answers, and how many it was asked about.
+    /// Starts reviews from this source to which the API server never replies. Also returns how many were sent
+    /// to it.
     fn unanswered(
         reviewer: &Arc<Reviewer>,
         source: Source,
@@ -218,7 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_are_under_way_and_nobody_waits_for_others() {
-        /// More than there are requests at the same time.
+        /// More than the maximum number of requests in progress.
         const MANY: usize = 2000;
         let reviewer = Arc::new(Reviewer::new());
         let (one, of_one) = unanswered(&reviewer, there(1), MANY);
@@ -260,7 +265,7 @@ mod tests {
         gone.expect_err("the client is gone");
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(answered.load(Ordering::Relaxed), 1);
-        // Who did not have its turn asks nobody.
+        // Without a turn, no request is sent.
         let (under_way, _) = unanswered(&reviewer, there(1), OF_ONE_SOURCE);
         let (waiting, asked) = unanswered(&reviewer, there(1), 1);
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! What there is to see.
+//! The endpoints.
 
 mod compression;
 mod flags;
@@ -22,16 +22,16 @@ use zpages::Zpages;
 
 pub(super) use compression::accepts_gzip;
 
-/// Everything but [`flags`] is read.
+/// The methods of all paths except [`flags`].
 const READ: &str = "GET, HEAD";
 
-/// Answers requests that are allowed.
+/// Responds to authorized requests.
 pub(super) struct Endpoints {
     shown: Shown,
     health: Health,
     configz: Value,
     zpages: Zpages,
-    /// `None`: nothing under `/debug/` is there.
+    /// `None`: nothing under `/debug/` is served.
     profiler: Option<Arc<Profiler>>,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Endpoints {
 }
 
 impl Endpoints {
-    /// # Errors
+    /// Two metrics have the same name, which would be a bug.
     /// Never, but for a mistake in the names of metrics.
     pub(super) fn new(options: &ServingOptions, mut shown: Shown) -> anyhow::Result<Self> {
         let zpages = Zpages::new(options);
@@ -56,12 +56,12 @@ impl Endpoints {
         })
     }
 
-    /// Whether an answer grows with the cluster.
+    /// Whether the response grows with the cluster.
     pub(super) fn is_large(path: &str) -> bool {
         matches!(path, "/metrics" | "/metrics/slis" | "/configz" | "/debug/state")
     }
 
-    /// The answer to a request for this path, which is that of the request, decoded.
+    /// The response to a request. `path` is the decoded path of the request.
     pub(super) async fn answer<B>(&self, path: &str, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes>,
@@ -69,7 +69,7 @@ impl Endpoints {
     {
         let (parts, body) = request.into_parts();
         let query = parts.uri.query().unwrap_or_default();
-        // Two paths take another method.
+        // Two paths accept another method.
         match path {
             "/metrics/slis" if parts.method == Method::DELETE => return self.health.reset_metrics(),
             "/debug/flags/v" if self.profiler.is_some() => {
@@ -84,7 +84,7 @@ impl Endpoints {
         match (path, debugging, &self.profiler) {
             ("/metrics", ..) => {
                 let (registry, headers) = (self.shown.metrics.registry().clone(), parts.headers);
-                // Of a large cluster it takes a while.
+                // This takes a while in a large cluster.
                 let gathered =
                     tokio::task::spawn_blocking(move || metrics::metrics(&registry, &headers)).await;
                 gathered.unwrap_or_else(|_| responses::internal_error(path, "metrics cannot be gathered"))

@@ -1,4 +1,4 @@
-//! One request: who asks, whether they may, and the answer.
+//! Handles one request: authentication, authorization and response.
 
 use std::{
     sync::Arc,
@@ -24,22 +24,22 @@ use super::{
 };
 use crate::serving::AccessMetrics;
 
-/// Answers that are made at the same time, of those that can be large.
+/// Maximum number of large responses that are prepared at the same time.
 const LARGE_AT_ONCE: usize = 2;
 
-/// Of those, for one source.
+/// Maximum number of those for one source.
 const LARGE_OF_ONE_SOURCE: usize = 1;
 
-/// How long a request for a large answer may wait until it is made.
+/// How long a request for a large response may wait for its turn.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's `Accept` that are read; browsers send some 100.
+/// Maximum size of an `Accept` header that is read, in bytes. Browsers send about 100.
 const ACCEPT_SIZE: usize = 1024;
 
-/// Between two lines in the log that say the same.
+/// Pause between two log lines with the same message.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
-/// Answers requests.
+/// Handles requests.
 #[derive(Debug)]
 pub(super) struct Handler {
     pub authenticator: Authenticator,
@@ -51,7 +51,7 @@ pub(super) struct Handler {
     unauthorized: Seldom,
 }
 
-/// A request without what does not count: its head can be large, and it may wait.
+/// A request reduced to the parts that are used: its head can be large, and the request may wait.
 #[derive(Debug)]
 pub(super) struct Asked {
     request: Request<Incoming>,
@@ -76,13 +76,14 @@ impl Handler {
         }
     }
 
-    /// Keeps of a request what counts, in memory of its own: a part of what came over the connection would hold the rest.
+    /// Copies the used parts of a request into separate memory. A slice of the received data would keep all
+    /// of the data alive.
     pub(super) fn take(&self, request: Request<Incoming>, client: &Peer) -> Asked {
         let (parts, body) = request.into_parts();
         let mut request = Request::new(body);
         *request.method_mut() = parts.method;
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        // It was one before.
+        // It was parsed as a URI before, so this cannot fail.
         *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
         if endpoints::accepts_gzip(&parts.headers) {
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
@@ -100,7 +101,7 @@ impl Handler {
         Asked { request, credentials: self.authenticator.credentials(&parts.headers, client) }
     }
 
-    /// Never fails: what goes wrong is the answer.
+    /// Never fails: errors become responses.
     pub(super) async fn handle(&self, asked: Asked, client: &Peer) -> Answer {
         let Asked { request, credentials } = asked;
         match self.admit(&request, credentials, client).await {
@@ -112,14 +113,14 @@ impl Handler {
         }
     }
 
-    /// The path that is asked for by somebody who may, or what they are told instead.
+    /// The path, if the client may use it; otherwise the response that refuses the request.
     async fn admit(
         &self,
         request: &Request<Incoming>,
         credentials: Credentials,
         client: &Peer,
     ) -> Result<String, Answer> {
-        // Decoded once, here: what is authorized is what is answered.
+        // Decoded once, here, so that the authorized path is also the served path.
         let Ok(path) = percent_decode_str(request.uri().path()).decode_utf8() else {
             return Err(responses::text(StatusCode::BAD_REQUEST, "400 Bad Request\n"));
         };
@@ -156,7 +157,7 @@ impl Handler {
         }
     }
 
-    /// What somebody may see.
+    /// The response to an authorized request.
     async fn answer(&self, path: String, request: Request<Incoming>, source: Source) -> Answer {
         if !Endpoints::is_large(&path) {
             return self.endpoints.answer(&path, request).await;
@@ -164,7 +165,7 @@ impl Handler {
         let answering = async {
             let turn = self.large.take(source).await?;
             let endpoints = self.endpoints.clone();
-            // It has its turn until it is made, also where the client is gone by then.
+            // It keeps its turn until the response is ready, even if the client is gone by then.
             let making = tokio::spawn(async move {
                 let _turn = turn;
                 endpoints.answer(&path, request).await
@@ -176,8 +177,8 @@ impl Handler {
     }
 }
 
-/// As much of a refused request's body is read, so long, as anybody needs who has not seen the answer yet: the stream of
-/// a body that nobody reads is reset, and the client may take that for the answer.
+/// How much of a refused request's body is read, and for how long. If the body is not read, its stream is
+/// reset, and a client that has not seen the response yet may take the reset for the response.
 const DRAINED: usize = 64 << 10;
 const DRAINED_FOR: Duration = Duration::from_secs(1);
 
@@ -192,6 +193,6 @@ async fn drain(mut body: Incoming) {
             }
         }
     };
-    // What has not come by then is not waited for.
+    // The rest of the body is not awaited.
     let _ = tokio::time::timeout(DRAINED_FOR, reading).await;
 }

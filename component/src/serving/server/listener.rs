@@ -1,4 +1,4 @@
-//! The socket.
+//! The listening socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
@@ -7,24 +7,24 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::serving::ServingOptions;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections in the accept queue.
 pub(super) const BACKLOG: i32 = 256;
 
-/// Bytes that the kernel holds of what a client sends and nobody reads yet. It counts as memory of the daemon, twice: the
-/// kernel takes as much again for itself.
+/// Size of the kernel's receive buffer for unread data from a client. It counts twice as memory of the
+/// daemon, since the kernel reserves as much again for itself.
 pub(super) const RECEIVE_BUFFER: usize = 8 << 10;
 
-/// Bytes that the kernel holds of what a client does not take. Twice too.
+/// Size of the kernel's send buffer for data that the client has not read. It counts twice too.
 pub(super) const SEND_BUFFER: usize = 16 << 10;
 
 /// Opens the port.
 ///
 /// # Errors
-/// A port that is taken or not allowed, or an address that this machine does not have, with the flags.
+/// A port that is in use or not permitted, or an address that this machine does not have, with the flags.
 pub(super) fn bind(options: &ServingOptions) -> anyhow::Result<TcpListener> {
     let port = options.secure_port;
     let attempt = if options.bind_address.is_unspecified() {
-        // As upstream: all families, in one socket. A machine without IPv6 has one family.
+        // As in upstream: one socket for all address families. A machine without IPv6 has only IPv4.
         open(options, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).or_else(|error| {
             if error.kind() == std::io::ErrorKind::AddrInUse {
                 return Err(error);
@@ -55,13 +55,13 @@ fn open(options: &ServingOptions, address: SocketAddr) -> std::io::Result<TcpLis
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // As Go does without being asked, which leaves nothing for --permit-address-sharing to add: a restart need not
-    // wait for old connections.
+    // Go sets this option by default, so `--permit-address-sharing` adds nothing. A restart does not wait for
+    // old connections.
     socket.set_reuse_address(true)?;
     if options.permit_port_sharing {
         socket.set_reuse_port(true)?;
     }
-    // Each connection has them from the socket.
+    // Accepted connections inherit the sizes of the buffers.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: the certificates that it showed, and what they were found to be.
+//! The client of a connection: its certificates, and the result of their verification.
 
 use std::{
     fmt,
@@ -16,18 +16,18 @@ use super::{
     user::Opinion,
 };
 
-/// How long a refusal is remembered: a certificate may become valid, and clocks are set.
+/// How long a failed verification is remembered. A certificate may become valid, and clocks may be set.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// Certificates that are verified at the same time: no more of the machine than that.
+/// Maximum number of verifications at the same time, which limits their use of the CPU.
 static VERIFYING: Semaphore = Semaphore::const_new(2);
 
-/// The other end of one connection.
+/// The client of one connection.
 pub(super) struct Peer {
     pub source: Source,
-    /// Its own first. They were few and small enough to be looked at.
+    /// The client's own certificate is first. Their number and size have been checked.
     certificates: Arc<[CertificateDer<'static>]>,
-    /// Held while they are verified: whoever asks for the same meanwhile waits for that.
+    /// Locked during a verification: requests that need the same result wait for it.
     remembered: Mutex<Option<Remembered>>,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// What was found, for as long as the same are trusted.
+/// The result of a verification. It holds as long as the same authorities are trusted.
 struct Remembered {
     by: Trusted,
     until: SystemTime,
     verdict: Arc<Verdict>,
 }
 
-/// One version of whom the server believes.
+/// One version of the trusted authorities.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trusted {
     pub proxy: Option<Arc<FrontProxy>>,
@@ -65,17 +65,17 @@ impl Trusted {
     }
 }
 
-/// What the certificates of a peer are.
+/// The result of verifying a client's certificates.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    /// Whether they are the front proxy's. `None`: nobody is.
+    /// Whether they are valid for the front proxy. `None`: no front proxy is trusted.
     pub proxy: Option<Result<(), String>>,
-    /// Whose they are by their names.
+    /// The user that the certificate names.
     pub client: Opinion,
 }
 
 impl Verdict {
-    /// Whether the peer proved to be somebody who is known.
+    /// Whether the certificates identify a front proxy or a user.
     pub(super) fn is_somebody(&self) -> bool {
         matches!(self.proxy, Some(Ok(()))) || matches!(self.client, Ok(Some(_)))
     }
@@ -90,13 +90,13 @@ impl Peer {
         !self.certificates.is_empty()
     }
 
-    /// Bytes of its certificates.
+    /// Total size of the certificates, in bytes.
     pub(super) fn size(&self) -> usize {
         self.certificates.iter().map(|certificate| certificate.len()).sum()
     }
 
-    /// What the certificates are. They are verified once for each connection and version of whom the server believes, on
-    /// a thread that nobody waits for.
+    /// The verdict on the certificates. They are verified once for each connection and version of the trusted
+    /// authorities, on a thread for blocking work.
     pub(super) async fn verdict(&self, by: Trusted) -> Arc<Verdict> {
         if !self.has_certificates() || (by.proxy.is_none() && by.clients.is_none()) {
             return Arc::new(Verdict { proxy: None, client: Ok(None) });
@@ -109,7 +109,8 @@ impl Peer {
             return known.verdict.clone();
         }
         let (certificates, trusted) = (self.certificates.clone(), by.clone());
-        // Nobody closes it. The work has the turn until it ends, also where nobody waits for it any more.
+        // The semaphore is never closed. The verification keeps its permit until it ends, even if the caller
+        // is gone.
         let turn = VERIFYING.acquire().await;
         let judging = move || {
             let _turn = turn;
@@ -125,7 +126,7 @@ impl Peer {
     }
 }
 
-/// The verdict, and when it ends.
+/// The verdict, and the time until which it holds.
 fn judge(certificates: &[CertificateDer<'static>], by: &Trusted) -> (Verdict, SystemTime) {
     let now = SystemTime::now();
     let verdict = Verdict {

@@ -1,4 +1,4 @@
-//! Requests that are answered 429. The log says what was full, and not for each of them.
+//! Refusals with status 429. The log names the exhausted resource, but has no line for each request.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{
     source::Source,
 };
 
-/// Between two lines in the log about the same.
+/// Pause between two log lines about the same resource.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
-/// What there was no place in.
+/// The resource that was exhausted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Full {
     Requests,
@@ -36,7 +36,7 @@ impl Full {
 /// Refuses requests.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    /// Of each kind: one does not hide another.
+    /// One for each resource, so that one message does not suppress another.
     said: [Seldom; Full::ALL.len()],
 }
 
@@ -45,7 +45,7 @@ impl Refusals {
         Self { said: Full::ALL.map(|_| Seldom::new(LOG_PAUSE)) }
     }
 
-    /// The answer to a request from there.
+    /// The response to a request from this source.
     pub(super) fn answer(&self, full: Full, source: Source) -> Answer {
         if self.said[full as usize].may() {
             tracing::warn!(?source, "the secure port answers 429: {}", full.why());
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// What every record says.
+    /// The output of the log.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<String>>);
 

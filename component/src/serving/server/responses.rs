@@ -1,4 +1,4 @@
-//! Answers, in upstream's words.
+//! Responses, in upstream's words.
 
 use std::{
     any::Any,
@@ -16,13 +16,14 @@ use super::user::User;
 
 pub(super) type Answer = Response<AnswerBody>;
 
-/// Bytes that are given to a connection at a time. What it holds beyond that would not be counted.
+/// Bytes that are passed to a connection at a time. Any more would not be counted as its memory.
 pub(super) const PIECE: usize = 8 << 10;
 
-/// The body of an answer, in pieces as the client takes them.
+/// The body of a response, in pieces, at the pace at which the client reads them.
 pub(super) struct AnswerBody {
     rest: Bytes,
-    /// Dropped with the body: the connection does that when it could pass on the last piece, or nobody wants it.
+    /// Dropped with the body. The connection drops the body after the last piece was passed on, or if the
+    /// client is gone.
     kept: Vec<Box<dyn Any + Send + Sync>>,
 }
 
@@ -37,7 +38,7 @@ impl AnswerBody {
         self.rest.len()
     }
 
-    /// Keeps `what` until the client has taken the body.
+    /// Keeps `what` until the client has read the body.
     #[must_use]
     pub(super) fn keeping(mut self, what: impl Any + Send + Sync) -> Self {
         self.kept.push(Box::new(what));
@@ -56,7 +57,7 @@ impl Body for AnswerBody {
         let piece = if self.rest.len() <= PIECE {
             std::mem::take(&mut self.rest)
         } else {
-            // A copy: a part of the whole would hold the whole.
+            // A copy: a slice would keep the whole body alive.
             Bytes::copy_from_slice(&self.rest.split_to(PIECE))
         };
         Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
@@ -74,7 +75,7 @@ impl Body for AnswerBody {
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// An answer with a body.
+/// A response with a body.
 pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(AnswerBody { rest: body.into(), kept: Vec::new() });
     *answer.status_mut() = status;
@@ -85,7 +86,7 @@ pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl In
     answer
 }
 
-/// A text, which is all of the body.
+/// A response with this text as its body.
 pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     body(status, TEXT, text)
 }
@@ -107,27 +108,27 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
     answer
 }
 
-/// The caller takes nothing that there is. `offered`: media types.
+/// The client accepts no available format. `offered`: the available media types.
 pub(super) fn not_acceptable(offered: &str) -> Answer {
     let message = format!("only the following media types are accepted: {offered}");
     status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, None)
 }
 
-/// The caller is not who it says.
+/// The credentials are invalid.
 pub(super) fn unauthorized() -> Answer {
     status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned(), None)
 }
 
-/// More is asked than can be looked into.
+/// Too many requests or reviews are in progress.
 pub(super) fn too_many_requests() -> Answer {
     let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }
 
-/// The caller may not. `reason` is the reviewer's, if it gave one.
+/// The user is not authorized. `reason` is the reviewer's, if there is one.
 pub(super) fn forbidden(user: &User, verb: &str, path: &str, reason: &str) -> Answer {
-    // `{:?}` quotes as Go's `%q` does for everything that can stand in a path.
+    // `{:?}` quotes as Go's `%q` does for all characters that a path can contain.
     let message = format!("User {:?} cannot {verb} path {path:?}", user.name);
     let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -139,7 +140,7 @@ pub(super) fn forbidden(user: &User, verb: &str, path: &str, reason: &str) -> An
     )
 }
 
-/// Nobody can say whether the caller may.
+/// The authorization failed.
 pub(super) fn internal_error(uri: &str, error: &str) -> Answer {
     let message = format!("Internal Server Error: {uri:?}: {error}");
     let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

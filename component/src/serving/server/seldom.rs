@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Lets pass one in a while.
+/// Permits one message per interval.
 #[derive(Debug)]
 pub(super) struct Seldom {
     pause: Duration,

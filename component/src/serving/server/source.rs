@@ -1,24 +1,25 @@
-//! Where clients come from: whatever is shared is shared among sources, so that none of them takes what others need.
+//! Sources of connections. Shared resources are divided among sources, so that no source can take those of
+//! another one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a connection comes from.
+/// The source of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// This machine, as the kubelet of a daemon in the host's network. Its places are its own.
+    /// This machine, for example its kubelet if the daemon uses the host's network. It has slots of its own.
     Here,
     Address(IpAddr),
 }
 
 impl Source {
-    /// `local`: the address of this machine that was asked.
+    /// `local`: the address of this machine that the client connected to.
     pub(super) fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
         if peer.is_loopback() || local == Some(peer) {
             return Self::Here;
         }
         Self::Address(match peer {
             IpAddr::V4(_) => peer,
-            // Whoever has one address of IPv6 has all of its network.
+            // A client with one IPv6 address has a whole /64 network.
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         })
     }

@@ -1,4 +1,4 @@
-//! The threads of the port: nothing that its clients do takes time from those of the controllers and the election.
+//! The threads of the port. Clients take no time from the threads of controllers and the leader election.
 
 use anyhow::Context as _;
 use tokio::{
@@ -6,19 +6,19 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Whoever floods the port gets no more of the machine than this.
+/// A flood of requests gets no more of the CPU than this.
 const WORKERS: usize = 1;
 
-/// For what takes a while: verifying certificates, gathering metrics, reading files, looking up names.
+/// Threads for slow work: verifying certificates, gathering metrics, reading files, resolving names.
 const BLOCKING: usize = 4;
 
-/// A runtime that ends, with all that runs on it, when this is dropped.
+/// A runtime that stops with all of its tasks when this is dropped.
 #[derive(Debug)]
 pub(super) struct Threads(Option<Runtime>);
 
 impl Threads {
     /// # Errors
-    /// The machine gives no more threads.
+    /// The system refuses more threads.
     pub(super) fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKERS)
@@ -30,7 +30,7 @@ impl Threads {
         Ok(Self(Some(runtime)))
     }
 
-    /// Runs it there. Can be waited for anywhere.
+    /// Runs the task on these threads. The handle can be awaited on any runtime.
     pub(super) fn run<F>(&self, work: F) -> Option<JoinHandle<F::Output>>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -41,7 +41,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Whoever drops it may itself run on a runtime, where nothing may be waited for.
+        // This may be dropped within a runtime, where blocking is forbidden.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! Which TLS is spoken: versions, algorithms, and that clients may show a certificate.
+//! TLS settings: versions, algorithms, and optional client certificates.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ use x509_parser::{
 
 use crate::serving::TlsOptions;
 
-/// Go's numbers of the key exchanges that are there.
+/// Go's numbers of the supported key exchanges.
 const CURVES: [(i32, NamedGroup); 3] =
     [(23, NamedGroup::secp256r1), (24, NamedGroup::secp384r1), (29, NamedGroup::X25519)];
 
-/// All versions that are served, and the newest alone.
+/// All supported versions, and the newest one alone.
 static ALL_VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static NEWEST_VERSION: [&SupportedProtocolVersion; 1] = [&TLS13];
 
-/// What is the same for all connections.
+/// Settings that all connections share.
 #[derive(Clone, Debug)]
 pub(super) struct TlsSettings {
     provider: Arc<CryptoProvider>,
@@ -42,14 +42,15 @@ pub(super) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Narrows what is there to what the options want. What is not there is left out; whoever reads the flags says so.
+    /// Restricts the supported algorithms to those in the options. Unsupported ones are ignored here, and
+    /// reported where the flags are parsed.
     ///
     /// # Errors
-    /// A version that nobody knows.
+    /// An unknown version.
     pub(super) fn new(options: &TlsOptions, disable_http2: bool) -> anyhow::Result<Self> {
         let mut provider = ring::default_provider();
         if !options.tls_cipher_suites.is_empty() {
-            // As with Go, whose TLS 1.3 takes no choice.
+            // As in Go, where the suites of TLS 1.3 are not configurable.
             provider.cipher_suites.retain(|suite| {
                 suite.tls13().is_some() || is_wanted(suite.suite(), &options.tls_cipher_suites)
             });
@@ -58,12 +59,13 @@ impl TlsSettings {
             let is_wanted = |group: NamedGroup| {
                 CURVES.iter().any(|(id, known)| *known == group && options.tls_curve_preferences.contains(id))
             };
-            // Where none of those that are wanted is there, a port that nobody can use would help nobody.
+            // If none of the configured key exchanges is supported, all stay enabled, since the port would be
+            // unusable otherwise.
             if provider.kx_groups.iter().any(|group| is_wanted(group.name())) {
                 provider.kx_groups.retain(|group| is_wanted(group.name()));
             }
         }
-        // Without a suite of its own a version cannot be offered.
+        // A version cannot be offered without a cipher suite.
         let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
         let versions: &[_] = match options.tls_min_version.as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" if has_tls12 => &ALL_VERSIONS,
@@ -73,10 +75,10 @@ impl TlsSettings {
         Ok(Self { provider: Arc::new(provider), versions, http2: !disable_http2 })
     }
 
-    /// The settings of one connection. Nothing is resumed: each connection proves anew who it is.
+    /// The settings of one connection. Sessions are not resumed: each connection authenticates anew.
     ///
     /// # Errors
-    /// Never, for settings that could be made.
+    /// Never, since the settings were checked before.
     pub(super) fn config(
         &self,
         certificates: Arc<dyn ResolvesServerCert>,
@@ -100,20 +102,20 @@ impl TlsSettings {
     }
 }
 
-/// Whether Go's names have this suite. Two of them have a short form.
+/// Whether Go's names include this suite. Two suites have a short name too.
 fn is_wanted(suite: CipherSuite, names: &[String]) -> bool {
     suite.as_str().is_some_and(|known| {
         names.iter().any(|name| name == known || known.strip_suffix("_SHA256") == Some(name))
     })
 }
 
-/// The protocols as TLS names them.
+/// The names of the protocols in TLS.
 pub(super) const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// Asks for a client certificate and takes any whose key the client has: who signed it matters when a request is
-/// authenticated, and a bad one is answered there. Only more of them than anybody needs are refused at once, so that
-/// nobody verifies them or holds them.
+/// Requests a client certificate and accepts any for which the client has the key. The signature of its
+/// authority is verified when a request is authenticated, and an invalid certificate is refused there. Only
+/// too many or too large certificates are refused at once, so that they are neither verified nor stored.
 #[derive(Debug)]
 struct AnyCertificate {
     hints: Vec<DistinguishedName>,
@@ -165,15 +167,16 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
-/// Bytes of a public key of a client. One of RSA with 4096 bits has 526; with more, a handshake costs milliseconds.
+/// Maximum size of a client's public key, in bytes. RSA with 4096 bits takes 526. With larger keys a
+/// handshake takes milliseconds.
 const MAX_KEY_SIZE: usize = 600;
 
-/// The public key of a certificate. rustls itself takes keys only out of certificates that it would believe, and breaks
-/// the connection where it meets another one, of X.509 version 1 for example.
+/// The public key of a certificate. rustls extracts keys only from certificates that it would accept, and
+/// aborts the connection for others, such as X.509 version 1.
 struct PublicKey {
-    /// All of `subjectPublicKeyInfo`.
+    /// All of `subjectPublicKeyInfo`, in DER.
     info: Vec<u8>,
-    /// What is in its `algorithm`.
+    /// The content of its `algorithm`.
     algorithm: Vec<u8>,
     key: Vec<u8>,
 }
@@ -195,7 +198,7 @@ impl PublicKey {
     }
 }
 
-/// For TLS 1.2, which names no curve: the algorithm is the one of the key.
+/// For TLS 1.2, whose signatures name no curve: the algorithm is that of the key.
 fn verify_with_key(
     message: &[u8],
     key: &PublicKey,

@@ -1,4 +1,4 @@
-//! Whom the server believes: the authorities that sign clients' certificates, and those of the front proxy.
+//! The trusted authorities: for client certificates, and for the front proxy.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -20,28 +20,28 @@ use crate::{
     serving::{AuthenticationOptions, RequestHeaderOptions},
 };
 
-/// Where the cluster says whom it believes.
+/// The `ConfigMap` with the authorities that the cluster trusts.
 pub(super) const CONFIG_MAP: &str = "extension-apiserver-authentication";
 pub(super) const CONFIG_MAP_NAMESPACE: &str = "kube-system";
 
-/// Whom the server believes now. Cloning shares it.
+/// The trusted authorities now. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Trust {
-    /// `None`: client certificates count for nothing.
+    /// `None`: client certificates do not count.
     pub clients: Option<Arc<Followed<Authorities>>>,
-    /// `None`: headers count for nothing.
+    /// `None`: the front proxy's headers do not count.
     pub front_proxy: Option<Arc<Followed<FrontProxy>>>,
 }
 
-/// Something that is read again when it changes.
+/// A value that is reloaded when it changes.
 #[derive(Debug)]
 pub(super) struct Followed<T> {
-    /// Nothing may be known yet.
+    /// `None`: not known yet.
     pub now: ArcSwapOption<T>,
     pub origin: Origin,
 }
 
-/// Where something comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     File,
@@ -74,10 +74,10 @@ impl PartialEq for Authorities {
 }
 
 impl Authorities {
-    /// Reads a bundle in PEM.
+    /// Parses a bundle in PEM.
     ///
     /// # Errors
-    /// A bundle without a certificate, or with one that cannot be read.
+    /// The bundle has no certificate, or an invalid one.
     pub(super) fn parse(pem: &[u8]) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -98,10 +98,11 @@ impl Authorities {
         Self::parse(&pem).with_context(|| format!("{flag}: {}", path.display()))
     }
 
-    /// Whether this chain, the client's own certificate first, was signed by one of them, for clients, and is valid now.
+    /// Whether one of the authorities signed this chain for clients, and whether the chain is valid now. The
+    /// client's own certificate comes first.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the chain is not valid.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let Some((own, intermediates)) = chain.split_first() else {
             return Err("no certificate".to_owned());
@@ -115,7 +116,7 @@ impl Authorities {
 /// The front proxy and its headers.
 #[derive(Debug, PartialEq)]
 pub(super) struct FrontProxy {
-    /// `None`: nobody is believed.
+    /// `None`: no proxy is trusted.
     pub authorities: Option<Authorities>,
     pub allowed_names: Vec<String>,
     pub username_headers: Vec<String>,
@@ -142,7 +143,7 @@ const CLIENT_CA_FILE: &str = "--client-ca-file";
 const PROXY_CA_FILE: &str = "--requestheader-client-ca-file";
 
 impl Trust {
-    /// Reads the files that are given; the rest comes from the cluster, if that can be asked.
+    /// Reads the given files. Other settings come from the cluster, if its API server can be asked.
     ///
     /// # Errors
     /// A file that cannot be read or used, with its flag.
@@ -152,7 +153,7 @@ impl Trust {
                 return false;
             }
             if !cluster_can_be_asked {
-                // Upstream's words.
+                // In upstream's words.
                 tracing::warn!(
                     "No authentication-kubeconfig provided in order to lookup {what} in configmap/{CONFIG_MAP} in {CONFIG_MAP_NAMESPACE}, so {consequence} won't work."
                 );
@@ -184,7 +185,8 @@ impl Trust {
         Ok(Self { clients, front_proxy })
     }
 
-    /// The authorities to name when a client is asked for its certificate. `None`: it is not asked.
+    /// The names of the authorities that the server sends with its request for a client certificate. `None`:
+    /// the server requests none.
     pub(super) fn hints(&self) -> Option<Vec<DistinguishedName>> {
         if self.clients.is_none() && self.front_proxy.is_none() {
             return None;
@@ -200,7 +202,7 @@ impl Trust {
     }
 }
 
-/// Reads the files again when they change.
+/// Reloads the files when they change.
 pub(super) fn follow(
     trust: &Trust,
     options: &AuthenticationOptions,
@@ -235,7 +237,7 @@ pub(super) fn follow(
     }
 }
 
-/// `reload` says whether something is new.
+/// `reload` returns whether something changed.
 fn spawn_follower(
     source: Source,
     path: Option<std::path::PathBuf>,

@@ -1,5 +1,5 @@
-//! Turns for what only few may do at the same time. Sources have them one after the other, whoever waits: one that wants
-//! much waits for itself.
+//! Turns for work that only a few may do at the same time. Waiting sources take turns in rotation, so that a
+//! source with much work delays only itself.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::source::Source;
 
-/// Gives turns. Cloning shares it.
+/// Gives turns. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
     state: Arc<Mutex<State>>,
@@ -23,20 +23,20 @@ struct State {
     next: u64,
     taken: usize,
     taken_by: HashMap<Source, usize>,
-    /// Those that wait, of each source in the order in which they came.
+    /// Waiting requests for a turn, in order of arrival for each source.
     waiting: HashMap<Source, BTreeMap<u64, oneshot::Sender<Turn>>>,
-    /// The sources of those, the next one first.
+    /// The sources of these. The next one is first.
     order: VecDeque<Source>,
 }
 
-/// A turn, which ends when dropped.
+/// A turn. It ends when dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Turns,
     source: Source,
 }
 
-/// Somebody who waits. Dropped when it has its turn, or wants none any more.
+/// A waiting request for a turn. Dropped when it gets the turn, or is cancelled.
 struct Ticket<'a> {
     turns: &'a Turns,
     source: Source,
@@ -44,12 +44,12 @@ struct Ticket<'a> {
 }
 
 impl Turns {
-    /// So many at the same time, and so many of one source.
+    /// `most` turns at the same time, and `of_one_source` for each source.
     pub(super) fn new(most: usize, of_one_source: usize) -> Self {
         Self { state: Arc::default(), most, of_one_source }
     }
 
-    /// Waits for a turn. How many wait is for others to bound. `None`: never.
+    /// Waits for a turn. Callers must limit how many of them wait. `None`: never happens.
     pub(super) async fn take(&self, source: Source) -> Option<Turn> {
         let (sender, turn) = oneshot::channel();
         let _ticket = self.queue(source, sender);
@@ -70,7 +70,7 @@ impl Turns {
         Ticket { turns: self, source, id }
     }
 
-    /// Gives all turns that there are.
+    /// Gives all free turns.
     fn give(&self) {
         let mut unwanted = Vec::new();
         let mut state = self.lock();
@@ -84,7 +84,7 @@ impl Turns {
             }
         }
         drop(state);
-        // Not before: each of them ends as any other.
+        // Dropped only after the lock is released: each unwanted turn ends like any other.
         drop(unwanted);
     }
 
@@ -94,7 +94,7 @@ impl Turns {
 }
 
 impl State {
-    /// Whoever is next, of a source that has less than its share.
+    /// The next waiting request, from a source below its share.
     fn next(&mut self, share: usize) -> Option<(Source, oneshot::Sender<Turn>)> {
         let may = |source: &Source| self.taken_by.get(source).is_none_or(|taken| *taken < share);
         let source = self.order.remove(self.order.iter().position(may)?)?;
@@ -199,7 +199,7 @@ mod tests {
             let state = turns.lock();
             assert!(state.waiting.is_empty() && state.order.is_empty());
         }
-        // One that got its turn and never looked.
+        // A request that got its turn but was never polled again.
         let mut given = Box::pin(turns.take(there(2)));
         assert!(futures::poll!(&mut given).is_pending());
         drop(first);

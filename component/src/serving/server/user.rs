@@ -1,22 +1,22 @@
-//! Who asks.
+//! The user that sends a request.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Everybody whose identity is known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody else.
+/// The group of all other users.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// Who does not say who they are.
+/// The user name for requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
-/// May do everything, without a review.
+/// The group whose members may do everything, without a review.
 const MASTERS: &str = "system:masters";
 
-/// What one way of authentication says. `Ok(None)`: it has no opinion.
+/// The result of one method of authentication. `Ok(None)`: no opinion.
 pub(super) type Opinion = Result<Option<User>, String>;
 
-/// A user as Kubernetes knows one.
+/// A user, as in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct User {
     pub name: String,
@@ -26,12 +26,12 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Nobody in particular.
+    /// The anonymous user.
     pub(super) fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// Puts a user whose identity was proven in the group of those, as upstream does.
+    /// Adds an authenticated user to the group of these, as upstream does.
     #[must_use]
     pub(super) fn authenticated(mut self) -> Self {
         let is_known = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;

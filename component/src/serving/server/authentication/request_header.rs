@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{super::trust::FrontProxy, User};
 
-/// The user, if there is one. Only to be called for a proxy that proved itself.
+/// The user in the headers, if any. Call this only for a proxy whose certificate was verified.
 pub(super) fn user(proxy: &FrontProxy, headers: &HeaderMap) -> Option<User> {
     let name = first(headers, &proxy.username_headers)?;
     let groups = proxy
@@ -21,7 +21,7 @@ pub(super) fn user(proxy: &FrontProxy, headers: &HeaderMap) -> Option<User> {
     for prefix in &proxy.extra_headers_prefix {
         let prefix = prefix.to_ascii_lowercase();
         for (header, value) in headers {
-            // Names of headers are lower-case here already.
+            // Header names are already in lower case.
             if let Some(key) = header.as_str().strip_prefix(&prefix) {
                 let decoded = percent_decode_str(key).decode_utf8();
                 let key = decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
@@ -32,7 +32,7 @@ pub(super) fn user(proxy: &FrontProxy, headers: &HeaderMap) -> Option<User> {
     Some(User { name, uid: first(headers, &proxy.uid_headers).unwrap_or_default(), groups, extra })
 }
 
-/// The first value of the first of these headers that has one.
+/// The first non-empty value of these headers, in their order.
 fn first(headers: &HeaderMap, names: &[String]) -> Option<String> {
     names.iter().filter_map(|name| headers.get(name)).map(text).find(|value| !value.is_empty())
 }

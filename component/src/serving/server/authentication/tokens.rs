@@ -1,4 +1,4 @@
-//! Bearer tokens, which the API server is asked about.
+//! Bearer tokens, reviewed by the API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +16,17 @@ use super::{
     User,
 };
 
-/// Answers that are kept.
+/// Maximum number of cached answers.
 const CACHE_SIZE: u64 = 8192;
 
-/// By source, and digest of a random salt and the token: the token itself is kept nowhere.
+/// The key is the source, and a digest of a random salt and the token. The token itself is not stored.
 type Answers = Cache<(Source, [u8; 32]), Option<User>>;
 
-/// Asks about tokens, and keeps the answers for a while.
+/// Asks the API server about tokens, and caches the answers.
 pub(super) struct Tokens {
     api: Api<TokenReview>,
     reviewer: Reviewer,
-    /// `None`: no cache is wanted.
+    /// `None`: the cache is disabled.
     answers: Option<Answers>,
     salt: [u8; 32],
 }
@@ -45,11 +45,12 @@ impl Tokens {
         Self { api: Api::all(client), reviewer: Reviewer::new(), answers, salt }
     }
 
-    /// Whose token it is; `None`: nobody's. Of many who ask about one token at once, from one source, one asks the API
-    /// server: another source must not wait for the turn of this one.
+    /// The user of the token. `None`: the token is invalid. Of requests with one token from one source at the
+    /// same time, only one asks the API server. Other sources ask for themselves, so that they do not wait
+    /// for the turn of this one.
     ///
     /// # Errors
-    /// Nobody can say.
+    /// The review failed.
     pub(super) async fn review(&self, source: Source, token: String) -> Result<Option<User>, Unanswered> {
         let Some(answers) = &self.answers else { return self.ask(source, token).await };
         let digest = Sha256::new().chain_update(self.salt).chain_update(&token).finalize().into();

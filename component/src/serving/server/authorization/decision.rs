@@ -1,20 +1,20 @@
-//! What is decided, and in which words a refusal says why.
+//! Decisions, and the reason in the text of a refusal.
 
-/// What upstream calls whoever reviews, in the reason of who is allowed nothing.
+/// Upstream's name of the reviewer in the reason of a refusal.
 const REVIEWER: &str = "kubernetes.io/webhook";
 
-/// What is decided about a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Decision {
     Allowed,
     /// With the reviewer's reason, which may be empty.
     Denied(String),
-    /// Nobody allows it, which is a refusal too.
+    /// No rule allows the request. It is refused.
     NoOpinion(String),
 }
 
 impl Decision {
-    /// As in upstream's metrics.
+    /// The value of the label in upstream's metrics.
     pub(in super::super) fn as_str(&self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -23,7 +23,7 @@ impl Decision {
         }
     }
 
-    /// The decision with the reviewer's name where upstream says it: not before a refusal that the reviewer insists on.
+    /// Adds the reviewer's name where upstream does: not to an explicit denial by the reviewer.
     pub(super) fn by_reviewer(self) -> Self {
         match self {
             Self::NoOpinion(reason) if !reason.is_empty() => Self::NoOpinion(format!("{REVIEWER}: {reason}")),

@@ -1,4 +1,4 @@
-//! The API server decides.
+//! Reviews by the API server (`SubjectAccessReview`).
 
 use std::{
     sync::Arc,
@@ -22,14 +22,14 @@ use super::{
 };
 use crate::serving::AuthorizationOptions;
 
-/// Answers that are kept; upstream's.
+/// Maximum number of cached decisions, as in upstream.
 const CACHE_SIZE: u64 = 8192;
 
-/// Asks, and keeps the answers for a while.
+/// Asks the API server, and caches its decisions.
 pub(super) struct Reviews {
     api: Api<SubjectAccessReview>,
     reviewer: Reviewer,
-    /// By source, and digest of who wants what.
+    /// By source, and digest of user, verb and path.
     answers: Cache<(Source, [u8; 32]), Decision>,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Reviews {
     }
 }
 
-/// How long an answer is kept.
+/// How long a decision is cached.
 struct Lifetime {
     allowed: Duration,
     denied: Duration,
@@ -66,11 +66,11 @@ impl Reviews {
         Self { api: Api::all(client), reviewer: Reviewer::new(), answers }
     }
 
-    /// Of many who ask the same at once, from one source, one asks the API server: another source must not wait for the
-    /// turn of this one.
+    /// Reviews a request. Of equal requests from one source at the same time, only one is sent to the API
+    /// server. Other sources send their own, so that they do not wait for the turn of this one.
     ///
     /// # Errors
-    /// Nobody can say; that is not kept.
+    /// The review failed. Failures are not cached.
     pub(super) async fn review(
         &self,
         source: Source,
@@ -78,7 +78,7 @@ impl Reviews {
         verb: &str,
         path: &str,
     ) -> Result<Decision, Unanswered> {
-        // JSON, so that no two questions are spelt the same.
+        // As JSON, so that different requests never have the same text.
         let question =
             serde_json::to_vec(&(user, verb, path)).map_err(|error| Unanswered::Failed(error.to_string()))?;
         let key = (source, Sha256::digest(question).into());

@@ -1,4 +1,4 @@
-//! Which certificate a client gets, by upstream's rules.
+//! The choice of the certificate for a client, by upstream's rules.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -9,15 +9,15 @@ use rustls::{
 
 use super::pair::{Certificate, Pair};
 
-/// A pair for some names.
+/// A pair with the names that it serves.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub pair: Pair,
-    /// Given by flag; without any, the pair is for the names of its certificate.
+    /// The names in the flag. If empty, the pair serves the names in its certificate.
     pub names: Vec<String>,
 }
 
-/// All pairs and how to choose.
+/// All pairs, indexed for the choice.
 #[derive(Debug)]
 pub(super) struct Choice {
     default: Pair,
@@ -28,7 +28,8 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn new(default: Pair, named: Vec<Named>) -> Self {
         let mut by_name = HashMap::new();
-        // Names by flag win over names of certificates, and of two pairs the first.
+        // Names in flags take precedence over names in certificates. If two pairs have the same name, the
+        // first one wins.
         for pair in named.iter().filter(|pair| !pair.names.is_empty()) {
             for name in &pair.names {
                 by_name.entry(name.to_ascii_lowercase()).or_insert_with(|| pair.pair.certificate.clone());
@@ -50,7 +51,8 @@ impl Choice {
         &self.named
     }
 
-    /// For a client that asked for this name, or for none and came to this address.
+    /// The certificate for a client that sent this server name, or for one without a server name that
+    /// connected to this address.
     pub(super) fn choose(&self, server_name: Option<&str>, local: IpAddr) -> Certificate {
         let Some(name) = server_name.map(str::to_ascii_lowercase) else {
             return self.by_name.get(&local.to_string()).unwrap_or(&self.default.certificate).clone();
@@ -58,7 +60,7 @@ impl Choice {
         if let Some(certificate) = self.by_name.get(&name).or_else(|| self.by_name.get(&wildcard(&name))) {
             return certificate.clone();
         }
-        // A certificate can be for a name that its flag does not give.
+        // A certificate may have names that its flag does not list.
         let is_for = |pair: &&Pair| pair.names.contains(&name) || pair.names.contains(&wildcard(&name));
         std::iter::once(&self.default)
             .chain(self.named.iter().map(|named| &named.pair))
@@ -69,7 +71,7 @@ impl Choice {
     }
 }
 
-/// The pattern that covers a name: its first label gives way.
+/// The wildcard pattern that matches a name: its first label is replaced by `*`.
 fn wildcard(name: &str) -> String {
     match name.split_once('.') {
         Some((_, rest)) => format!("*.{rest}"),
@@ -94,7 +96,7 @@ impl ResolvesServerCert for ForAddress {
 mod tests {
     use super::*;
 
-    /// A pair whose certificate is for these names.
+    /// A pair whose certificate has these names.
     fn pair(names: &[&str]) -> Pair {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let made = rcgen::generate_simple_self_signed(names).expect("made");

@@ -1,4 +1,4 @@
-//! One certificate with its key.
+//! A certificate with its key.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// Two files, and the flags that name them.
+/// The two files of a pair, and the flags that name them.
 #[derive(Clone, Debug)]
 pub(super) struct PairFiles {
     pub certificate: PathBuf,
@@ -19,14 +19,14 @@ pub(super) struct PairFiles {
     pub flags: &'static str,
 }
 
-/// A certificate with what signed it, and its key.
+/// A certificate with its chain and its key.
 pub(super) type Certificate = Arc<CertifiedKey>;
 
-/// A certificate that can be served.
+/// A certificate that is ready to serve.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub certificate: Certificate,
-    /// The names that the certificate is for, lower-case: DNS names, and the common name if it is one.
+    /// The names in the certificate, in lower case: DNS names, and the common name if it is a DNS name.
     pub names: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl PairFiles {
     /// Reads both files.
     ///
     /// # Errors
-    /// What is wrong with which file; never its content.
+    /// Which file is faulty, and how. The error never contains the file's content.
     pub(super) fn load(&self) -> anyhow::Result<Pair> {
         let read = |path: &PathBuf| {
             fs::read(path).with_context(|| format!("{}: {} cannot be read", self.flags, path.display()))
@@ -52,10 +52,10 @@ impl PairFiles {
 }
 
 impl Pair {
-    /// Reads PEM: the certificate and what signed it, and its key.
+    /// Parses PEM: the certificate with its chain, and its key.
     ///
     /// # Errors
-    /// What is wrong.
+    /// What is wrong with the certificate or the key.
     pub(super) fn parse(certificate: &[u8], key: &[u8]) -> anyhow::Result<Self> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
             .collect::<Result<_, _>>()
@@ -83,7 +83,7 @@ fn names_of(certificate: &CertificateDer<'_>) -> anyhow::Result<Vec<String>> {
     let (_, parsed) = X509Certificate::from_der(certificate)
         .map_err(|_| anyhow!("the certificate is not an X.509 certificate"))?;
     let mut names = Vec::new();
-    // As upstream: the common name counts where it can be a DNS name.
+    // As in upstream: the common name counts if it can be a DNS name.
     let common_names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     if let Some(name) = common_names.last().filter(|name| is_dns_pattern(name)) {
         names.push(name.to_ascii_lowercase());
@@ -98,7 +98,7 @@ fn names_of(certificate: &CertificateDer<'_>) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// `*`, a DNS name, or one with a wildcard in front; not an IP address.
+/// Whether `name` is `*` or a DNS name, possibly with a wildcard in front, and not an IP address.
 fn is_dns_pattern(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     if name == "*" {

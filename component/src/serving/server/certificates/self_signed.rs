@@ -1,4 +1,4 @@
-//! A certificate of our own, where none is given.
+//! A self-signed certificate, used when no certificate is given.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,10 +14,11 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsag
 
 use super::pair::PairFiles;
 
-/// Nobody checks a certificate that signs itself against a clock, and nobody shall have to restart for it.
+/// Validity in years. Clients do not check the dates of a self-signed certificate, and its expiry must not
+/// require a restart.
 const YEARS: i16 = 10;
 
-/// Certificate and key, PEM: for `localhost`, loopback, and the address that is bound to.
+/// Generates a certificate and its key, in PEM, for `localhost`, loopback, and the bind address.
 pub(super) fn generate(bind_address: IpAddr) -> anyhow::Result<(String, String)> {
     let mut parameters = CertificateParams::new(["localhost".to_owned()])?;
     let mut addresses: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -31,7 +32,7 @@ pub(super) fn generate(bind_address: IpAddr) -> anyhow::Result<(String, String)>
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let today = now.to_zoned(TimeZone::UTC).date();
-    // The first of January exists in every year, which a day of today need not.
+    // The first of January exists in every year. Today's date may not (29 February).
     parameters.not_before = rcgen::date_time_ymd(i32::from(today.year()) - 1, 1, 1);
     parameters.not_after = rcgen::date_time_ymd(i32::from(today.year() + YEARS), 1, 1);
     let key = KeyPair::generate()?;
@@ -39,10 +40,10 @@ pub(super) fn generate(bind_address: IpAddr) -> anyhow::Result<(String, String)>
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// As upstream: makes the pair where neither file is there, and takes it where both are.
+/// As in upstream: generates the pair if both files are missing, and uses it if both exist.
 ///
 /// # Errors
-/// Half a pair, or a folder that cannot be written to.
+/// Only one of the files exists, or the folder is not writable.
 pub(super) fn write_unless_there(files: &PairFiles, bind_address: IpAddr) -> anyhow::Result<()> {
     let is_there = |path: &Path| match fs::File::open(path) {
         Ok(_) => Ok(true),

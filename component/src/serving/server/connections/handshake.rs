@@ -1,4 +1,4 @@
-//! The beginning of a connection, until it is encrypted.
+//! The TLS handshake of a connection.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,7 +18,7 @@ use crate::serving::server::{
     trust::Trust,
 };
 
-/// What connections are encrypted with.
+/// The TLS settings of connections.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Tls {
     pub settings: TlsSettings,
@@ -26,16 +26,16 @@ pub(in super::super) struct Tls {
     pub trust: Trust,
 }
 
-/// A connection over which requests can come.
+/// An encrypted connection, ready for requests.
 pub(super) struct Encrypted<S> {
     pub stream: TlsStream<Paced<S>>,
     pub client: Peer,
     pub is_http2: bool,
 }
 
-/// `None`: the client does not, or not in the way that is asked for.
+/// Encrypts a connection. `None`: the client does not speak TLS, or not as required.
 ///
-/// `local`: the address of this machine that the client came to.
+/// `local`: the address of this machine that the client connected to.
 pub(super) async fn encrypt<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: SocketAddr,
@@ -109,18 +109,18 @@ mod tests {
             encrypter.encrypt(message, sequence.next().expect("a number")).expect("encrypted").encode()
         };
         let mut bytes = Vec::new();
-        // The largest records are read, and so are many.
+        // Records of the largest size are accepted, and so are many of them.
         for _ in 0..4 {
             bytes.extend(record(ContentType::ApplicationData, &[7; LARGEST]));
         }
-        // A key update, as long as its header can say.
+        // A key update with the largest length that its header can state.
         bytes.extend(record(ContentType::Handshake, &[24, 0, 0xff, 0xfe]));
         for _ in 0..60 {
             bytes.extend(record(ContentType::Handshake, &[0; 1000]));
         }
         tokio::spawn(async move {
             let _ = stream.write_all(&bytes).await;
-            // More may come.
+            // The connection stays open, as if more data followed.
             std::future::pending::<()>().await;
         });
         server.read_exact(&mut vec![0; 4 * LARGEST]).await.expect("what was sent");
@@ -128,7 +128,7 @@ mod tests {
         assert!(error.to_string().contains("does not end"), "{error}");
     }
 
-    /// Both ends of a connection, the client's first.
+    /// Both ends of a connection. The client's end is first.
     async fn pair() -> (client::TlsStream<DuplexStream>, Encrypted<DuplexStream>) {
         let folder = tempfile::tempdir().expect("a folder");
         let options =
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_over_a_connection_is_paced() {
-        /// So much takes some seconds.
+        /// At the bounded rate, this takes some seconds.
         const SIZE: usize = 80 << 10;
         let (mut client, server) = pair().await;
         let mut server = Idle::new(server.stream, Duration::from_secs(90));

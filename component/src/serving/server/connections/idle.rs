@@ -1,4 +1,4 @@
-//! Ends a connection on which nothing moves, and lets others have a turn where much does.
+//! Closes a connection without traffic, and lets other tasks run during heavy traffic.
 
 use std::{
     io,
@@ -14,11 +14,12 @@ use tokio::{
 
 use super::paced::Decrypted;
 
-/// Bytes of one turn: the head of a request, as most are. Nine are a frame that wants an answer, and each may be a field.
+/// Bytes in one turn: about the head of a typical request. An HTTP/2 frame that needs a reply can be nine
+/// bytes long, and each such frame may be a header field.
 const TURN: usize = 512;
 
-/// A stream that fails once nothing was read or written for some time: a client that sends nothing and one that takes
-/// nothing look the same.
+/// A stream that fails if nothing was read or written for some time. A client that sends nothing and a client
+/// that reads nothing look the same here.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     pub(super) stream: S,
@@ -32,7 +33,7 @@ impl<S> Idle<S> {
         Self { stream, limit, deadline: Box::pin(sleep(limit)), this_turn: 0 }
     }
 
-    /// Takes note of progress, or fails when there was none for too long.
+    /// Records progress, or fails if there was none for too long.
     fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             let deadline = Instant::now() + self.limit;
@@ -75,7 +76,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Idle<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A flush with nothing to do is no progress.
+        // A flush without pending data is not progress.
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Pending => self.watch(cx, Poll::Pending),
             outcome @ Poll::Ready(_) => outcome,

@@ -1,57 +1,59 @@
-//! What clients may use, and what memory that takes: the sum is in the tests.
+//! Limits for clients, and the memory that they imply. A test checks the sum.
 
 use std::{fs, time::Duration};
 
 use super::paced::HANDSHAKE_SIZE;
 use crate::serving::server::{listener, responses::PIECE};
 
-/// How long a client may take until it is encrypted, and its certificate is verified.
+/// Timeout for a handshake, including the verification of the client's certificate.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may take until it has taken an answer.
+/// How long a client may take to read a response.
 const TAKING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connections from other machines at the same time.
+/// Maximum number of connections from other machines at the same time.
 const CONNECTIONS: usize = 256;
 
-/// Of those, from one address; and as many more from this machine.
+/// Maximum number of those from one address. This machine may have as many in addition.
 const FROM_ONE_ADDRESS: usize = 128;
 
-/// Requests from other machines at the same time, beside one on each connection.
+/// Maximum number of requests in progress from other machines, beside one on each connection.
 const REQUESTS: usize = 192;
 
-/// Of those, from one address; and as many more from this machine.
+/// Maximum number of those from one address. This machine may have as many in addition.
 const REQUESTS_FROM_ONE_ADDRESS: usize = 128;
 
-/// Streams of an HTTP/2 connection whose client showed no certificate that is known.
+/// Streams on an HTTP/2 connection of a client without a known certificate.
 const STREAMS_OF_STRANGERS: u32 = 8;
 
-/// Bytes of the head of a request. HTTP/2 counts 32 more for each field, which is about what it costs.
+/// Size of a request's head, in bytes. HTTP/2 counts 32 more for each field, which is about the cost of a
+/// field.
 pub(super) const HEADER_SIZE: u32 = 16 << 10;
 
-/// Bytes of a request's body that come before anybody reads it.
+/// Bytes of a request's body that are buffered before the server reads the body.
 pub(super) const BODY_WINDOW: u32 = 4 << 10;
 
-/// Bytes of an answer that a connection holds.
+/// Bytes of a response that a connection buffers.
 pub(super) const SEND_BUFFER: usize = 8 << 10;
 
-/// Bytes that are encrypted and not taken yet.
+/// Encrypted bytes that the client has not read yet.
 pub(super) const TLS_BUFFER: usize = 16 << 10;
 
-/// Bytes that clients can make the daemon hold, and the kernel for it: all connections, requests and answers together.
-/// Connections that wait to be accepted are not in it: [`listener::BACKLOG`] with a receive buffer each, 4 MiB more, which
-/// the kernel holds only while the port's thread does not come to accept them.
+/// Bytes that clients can make the daemon hold, including the kernel's buffers: all connections, requests and
+/// responses together. Connections in the accept queue are not counted: [`listener::BACKLOG`] connections
+/// with a receive buffer each, 4 MiB more. The kernel holds these only until the port's thread accepts them.
 const MEMORY: u64 = 80 << 20;
 
-/// What a client sends is a record of TLS at most until it is decrypted. Its buffer has the head of a record too.
+/// Received data is buffered as one TLS record at most until it is decrypted. The buffer includes the head of
+/// a record.
 const RECORD: u64 = 18 << 10;
 
-/// Tasks, timers and tables of a connection or of a request.
+/// Tasks, timers and tables of one connection or request.
 const TASK: u64 = 8 << 10;
 
-/// Bytes that a connection takes at most while nothing is asked on it: the kernel's buffers, a record that comes, what of
-/// it is decrypted and what is encrypted, and what HTTP has: of HTTP/2 a frame, a head in parts, frames to send, and
-/// two tables of 4 KiB. HTTP/1.1 has less.
+/// Maximum number of bytes for a connection without requests: the kernel's buffers, an incoming record, its
+/// decrypted part, encrypted data, and the state of HTTP. For HTTP/2 that is a frame, a head in parts, frames
+/// to send, and two tables of 4 KiB. HTTP/1.1 has less.
 pub(super) const CONNECTION_MEMORY: u64 = 2 * (listener::RECEIVE_BUFFER + listener::SEND_BUFFER) as u64
     + RECORD
     + 2 * TLS_BUFFER as u64
@@ -59,43 +61,44 @@ pub(super) const CONNECTION_MEMORY: u64 = 2 * (listener::RECEIVE_BUFFER + listen
     + (8 << 10)
     + TASK;
 
-/// Bytes that a handshake takes beyond that. It has nothing of HTTP yet, but its messages in a buffer that grows by
-/// doubling, their certificates twice, and all that was said so far, which a signature of TLS 1.2 is about.
+/// Additional bytes during a handshake. There is no HTTP state yet, but the buffer of its messages grows by
+/// doubling, their certificates are held twice, and the transcript is kept, since a TLS 1.2 signature covers
+/// it.
 pub(super) const HANDSHAKE_MEMORY: u64 = 2 * HANDSHAKE_SIZE as u64;
 
-/// Bytes that a request takes at most beside its head and the answer that waits: what of the answer is on its way, and
-/// what came of its body.
+/// Maximum number of bytes for a request, beside its head and the waiting response: the part of the response
+/// that is being sent, and the received part of its body.
 pub(super) const REQUEST_MEMORY: u64 = SEND_BUFFER as u64 + PIECE as u64 + BODY_WINDOW as u64 + TASK;
 
-/// Bytes of an answer that count: a larger one is sent too.
+/// Bytes of a response that count towards the limit. A larger response is sent too.
 pub(super) const MAX_ANSWER: u64 = 12 << 20;
 
-/// Open files that are left to everybody else: the API server, the cloud, the election.
+/// Open files that are reserved for other parts of the daemon: the API server, the cloud, the election.
 const OTHER_FILES: usize = 256;
 
-/// What clients may use.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Limits {
-    /// Streams of one HTTP/2 connection.
+    /// Maximum number of streams on one HTTP/2 connection.
     pub http2_streams: u32,
-    /// How long a client may take until it is encrypted.
+    /// Timeout for a handshake.
     pub handshake: Duration,
-    /// How long a client may take until it has taken an answer.
+    /// How long a client may take to read a response.
     pub taking: Duration,
-    /// Connections from other machines at the same time.
+    /// Maximum number of connections from other machines at the same time.
     pub connections: usize,
-    /// Of those, from one address; and as many more from this machine.
+    /// Maximum number of those from one address. This machine may have as many in addition.
     pub from_one_address: usize,
-    /// Requests from other machines at the same time, beside one on each connection.
+    /// Maximum number of requests in progress from other machines, beside one on each connection.
     pub requests: usize,
-    /// Of those, from one address; and as many more from this machine.
+    /// Maximum number of those from one address. This machine may have as many in addition.
     pub requests_from_one_address: usize,
-    /// Bytes that all of that may take.
+    /// Maximum number of bytes for all of the above.
     pub memory: u64,
 }
 
 impl Limits {
-    /// With so many streams of one HTTP/2 connection, and the rest as it always is.
+    /// The limits with this number of streams on one HTTP/2 connection, and fixed values otherwise.
     pub(in super::super) fn new(http2_streams: u32) -> Self {
         Self {
             http2_streams,
@@ -109,7 +112,7 @@ impl Limits {
         }
     }
 
-    /// Leaves some of the files that this process may open to others. A connection is one.
+    /// Reserves some of this process's file descriptors for other parts. A connection takes one.
     pub(in super::super) fn within_open_files(self) -> Self {
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         match open_files(&limits) {
@@ -139,13 +142,14 @@ impl Limits {
         limits
     }
 
-    /// Streams of one HTTP/2 connection, by whether its client is known by its certificate.
+    /// Maximum number of streams on one HTTP/2 connection. It depends on whether the client is known by its
+    /// certificate.
     pub(super) fn http2_streams(&self, is_known: bool) -> u32 {
         if is_known { self.http2_streams } else { self.http2_streams.min(STREAMS_OF_STRANGERS) }
     }
 }
 
-/// The soft limit in Linux' table of them. `None`: there is none, or it is not there.
+/// The soft limit in Linux' table of limits. `None`: unlimited, or not in the table.
 fn open_files(limits: &str) -> Option<usize> {
     limits
         .lines()
@@ -186,26 +190,26 @@ mod tests {
 
     #[test]
     fn there_is_memory_for_all() {
-        // What the daemon may take in all, less what it takes without clients in a small cluster and some for a
-        // large answer while it is made.
+        // The limit of the daemon, minus its use without clients in a small cluster, minus some for building
+        // a large response.
         const ALL: u64 = (128 - 32 - 16) << 20;
         let limits = Limits::new(100);
         let connections = limits.connections + limits.from_one_address;
         let requests = connections + limits.requests + limits.requests_from_one_address;
         let sum = connections as u64 * CONNECTION_MEMORY + requests as u64 * REQUEST_MEMORY;
-        // So that nobody is thrown out who asks as everybody does, and a large answer has room beside that.
+        // Enough for ordinary clients without an eviction, with room for a large response.
         assert!(sum <= limits.memory, "{} KiB", sum >> 10);
         assert!(limits.memory <= ALL);
-        // Also where all that is open comes from this machine: most connections are in their handshakes then.
+        // Also if all connections come from this machine, where most of them are in their handshakes.
         let here = limits.from_one_address as u64 * (CONNECTION_MEMORY + HANDSHAKE_MEMORY);
         assert!(here + MAX_ANSWER <= limits.memory);
-        // What a handshake has is no more than what is counted of it.
+        // A handshake takes no more than the amount that is counted for it.
         let kernel = 2 * (listener::RECEIVE_BUFFER + listener::SEND_BUFFER) as u64;
         let size = u64::from(HANDSHAKE_SIZE);
         let certificates = basics::tls::MAX_SIZE as u64;
         assert!(kernel + 3 * size + 2 * certificates + TASK <= CONNECTION_MEMORY + HANDSHAKE_MEMORY);
-        // Nor is a message of a handshake after it: nothing is decrypted beside that.
-        // The rest of a read, what may come, and one more read.
+        // The same holds for a handshake message after the handshake, since no data is decrypted meanwhile.
+        // The rest of a read, the data that may follow, and one more read.
         assert!((READ + SILENT_SIZE + READ) as u64 <= RECORD + TLS_BUFFER as u64);
     }
 

@@ -1,8 +1,9 @@
-//! Reads what a client sends no faster than anybody needs who means well.
+//! Limits the rate at which a client's data is read.
 //!
-//! What comes in is what costs: a byte of compressed headers can become a hundred in memory, and nine bytes are a whole
-//! frame to answer. So a connection has a rate of bytes, after a first supply, and gives others a turn after some. The
-//! supply is for the handshake: who comes again and again has no more of it for requests.
+//! Received data is the main cost: a byte of compressed headers can take a hundred bytes of memory, and nine
+//! bytes are a whole frame that needs a reply. So each connection has a maximum rate after an initial supply,
+//! and yields to other connections from time to time. The initial supply is for the handshake. A client that
+//! reconnects again and again gains no supply for requests.
 
 use std::{
     io,
@@ -17,48 +18,49 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// Bytes of a handshake with all the certificates that may be shown. They may come at any speed, and more do not come.
+/// Size of a handshake with the most certificates that a client may send. These bytes may arrive at any
+/// speed. A longer handshake is not accepted.
 pub(super) const HANDSHAKE_SIZE: u32 = 40 << 10;
 
-/// Bytes that may come at any speed once a connection is encrypted: the head of a request, as most are.
+/// Bytes that may arrive at any speed after the handshake: about the head of a typical request.
 const REQUEST_SUPPLY: u32 = 8 << 10;
 
-/// Bytes a second after that. Some requests with a token, or many small ones.
+/// Bytes per second after that. Enough for some requests with a token, or many small ones.
 const RATE: u32 = 4 << 10;
 
-/// Bytes of one turn.
+/// Bytes in one turn.
 const TURN: usize = 8 << 10;
 
-/// Bytes that come without anything to pass on, once a connection is encrypted: a record of TLS, at its largest. More are
-/// a message of a handshake that does not end, which would be kept until it does.
+/// Maximum number of bytes after the handshake without any decrypted data: one TLS record of the largest
+/// size. More bytes belong to an endless handshake message, which would be buffered until its end.
 pub(super) const SILENT_SIZE: usize = 16384 + 2048 + 5;
 
-/// Bytes of one read. What comes with the end of a record is less.
+/// Bytes in one read. The data after the end of a record is less than this.
 pub(super) const READ: usize = 4 << 10;
 
-/// The pause when nothing is left.
+/// Additional pause when the supply is used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A stream whose other end is read at a bounded rate.
+/// A stream that is read at a bounded rate.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
-    /// How many bytes there may be to read at any speed.
+    /// Maximum number of bytes that can be read at any speed.
     supply: f64,
-    /// How many bytes may be read, as of `counted`. Below zero where more were there at once.
+    /// Number of bytes that may be read, as of `counted`. Negative if a read returned more.
     left: f64,
     counted: Instant,
     pause: Option<Pin<Box<Sleep>>>,
     this_turn: usize,
-    /// Bytes that may still come of the handshake. `None`: it is done.
+    /// Bytes that may still arrive for the handshake. `None`: the handshake is done.
     handshake: Option<u32>,
-    /// Bytes that came since something was passed on.
+    /// Bytes that arrived since data was last passed on.
     silent: usize,
 }
 
-/// A stream of what was decrypted.
+/// A stream of decrypted data.
 pub(super) trait Decrypted {
-    /// Says that something was passed on.
+    /// Records that decrypted data was passed on.
     fn passed_on(&mut self);
 }
 
@@ -83,21 +85,21 @@ impl<S> Paced<S> {
         }
     }
 
-    /// Says that the handshake is done.
+    /// Records that the handshake is done.
     pub(super) fn encrypted(&mut self) {
         self.supply = f64::from(REQUEST_SUPPLY);
         self.left = self.left.min(self.supply);
         self.handshake = None;
     }
 
-    /// Says that the client is known: it may send at any speed.
+    /// Records that the client is known: it may send at any speed.
     pub(super) fn known(&mut self) {
         self.supply = f64::INFINITY;
         self.left = self.supply;
         self.pause = None;
     }
 
-    /// Waits until something may be read.
+    /// Waits until data may be read.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.this_turn >= TURN {
             self.this_turn = 0;
@@ -172,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads so much, and passes on what comes.
+    /// Fills the buffer.
     async fn read_all<S: AsyncRead + Unpin>(paced: &mut Paced<S>, buffer: &mut [u8]) {
         for part in buffer.chunks_mut(READ) {
             paced.read_exact(part).await.expect("requests");
@@ -196,7 +198,7 @@ mod tests {
         let took = start.elapsed().as_secs_f64();
         let expected = f64::from(HANDSHAKE_SIZE - REQUEST_SUPPLY) / f64::from(RATE);
         assert!((expected - 0.2..expected + 0.3).contains(&took), "{took}");
-        // It had all that it may, and more of it is there: it would wait.
+        // The supply is used up. More data is there, but it has to wait.
         let asked = tokio::time::timeout(Duration::ZERO, paced.read_u8()).await;
         asked.expect_err("nothing is left");
         paced.known();

@@ -1,8 +1,9 @@
-//! How many requests there may be at the same time.
+//! Limits the number of requests in progress.
 //!
-//! Each connection has a place for one request, and there are only so many connections. Whoever asks for more at once, as
-//! HTTP/2 lets everybody do, takes further places, of which there are few for each source and not many in all: nobody
-//! keeps another one from asking. A place is free when the client has taken the answer.
+//! Each connection has its own place for one request, and the number of connections is limited. More requests
+//! at the same time, which HTTP/2 permits, take additional places. Their number is limited for each source
+//! and in total, so that no client can block the requests of another one. A place is free again when the
+//! client has read the response.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::serving::server::source::Source;
 
-/// Keeps count of requests. Cloning shares it.
+/// Counts requests in progress. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     further: Arc<Mutex<Further>>,
@@ -22,7 +23,7 @@ pub(super) struct Requests {
     from_one_source: usize,
 }
 
-/// The places that are taken beside the first of each connection.
+/// The places in use beside the first one of each connection.
 #[derive(Debug, Default)]
 struct Further {
     /// From other machines.
@@ -30,7 +31,7 @@ struct Further {
     by_source: HashMap<Source, usize>,
 }
 
-/// The requests of one connection.
+/// The requests on one connection.
 #[derive(Debug)]
 pub(super) struct OfConnection {
     requests: Requests,
@@ -41,13 +42,13 @@ pub(super) struct OfConnection {
 #[derive(Debug, Default)]
 struct Places {
     next: u64,
-    /// Whether the connection's own place is taken.
+    /// Whether the connection's own place is in use.
     first: bool,
-    /// Since when the client has been able to take the answer.
+    /// For each response that is ready but not yet read: since when.
     answered: BTreeMap<u64, Instant>,
 }
 
-/// The place of one request, free again when dropped.
+/// The place of one request. It is free again when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     connection: Arc<OfConnection>,
@@ -56,7 +57,8 @@ pub(super) struct Place {
 }
 
 impl Requests {
-    /// So many further places for other machines, and so many for one of them or for this one.
+    /// `most` additional places for all other machines, and `from_one_source` for each of them and for this
+    /// one.
     pub(super) fn new(most: usize, from_one_source: usize) -> Self {
         Self { further: Arc::default(), most, from_one_source }
     }
@@ -90,7 +92,7 @@ impl Requests {
 }
 
 impl OfConnection {
-    /// A place for a request. `None`: there are too many.
+    /// A place for a request. `None`: there are too many requests.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Place> {
         let mut places = lock(&self.places);
         let is_first = !std::mem::replace(&mut places.first, true);
@@ -101,7 +103,7 @@ impl OfConnection {
         Some(Place { connection: self.clone(), id: places.next, is_first })
     }
 
-    /// Waits until the client has not taken an answer for so long.
+    /// Waits until the client has left a response unread for `limit`.
     pub(super) async fn is_stuck(&self, limit: Duration) {
         loop {
             sleep(limit / 8).await;
@@ -114,7 +116,7 @@ impl OfConnection {
 }
 
 impl Place {
-    /// Says that from now on it is for the client to take the answer.
+    /// Records that the response is ready, and that the client has to read it.
     pub(super) fn answered(&self) {
         lock(&self.connection.places).answered.insert(self.id, Instant::now());
     }

@@ -1,15 +1,17 @@
-//! How many connections there may be, how much memory they may take, and which one makes room for another.
+//! Limits the number of connections and their memory, and chooses which connection to evict for a new one.
 //!
-//! Whoever opens connections must keep nobody from asking, least of all the kubelet, which restarts who does not answer
-//! it. So a new connection always gets a place: where there is none left, that of the connection on which nothing
-//! happened for longest, of whoever has most of them. Those that wait for us go last ([`Standing`]): a new one, until it
-//! had the time to ask, and most of all one whose request is not answered yet. So who asks at once is gone before its turn
-//! comes, and who asks again on a connection that it kept is not thrown out meanwhile. Nobody fills the places with
-//! connections that wait: of each source only so many count as such, and there is always one on which less is lost.
+//! A client that opens many connections must not block others, least of all the kubelet, which restarts a
+//! daemon that does not answer its probes. So a new connection always gets a slot. If no slot is free, the
+//! source with the most connections loses the one without activity for the longest time. Connections that
+//! wait for the server are evicted last ([`Standing`]): a new connection until it had time to send a request,
+//! and above all a connection whose request is not answered yet. So a client that asks at once is served
+//! before it would be evicted, and a client that reuses a kept-alive connection is not evicted meanwhile. A
+//! source cannot fill the slots with waiting connections: only a limited number of them count as waiting, so
+//! there is always a less important connection to evict.
 //!
-//! Memory is shared alike. Each connection holds what it can hold at most, and what its certificates, requests and
-//! answers take beyond that. Where all of them together would hold more than there is, somebody makes room: of whoever
-//! holds most.
+//! Memory is shared in the same way. Each connection counts with the most that it can hold, plus the memory
+//! of its certificates, requests and responses. If the sum exceeds the limit, the source that holds the most
+//! memory loses a connection.
 
 use std::{
     cmp::Reverse,
@@ -26,41 +28,43 @@ use tokio_util::sync::CancellationToken;
 use super::limits::{CONNECTION_MEMORY, HANDSHAKE_MEMORY, MAX_ANSWER, REQUEST_MEMORY};
 use crate::serving::server::source::Source;
 
-/// How long a connection may take until its first bytes before it counts as one of many. They follow at once, but for the
-/// way.
+/// How long a new connection counts as waiting before its first bytes arrive. Clients send these at once, so
+/// only the network delays them.
 const SILENT_GRACE: Duration = Duration::from_secs(1);
 
-/// The same for a handshake with a request after it, and for each request: a review may take as long.
+/// The same for a handshake with the first request, and for each request. A review may take as long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How many requests in that time are few. Of connections that wait alike, those with more go first: they had their
-/// answers, and who asks once may wait long where they ask without end.
+/// Up to this number of requests within `GRACE`, a waiting connection is not evicted before another one of
+/// the same standing. With more requests it is evicted first: it has had its responses, and a client with a
+/// single request may wait long beside clients that send requests without end.
 const FEW_REQUESTS: u32 = 8;
 
-/// Who has up to this part of one source's places has no more than others.
+/// Up to this fraction of the slots of one source, sources count as equal.
 const FEW: usize = 16;
 
-/// The same of all memory: more than an answer takes.
+/// The same for all memory: more than a response takes.
 const LITTLE: u64 = 8;
 
-/// What would be lost with a connection, the least first.
+/// How much would be lost with a connection, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Standing {
-    /// Nothing: it does not wait for us, or did for too long.
+    /// Nothing: it does not wait for the server, or has waited for too long.
     Idle,
-    /// A connection that has just come. It costs its client one packet.
+    /// A new connection. It costs its client one packet.
     Silent,
-    /// An answer that is made, and that the client does not take.
+    /// A response that is ready but that the client does not read.
     Answered,
     /// A handshake, or the first request after it.
     Handshake,
-    /// An answer that is not made yet.
+    /// A request whose response is not ready yet.
     Owed,
 }
 
 impl Standing {
-    /// How many of one source's places may be of this kind. Where more are, they go before all that wait: what is left is
-    /// for those who come. It has less of what is cheap to be.
+    /// The maximum number of one source's connections that may have this standing. If there are more, they
+    /// are evicted before all other waiting ones, which leaves slots for new connections. The cheaper a
+    /// standing is to reach, the smaller its share.
     fn share(self, from_one_source: usize) -> usize {
         let part = match self {
             Self::Idle | Self::Silent => return usize::MAX,
@@ -72,21 +76,21 @@ impl Standing {
     }
 }
 
-/// Keeps count of connections. Cloning shares it.
+/// Counts connections. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     open: Arc<Mutex<Open>>,
     connections: usize,
     from_one_source: usize,
-    /// Bytes.
+    /// In bytes.
     memory: u64,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Rises with each thing that happens.
+    /// Increases with each event.
     time: u64,
-    /// Bytes that all of them hold.
+    /// Bytes that all connections hold.
     held: u64,
     connections: HashMap<u64, Connection>,
 }
@@ -95,23 +99,23 @@ struct Open {
 struct Connection {
     source: Source,
     address: IpAddr,
-    /// When something happened on it.
+    /// The time of the last event on it.
     last: u64,
     heard: bool,
-    /// How long it counts as one that waits for us.
+    /// Until when it counts as waiting for the server.
     waits_until: Instant,
-    /// Requests that are under way: their answers are not made, or not taken yet.
+    /// Requests in progress: the response is not ready, or the client has not read it.
     requests: usize,
-    /// Of those, how many answers are not made yet.
+    /// The number of these whose response is not ready.
     owed: usize,
-    /// Requests that began lately, and since when they are counted.
+    /// The number of recent requests, and the time since which they are counted.
     recent: (u32, Instant),
     /// Bytes that it holds.
     held: u64,
     evicted: CancellationToken,
 }
 
-/// The place of one connection, free again when dropped.
+/// The slot of one connection. It is free again when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub source: Source,
@@ -120,23 +124,23 @@ pub(super) struct Slot {
     evicted: CancellationToken,
 }
 
-/// A request on a connection, until it is answered. Dropped when the client has taken the answer, or wants none.
+/// A request in progress. Dropped when the client has read the response or does not want it any more.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     slot: Arc<Slot>,
     _held: Held,
-    /// The memory of the answer, once that is made.
+    /// The memory of the response, once it is ready.
     answer: Option<Held>,
 }
 
-/// Memory that a connection takes, until this is dropped.
+/// Memory of a connection, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     slot: Arc<Slot>,
     bytes: u64,
 }
 
-/// Compared from its first field to its last.
+/// Ordered by the first field, then by the next ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     waits: bool,
@@ -161,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Requests that began lately, of one that waits.
+    /// The number of recent requests, if the connection waits for the server.
     fn recent(&self, now: Instant) -> u32 {
         let (count, since) = self.recent;
         let is_over = now.duration_since(since) >= GRACE;
@@ -181,13 +185,13 @@ impl Connection {
 }
 
 impl Slots {
-    /// So many at the same time from other machines, and so many from one of them or from here. All together hold so many
-    /// bytes.
+    /// Limits: connections from all other machines, connections from one machine (this one included), and the
+    /// bytes that all connections together may hold.
     pub(super) fn new(connections: usize, from_one_source: usize, memory: u64) -> Self {
         Self { open: Arc::default(), connections, from_one_source, memory }
     }
 
-    /// A place for a connection from there.
+    /// A slot for a connection from this source and address.
     pub(super) fn take(&self, source: Source, address: IpAddr) -> Slot {
         let mut open = self.lock();
         let from = |source: Source| open.connections.values().filter(|one| one.source == source).count();
@@ -216,7 +220,8 @@ impl Slots {
         Slot { source, slots: self.clone(), id, evicted }
     }
 
-    /// So many bytes more for this connection, if it still has its place. Others make room, or it does itself.
+    /// Adds bytes to this connection if it still has its slot. If there is not enough memory, connections are
+    /// evicted, possibly this one.
     fn hold(&self, open: &mut Open, id: u64, bytes: u64) {
         let Some(one) = open.connections.get_mut(&id) else { return };
         one.held += bytes;
@@ -224,11 +229,12 @@ impl Slots {
         while open.held > self.memory && self.evict_for_memory(open) {}
     }
 
-    /// Ends one of those that may go.
+    /// Evicts one of the connections for which `may_go` holds.
     fn evict_one_of(&self, open: &mut Open, may_go: impl Fn(&Connection) -> bool) {
         let few = self.from_one_source / FEW;
         let sources = open.count(|one| may_go(one).then_some(one.source));
-        // An IPv6 network, and this machine, have many addresses: of those, too, whoever has most goes first.
+        // An IPv6 network and this machine have many addresses. Among these, too, the address with the most
+        // connections loses one.
         let addresses = open.count(|one| may_go(one).then_some((one.source, one.address)));
         let rank = open.rank(self.from_one_source);
         let order = |one: &Connection| {
@@ -241,8 +247,8 @@ impl Slots {
         open.evict(victim);
     }
 
-    /// Ends one of whoever holds most, unless that is little. Those that hold no more than each connection does go last:
-    /// that would help least.
+    /// Evicts a connection of the source that holds the most memory. Sources with little memory count as
+    /// equal. Connections that hold only the basic amount go last, since evicting them frees the least.
     fn evict_for_memory(&self, open: &mut Open) -> bool {
         let little = self.memory / LITTLE;
         let mut sources = HashMap::<Source, u64>::new();
@@ -270,7 +276,7 @@ impl Open {
         self.time
     }
 
-    /// How many there are of each kind; those of `None` are not counted.
+    /// The number of connections of each kind. Connections with the kind `None` are not counted.
     fn count<K: Eq + Hash>(&self, kind: impl Fn(&Connection) -> Option<K>) -> HashMap<K, usize> {
         let mut counts = HashMap::new();
         for kind in self.connections.values().filter_map(kind) {
@@ -279,7 +285,7 @@ impl Open {
         counts
     }
 
-    /// Who goes first where all are from one address: the least of these.
+    /// The order of eviction among the connections from one address. The least is evicted first.
     fn rank(&self, from_one_source: usize) -> impl Fn(&Connection) -> Rank + use<> {
         let now = Instant::now();
         let counts = self.count(|one| Some((one.source, one.standing(now))));
@@ -310,12 +316,12 @@ impl Open {
 }
 
 impl Slot {
-    /// Waits until another connection takes the place.
+    /// Waits until this connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
 
-    /// Says that the client sent something.
+    /// Records that the client sent data.
     pub(super) fn heard(&self) {
         self.note(|one| {
             if !std::mem::replace(&mut one.heard, true) {
@@ -324,15 +330,17 @@ impl Slot {
         });
     }
 
-    /// Says that a request begins, which ends when what this returns is dropped. Its head has so many bytes.
+    /// Records the start of a request with a head of this many bytes. The request ends when the returned
+    /// value is dropped.
     pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
         self.note(Connection::request);
-        // What is kept of a head is kept in parts, and one of them as it came and decoded.
+        // The kept fields of a head are stored separately, and one of them both raw and decoded.
         let held = self.hold(REQUEST_MEMORY + 2 * u64::try_from(head).unwrap_or(u64::MAX / 4));
         UnderWay { slot: self.clone(), _held: held, answer: None }
     }
 
-    /// So many bytes more. Another connection makes room for them where there is not enough, or this one.
+    /// Adds bytes to this connection. If there is not enough memory, connections are evicted, possibly this
+    /// one.
     pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
         self.slots.hold(&mut self.slots.lock(), self.id, bytes);
         Held { slot: self.clone(), bytes }
@@ -349,7 +357,7 @@ impl Slot {
 }
 
 impl UnderWay {
-    /// Says that the answer is made, and has so many bytes. From now on it is for the client to take it.
+    /// Records that the response of this size is ready, and that the client has to read it.
     #[must_use]
     pub(super) fn answered(mut self, size: usize) -> Self {
         self.slot.note(|one| one.owed -= 1);

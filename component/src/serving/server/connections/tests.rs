@@ -25,15 +25,15 @@ use crate::{
     },
 };
 
-/// Longer than any of this takes.
+/// Longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server on a port of loopback, with a certificate in this folder.
+/// Starts a server on a loopback port with a certificate in this folder.
 async fn start(folder: &Path, limits: Limits) -> Serving {
     start_with(folder, limits, None).await
 }
 
-/// The same with an authority of clients.
+/// The same with a CA for client certificates.
 async fn start_with(folder: &Path, limits: Limits, client_ca_file: Option<PathBuf>) -> Serving {
     let authentication = AuthenticationOptions { client_ca_file, ..AuthenticationOptions::default() };
     start_as(folder, limits, ServingOptions { authentication, ..ServingOptions::new("server", 0) }).await
@@ -62,7 +62,7 @@ async fn start_as(folder: &Path, limits: Limits, options: ServingOptions) -> Ser
     Serving::on(listener, limits, &options, shown, &reporter).await.expect("it serves")
 }
 
-/// What a whole request is answered.
+/// The response to a complete request.
 async fn livez(folder: &Path, address: SocketAddr) -> std::io::Result<String> {
     livez_as(folder, address, rustls::ALL_VERSIONS, None).await
 }
@@ -82,7 +82,7 @@ async fn livez_as(
     Ok(answer)
 }
 
-/// Believes the certificates of this folder.
+/// A client configuration that trusts the certificates in this folder.
 fn client_config(
     folder: &Path,
     versions: &[&'static rustls::SupportedProtocolVersion],
@@ -116,7 +116,7 @@ async fn encrypted(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Waits for the other side to end a connection on which nothing was said.
+/// Waits until the other side closes a connection on which nothing was sent.
 async fn is_ended(connection: &mut TcpStream) {
     match timeout(LIMIT, connection.read(&mut [0; 64])).await.expect("it is ended") {
         Ok(0) => {}
@@ -188,7 +188,7 @@ async fn a_client_must_have_the_key_of_its_certificate() {
     }
 }
 
-/// So many certificates that nobody knows.
+/// A chain of this many certificates from an unknown authority.
 fn chain_of(count: usize) -> CertifiedKey {
     let key = KeyPair::generate().expect("a key");
     let certificate = |index: usize| {
@@ -224,7 +224,7 @@ async fn a_head_has_16_kib() {
         let mut stream = encrypted(server.address(), config).await.expect("a connection");
         let field = "x".repeat(size);
         let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: {field}\r\n\r\n");
-        // It may be refused before it is sent.
+        // The server may refuse the request before all of it is sent.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.expect("an answer");
@@ -237,7 +237,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A client that speaks HTTP/2 and takes no answers, after its first requests.
+/// An HTTP/2 client that reads no responses after its first requests.
 async fn http2(folder: &Path, server: &Serving, path: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut config = client_config(folder, rustls::ALL_VERSIONS, None).expect("a client");
     config.alpn_protocols = vec![H2.to_vec()];
@@ -289,8 +289,9 @@ async fn further_requests_of_one_connection_are_few() {
     let limits = Limits { requests_from_one_address: 2, ..Limits::new(100) };
     let server = start(folder.path(), limits).await;
     let mut stream = http2(folder.path(), &server, "/livez").await;
-    // Nobody takes the answers, so the first three keep their places; the fourth is refused. The status of each is in its
-    // HEADERS: 0x88 is 200, and what is no index is in full.
+    // No response is read, so the first three requests keep their places, and the fourth is refused. The
+    // status of each is in its HEADERS frame: 0x88 is 200, and a status that is not in the table is spelt
+    // out.
     let (mut good, mut refused) = (0, 0);
     while good + refused < 4 {
         let mut head = [0; 9];
@@ -327,7 +328,7 @@ async fn who_takes_no_large_answers_makes_room() {
         always_allow_paths: vec!["/metrics".to_owned()],
         ..AuthorizationOptions::default()
     };
-    // For four requests of one connection, and not for what they are answered: each has some KiB.
+    // Memory for four requests on one connection, but not for their responses of some KiB each.
     let memory = limits::CONNECTION_MEMORY + 4 * limits::REQUEST_MEMORY + (4 << 10);
     let limits = Limits { memory, taking: 10 * LIMIT, ..Limits::new(100) };
     let options = ServingOptions { authorization, ..ServingOptions::new("server", 0) };

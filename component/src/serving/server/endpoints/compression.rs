@@ -1,11 +1,11 @@
-//! Answers that are compressed for clients that take that.
+//! Compressed responses for clients that accept them.
 
 use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, header};
 
-/// Whether the client takes a compressed answer.
+/// Whether the client accepts a compressed response.
 pub(in super::super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT_ENCODING)
@@ -19,7 +19,7 @@ pub(in super::super) fn accepts_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// Compressed, fast rather than small.
+/// Compresses quickly rather than well.
 pub(super) fn gzip(content: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content)?;

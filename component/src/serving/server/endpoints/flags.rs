@@ -9,13 +9,13 @@ use http_body_util::{BodyExt as _, Limited};
 use super::super::responses::{self, Answer};
 use crate::serving::SetVerbosity;
 
-/// Bytes of a body that shall be a number.
+/// Maximum size of the body, in bytes. It should be a number.
 const BODY_SIZE: usize = 1024;
 
-/// How long the body may take.
+/// Timeout for reading the body.
 const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The flags that can be changed, as upstream lists them.
+/// The flags that can be changed, in upstream's format.
 pub(super) fn index() -> Answer {
     responses::body(
         StatusCode::OK,
@@ -32,7 +32,7 @@ where
 {
     let Some(set) = set else { return responses::not_found() };
     if method != Method::PUT {
-        // Upstream's answer.
+        // Upstream's response.
         return responses::text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
     }
     let bad = |why: &str| responses::text(StatusCode::BAD_REQUEST, format!("{why}\n"));

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez`, `/readyz`, each of their checks, and what they said so far (`/metrics/slis`).
+//! `/healthz`, `/livez`, `/readyz`, their single checks, and the metrics of the checks (`/metrics/slis`).
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     metrics::start_time,
 };
 
-/// Between two lines in the log that say what fails.
+/// Pause between two log lines about failing checks.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
-/// Passes as long as anything is answered.
+/// The check that always passes.
 const PING: &str = "ping";
 
-/// Which endpoint.
+/// One of the three endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Healthz,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The endpoint of a path, and the check that it names.
+    /// The endpoint for a path, and the single check that the path names.
     pub(super) fn of_path(path: &str) -> Option<(Self, Option<&str>)> {
         let path = path.strip_prefix('/')?;
         let (endpoint, check) =
@@ -65,7 +65,7 @@ pub(super) struct Health {
     registry: Registry,
     healthcheck: IntGaugeVec,
     healthchecks_total: IntCounterVec,
-    /// Everybody may ask.
+    /// Limits the log, since every client may ask for health.
     failures: Seldom,
 }
 
@@ -107,7 +107,8 @@ impl Health {
             .map(|(name, _, check)| (name, check))
     }
 
-    /// All checks of an endpoint, in upstream's format. Why one fails is not for everybody: it goes to the log.
+    /// The result of all checks of an endpoint, in upstream's format. The reason for a failure is only
+    /// logged, since every client may read the response.
     pub(super) fn all(&self, kind: Kind, query: &str) -> Answer {
         let parameters: Vec<(_, _)> = form_urlencoded::parse(query.as_bytes()).collect();
         let excluded: BTreeSet<&str> =
@@ -158,7 +159,7 @@ impl Health {
         responses::text(StatusCode::OK, "ok")
     }
 
-    /// One check. Whoever may ask for it is told why it fails.
+    /// The result of one check. It includes the reason for a failure, since this path needs a grant.
     pub(super) fn one(&self, kind: Kind, name: &str) -> Answer {
         let Some((_, check)) = self.of(kind).find(|(known, _)| known == name) else {
             return responses::not_found();
@@ -231,7 +232,7 @@ mod tests {
                 "[+]ping ok\n[+]leaderElection excluded: ok\n[+]shutdown excluded: ok\n\
                  warn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nreadyz check passed\n",
             ),
-            // Not one of its checks.
+            // Not a check of this endpoint.
             (
                 Kind::Healthz,
                 "exclude=shutdown&verbose",

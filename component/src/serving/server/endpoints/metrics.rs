@@ -1,4 +1,4 @@
-//! `/metrics` and what looks like it.
+//! `/metrics` and similar endpoints.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use prometheus::{Registry, TEXT_FORMAT};

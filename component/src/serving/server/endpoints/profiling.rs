@@ -1,4 +1,4 @@
-//! `/debug/pprof/`: where the time goes, for `go tool pprof`.
+//! `/debug/pprof/`: CPU profiles for `go tool pprof`.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::classified::without_secrets;
 /// Go's default.
 const DEFAULT_SECONDS: u64 = 30;
 
-/// A longer profile would look like an idle connection.
+/// The connection of a longer profile would look idle.
 const MOST_SECONDS: u64 = 60;
 
-/// Samples a second; not a divisor of anything that happens in a rhythm.
+/// Samples per second. It does not divide evenly into the rate of any periodic work.
 const FREQUENCY: i32 = 99;
 
 const INDEX: &str = "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/<br>\n<ul>\n\
@@ -26,7 +26,7 @@ const INDEX: &str = "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<bod
     <li><a href=\"profile\">profile</a>: CPU profile; its duration is the parameter seconds, 60 at most\n\
     </ul>\nThere is no heap, goroutine or other profile of Go's: this is no Go program.\n</body>\n</html>\n";
 
-/// One profile at a time.
+/// Permits one profile at a time.
 #[derive(Debug)]
 pub(super) struct Profiler {
     turn: Semaphore,
@@ -38,14 +38,14 @@ impl Default for Profiler {
     }
 }
 
-/// The folder without its slash.
+/// A redirect from the folder's path without its slash.
 pub(super) fn to_index() -> Answer {
     let mut answer = responses::text(StatusCode::FOUND, "");
     answer.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/debug/pprof/"));
     answer
 }
 
-/// What is under `/debug/pprof/`.
+/// Responds to paths under `/debug/pprof/`.
 pub(super) async fn answer(profiler: &Profiler, name: &str, query: &str) -> Answer {
     match name {
         "" => responses::body(StatusCode::OK, "text/html; charset=utf-8", INDEX),
@@ -72,12 +72,12 @@ fn seconds(query: &str) -> u64 {
         .min(MOST_SECONDS)
 }
 
-/// A path need not be UTF-8.
+/// The program's arguments. Paths in them may not be UTF-8.
 fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned())
 }
 
-/// The arguments, with as much of URLs as `/flagz` shows.
+/// The arguments. URLs in them are redacted as in `/flagz`.
 fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut before = String::new();
     arguments
@@ -108,14 +108,14 @@ async fn profile(profiler: &Profiler, seconds: u64) -> Answer {
     let Ok(_turn) = profiler.turn.try_acquire() else {
         return failed("cpu profiling already in use");
     };
-    // Unwinding through these can wait for a lock that the interrupted thread holds.
+    // Unwinding through these libraries can wait for a lock that the interrupted thread holds.
     let blocked = ["libc", "libgcc", "pthread", "vdso"];
     let guard = match ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&blocked).build() {
         Ok(guard) => guard,
         Err(error) => return failed(&error.to_string()),
     };
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    // Finding the names of functions takes long.
+    // Resolving the names of functions takes long.
     let report = tokio::task::spawn_blocking(move || {
         let profile = guard.report().build().and_then(|report| report.pprof());
         let encoded = profile.map_err(|error| error.to_string())?.encode_to_vec();

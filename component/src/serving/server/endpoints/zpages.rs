@@ -1,5 +1,6 @@
-//! `/statusz` and `/flagz`: what runs here and how it was started, as the components of Kubernetes serve it (KEP 4827 and
-//! 4828). As text for people, and for programs as an object of `config.k8s.io`, which the `Accept` header has to name.
+//! `/statusz` and `/flagz`: the version of this component and its flags, as Kubernetes components serve them
+//! (KEP 4827 and KEP 4828). The format is text for people, or an object of `config.k8s.io` for programs,
+//! which has to be named in the `Accept` header.
 
 mod negotiation;
 
@@ -23,22 +24,22 @@ use negotiation::{Encoding, Format, Version};
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
-/// What both pages show; each is there if its gate is on.
+/// Both pages. Each one is served if its feature gate is on.
 pub(super) struct Zpages {
-    /// What the component is called.
+    /// Name of the component.
     component: &'static str,
     statusz: Option<Statusz>,
     flagz: Option<Flags>,
 }
 
-/// Every flag with its value. The verbosity changes while the daemon runs.
+/// All flags with their values. The verbosity changes while the daemon runs.
 type Flags = Arc<Mutex<BTreeMap<String, String>>>;
 
 struct Statusz {
     component: &'static str,
-    /// Without a `v`, as upstream.
+    /// Without the leading `v`, as in upstream.
     version: String,
-    /// First parts of the paths that can be read.
+    /// The first segments of the paths that are served.
     paths: Vec<&'static str>,
 }
 
@@ -57,7 +58,7 @@ impl Zpages {
         Self { component, statusz, flagz }
     }
 
-    /// Changes the verbosity, and what is shown of it.
+    /// Changes the verbosity, and the value that the page shows.
     pub(super) fn following(&self, set: SetVerbosity) -> SetVerbosity {
         let Some(flags) = self.flagz.clone() else { return set };
         Arc::new(move |level| {
@@ -86,7 +87,7 @@ impl Zpages {
 }
 
 impl Statusz {
-    /// `start`: since 1970.
+    /// `start`: since the Unix epoch.
     fn answer(&self, headers: &HeaderMap, start: Duration, now: Timestamp) -> Answer {
         let start = i64::try_from(start.as_secs()).ok().and_then(|start| Timestamp::from_second(start).ok());
         let start = start.unwrap_or(Timestamp::UNIX_EPOCH);
@@ -108,7 +109,7 @@ impl Statusz {
             json!({
                 "startTime": start.to_string(),
                 "uptimeSeconds": up,
-                // Not made with Go, and the field is not optional there.
+                // This program does not use Go, but the field is required.
                 "goVersion": "",
                 "binaryVersion": self.version,
                 "paths": self.paths,
@@ -118,7 +119,7 @@ impl Statusz {
     }
 }
 
-/// The page in the form that the client takes.
+/// The page in the negotiated format.
 fn negotiated(
     headers: &HeaderMap,
     component: &str,

@@ -16,7 +16,7 @@ fn are_open<const N: usize>(slots: [&Arc<Slot>; N]) -> [bool; N] {
     slots.map(|slot| !slot.evicted.is_cancelled())
 }
 
-/// A connection that asked once and was answered.
+/// A connection with one request that was answered.
 fn kept(slots: &Slots, address: IpAddr) -> Arc<Slot> {
     let slot = take(slots, address);
     slot.heard();
@@ -29,7 +29,7 @@ async fn who_was_not_answered_yet_stays() {
     let slots = Slots::new(100, 2, u64::MAX);
     let (busy, new) = (kept(&slots, there(1)), take(&slots, there(1)));
     new.heard();
-    // Though it is the one on which something happened last.
+    // It is evicted although it has the most recent activity.
     drop(busy.request(0));
     let third = take(&slots, there(1));
     third.heard();
@@ -70,7 +70,7 @@ async fn who_asks_once_stays_where_others_ask_without_end() {
     let _scrape = prometheus.request(0);
     let attackers = [0; 2].map(|_| take(&slots, there(1)));
     for _ in 0..20 {
-        // They have more than one under way, so that they never wait for nothing.
+        // The attackers have more than one request in progress, so that they always wait for one.
         let _requests = attackers.each_ref().map(|attacker| (attacker.request(0), attacker.request(0)));
         tokio::time::advance(GRACE / 50).await;
     }
@@ -88,7 +88,7 @@ async fn whom_we_owe_an_answer_stays_where_others_take_none() {
     let _untaken = attackers.each_ref().map(|one| one.request(0).answered(1));
     let newcomer = take(&slots, there(1));
     assert_eq!(are_open([&prometheus, &attackers[0], &attackers[1]]), [true, false, true]);
-    // Also where they say nothing, or never end their handshakes.
+    // The same with attackers that send nothing, or never finish their handshakes.
     let _silent = [0; 9].map(|_| take(&slots, there(1)));
     let begun = [0; 9].map(|_| take(&slots, there(1)));
     for one in &begun {
@@ -108,7 +108,7 @@ async fn less_is_lost_with_some_than_with_others() {
     let _answered = answered.request(0).answered(1);
     let silent = take(&slots, there(1));
     let idle = kept(&slots, there(1));
-    // Whoever is older goes later.
+    // The older a connection is here, the later it is evicted: its standing decides.
     let all = [&idle, &silent, &answered, &handshake, &owed];
     for gone in 0..all.len() - 1 {
         slots.evict_one_of(&mut slots.lock(), |_| true);
@@ -140,7 +140,7 @@ async fn who_comes_stays_where_others_have_us_owe_them() {
             are_open([&newcomer, &attackers[0], &attackers[1], &attackers[2]]),
             [true, false, false, true]
         );
-        // It has its turn to ask, and its request stays among theirs.
+        // The newcomer gets its turn, and its request stays beside those of the attackers.
         newcomer.heard();
         let _request = newcomer.request(0);
         let more: Vec<_> = (0..all / 2 - 1).map(|_| take(&slots, there(1))).collect();
@@ -171,7 +171,7 @@ async fn requests_of_long_ago_do_not_count() {
 async fn who_has_just_come_stays() {
     let slots = Slots::new(100, 2, u64::MAX);
     let (new, busy) = (take(&slots, there(1)), kept(&slots, there(1)));
-    // Nothing of it came yet, and something happened on the other one since.
+    // The new connection has sent nothing yet, and the others had activity later.
     let other = kept(&slots, there(1));
     assert_eq!(are_open([&new, &busy, &other]), [true, false, true]);
     tokio::time::advance(SILENT_GRACE).await;
@@ -216,7 +216,7 @@ async fn in_one_network_the_address_with_most_makes_room() {
     let attackers = [at("2001:db8::2"), at("2001:db8::2"), at("2001:db8::2")];
     let newcomer = at("2001:db8::1");
     assert_eq!(are_open([&honest, &attackers[0], &attackers[1], &newcomer]), [true, false, true, true]);
-    // Of this machine too.
+    // The same with connections from this machine.
     let at = |last: u8| take(&slots, IpAddr::from([127, 0, 0, last]));
     let probe = at(1);
     let attackers = [at(2), at(2), at(2), at(2)];
@@ -246,7 +246,7 @@ async fn a_place_is_free_again() {
     assert!(slots.lock().connections.is_empty());
 }
 
-/// Memory for so many connections, and so much beside.
+/// Memory for this many connections, and `beside` more bytes.
 fn memory(connections: u64, beside: u64) -> u64 {
     connections * CONNECTION_MEMORY + beside
 }
@@ -276,7 +276,7 @@ async fn who_takes_nothing_makes_room_for_who_has_just_asked() {
     const PART: u64 = 1 << 20;
     let slots = Slots::new(100, 100, memory(12, 10 * PART));
     let answer = |slot: &Arc<Slot>| slot.request(0).answered(1 << 20);
-    // All behind one address.
+    // All clients have one address.
     let kept = kept(&slots, there(1));
     let attackers = [0; 9].map(|_| take(&slots, there(1)));
     let _answers = attackers.each_ref().map(answer);
@@ -296,7 +296,7 @@ async fn all_hold_no_more_than_there_is() {
         assert!(slots.lock().held <= slots.memory);
     }
     assert!(slots.lock().connections.len() > 10);
-    // More than there is has nobody.
+    // A connection that holds more than the limit is evicted itself.
     let slot = take(&slots, there(200));
     let _held = slot.hold(slots.memory);
     assert_eq!(are_open([&slot]), [false]);

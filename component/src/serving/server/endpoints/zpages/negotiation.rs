@@ -1,4 +1,4 @@
-//! In which form a client takes a page, by its `Accept` header: upstream's rules.
+//! Negotiates the format of a page from the `Accept` header, by upstream's rules.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ pub(super) const GROUP: &str = "config.k8s.io";
 
 const TEXT: &str = "text/plain";
 
-/// How an object is written.
+/// The encoding of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
@@ -25,7 +25,7 @@ impl Encoding {
     }
 }
 
-/// A version of the objects' group. Both have the same fields.
+/// A version of the API group. The fields are the same in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V1Alpha1,
@@ -43,24 +43,24 @@ impl Version {
     }
 }
 
-/// What a page is sent as.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
     Object(Encoding, Version),
 }
 
-/// All that a client can ask for, in the order in which a wildcard is tried.
+/// All formats on offer, in the order in which a wildcard selects them.
 const OFFERED: [(Option<Encoding>, &str); 3] =
     [(Some(Encoding::Json), "application/json"), (Some(Encoding::Yaml), "application/yaml"), (None, TEXT)];
 
-/// The media types for a client that takes none of them.
+/// The media types on offer, for the error message.
 pub(super) fn media_types() -> String {
     OFFERED.map(|(_, media_type)| media_type).join(", ")
 }
 
-/// The form that the client likes best, for an object of this kind. Text unless it asks for something else; an object
-/// has to be named in full, by `as`, `g` and `v`. `None`: there is nothing for it.
+/// The client's preferred format for an object of this kind. The default is text. For an object, the header
+/// has to give `as`, `g` and `v`. `None`: no format is acceptable.
 pub(super) fn negotiate(headers: &HeaderMap, kind: &str) -> Option<Format> {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let accept = values.collect::<Vec<_>>().join(",");
@@ -68,7 +68,7 @@ pub(super) fn negotiate(headers: &HeaderMap, kind: &str) -> Option<Format> {
         return Some(Format::Text);
     }
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::read).collect();
-    // What is named exactly counts before a wildcard. The sort is stable.
+    // Exact media types come before wildcards. The sort is stable.
     clauses.sort_by_key(|clause| (Reverse(clause.weight), clause.main == "*", clause.sub == "*"));
     clauses.iter().find_map(|clause| {
         OFFERED.into_iter().find_map(|(encoding, media_type)| clause.format(encoding, media_type, kind))
@@ -79,13 +79,13 @@ pub(super) fn negotiate(headers: &HeaderMap, kind: &str) -> Option<Format> {
 struct Clause<'a> {
     main: &'a str,
     sub: &'a str,
-    /// Thousandths, more than 0.
+    /// In thousandths, more than 0.
     weight: u16,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Clause<'a> {
-    /// `None` for what is no media range, and for one that the client does not want.
+    /// `None`: not a media range, or one with the weight 0.
     fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let range = parts.next()?;
@@ -107,7 +107,7 @@ impl<'a> Clause<'a> {
         self.parameters.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// What this media type has for it. `encoding` is `None` for text.
+    /// The format that this media type selects. `encoding` is `None` for text.
     fn format(&self, encoding: Option<Encoding>, media_type: &str, kind: &str) -> Option<Format> {
         let (main, sub) = media_type.split_once('/')?;
         let matches = (self.main == "*" && self.sub == "*")
@@ -129,7 +129,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The weight of a media range; one that cannot be read is none, as upstream has it.
+/// The weight of a media range. An invalid weight counts as 0, as in upstream.
 fn thousandths(text: &str) -> u16 {
     let weight: f32 = text.parse().unwrap_or_default();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1000")]
