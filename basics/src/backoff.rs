@@ -1,4 +1,4 @@
-//! How long to wait before another try.
+//! Waits between retries.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failures` failures in a row (from 1), spread by up to 20 % so that many waiters do not return
-    /// at the same moment.
+    /// The wait after `failures` failures in a row (from 1), spread by up to 20 % so that many waiters do not
+    /// return at the same moment.
     pub fn after(self, failures: u32) -> Duration {
         self.nominal(failures).mul_f64(fastrand::f64().mul_add(0.4, 0.8))
     }
 
-    /// The same without the spread, never more than `most`: for whoever waits alone, or spreads otherwise.
+    /// The same without the spread, never more than `most`: for a single waiter, or one that adds its own
+    /// spread.
     pub fn nominal(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(30);
         self.first.saturating_mul(1 << doublings).min(self.most)

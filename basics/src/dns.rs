@@ -1,12 +1,13 @@
-//! Names of DNS as RFC 1123 and Kubernetes have them: in lower case.
+//! DNS names as in RFC 1123 and Kubernetes: in lower case.
 
-/// Whether `text` is one label: up to 63 lower-case letters, digits and hyphens, no hyphen at either end.
+/// Whether `text` is a label: up to 63 lower-case letters, digits and hyphens, without a hyphen at either
+/// end.
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
-/// Whether `text` is a subdomain: such labels joined by dots, 253 characters in all. As in Kubernetes, a label of it may be
-/// longer than 63.
+/// Whether `text` is a subdomain: labels joined by dots, with 253 characters in total. As in Kubernetes, a
+/// label of a subdomain may be longer than 63 characters.
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part)
 }

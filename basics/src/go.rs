@@ -1,4 +1,4 @@
-//! Values as Go programs read and write them, in flags, configuration files and output.
+//! Values as Go programs parse and print them, in flags, configuration files and output.
 
 mod boolean;
 mod duration;
@@ -12,7 +12,7 @@ pub use float::{format_float, parse_float};
 pub use integer::{parse_int, parse_int32, parse_uint31};
 pub use quoting::quoted;
 
-/// Why a text is no number or boolean, in the words of Go's `strconv`.
+/// Why a text is not a number or boolean, in the words of Go's `strconv`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("strconv.{function}: parsing {text:?}: {fault}")]
 pub struct NumError {

@@ -1,12 +1,13 @@
-//! What every crate of this repository may use: small functions on values, for which there is no better place.
+//! Small functions on values that every crate of this repository may use.
 //!
-//! The contract with clouds (`cloudprovider`) and the machinery of a Kubernetes daemon (`component`) depend on neither of each
-//! other. What both need stands here. Nothing here knows Kubernetes, a cloud or an asynchronous runtime, and nothing here logs.
+//! `cloudprovider` (the contract with clouds) and `component` (the parts of a Kubernetes daemon) do not
+//! depend on each other. Code that both need is here. It has no knowledge of Kubernetes, clouds or
+//! asynchronous runtimes, and it does not log.
 //!
-//! - [`backoff`]: how long to wait before another try.
-//! - [`dns`]: what is a name of DNS.
+//! - [`backoff`]: waits between retries.
+//! - [`dns`]: rules for DNS names.
 //! - [`error_chain`]: an error and its sources on one line.
-//! - [`go`]: values as Go programs read and write them.
+//! - [`go`]: values as Go programs parse and print them.
 //! - `tls` (feature `tls`): bounds on the certificates of a peer.
 
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! What is valid as a label of a Kubernetes object.
+//! Rules for valid labels of Kubernetes objects.
 
 use basics::dns::is_subdomain;
 

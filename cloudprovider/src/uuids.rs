@@ -1,22 +1,22 @@
-//! UUIDs by which a machine and its Node are known: what kubelets tell of the firmware, and what clouds show.
+//! UUIDs that identify a machine and its Node: from the firmware, as kubelets report them, and from clouds.
 
 use uuid::Uuid;
 
-/// A UUID as clouds, kubelets and people write it: with or without dashes, in either case.
+/// Parses a UUID as clouds, kubelets and people write it: with or without dashes, in either case.
 pub fn parse_uuid(text: &str) -> Option<Uuid> {
-    // The library reads braces and urn: too; nobody writes those here.
+    // The library also accepts braces and `urn:`, which are not used here.
     matches!(text.len(), 32 | 36).then(|| Uuid::try_parse(text).ok())?
 }
 
-/// Parses a UUID that identifies a machine. Firmware without a UUID of its own shows all zeros or all ones.
+/// Parses a UUID that identifies a machine. Firmware without its own UUID shows all zeros or all ones.
 pub fn identifying_uuid(text: &str) -> Option<Uuid> {
     parse_uuid(text.trim()).filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
 
 /// The same UUID in the other byte order of SMBIOS: the first three fields swapped.
 ///
-/// Up to SMBIOS 2.5 the fields were big endian, since 2.6 they are little endian. Which of the two a guest shows depends on
-/// its kernel and its virtual hardware, while a cloud always shows one.
+/// Up to SMBIOS 2.5 the fields were big endian. Since 2.6 they are little endian. Which order a guest shows
+/// depends on its kernel and its virtual hardware, while a cloud always shows the same one.
 pub fn swapped(uuid: Uuid) -> Uuid {
     Uuid::from_bytes_le(*uuid.as_bytes())
 }

@@ -2,7 +2,7 @@
 
 use super::NumError;
 
-/// Reads a boolean in one of the spellings of Go's `strconv.ParseBool`.
+/// Parses a boolean in one of the spellings of Go's `strconv.ParseBool`.
 ///
 /// # Errors
 /// In Go's words.

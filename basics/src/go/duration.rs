@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Go's units, each with its length in nanoseconds; `ms` comes before `m`.
+/// Go's units with their length in nanoseconds. `ms` comes before `m`.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -14,8 +14,8 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a duration as Go's `time.ParseDuration` does, such as `5s`, `1m30s`, `1.5h` or `0`; `None` for anything else,
-/// for negative ones, and above Go's maximum of some 292 years.
+/// Parses a duration as Go's `time.ParseDuration` does, such as `5s`, `1m30s`, `1.5h` or `0`. `None`:
+/// invalid, negative, or above Go's maximum of about 292 years.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -41,7 +41,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     i64::try_from(total.as_nanos()).is_ok().then_some(total)
 }
 
-/// A duration as Go writes it: `1h0m0s`, `1.5s`, `100ms`.
+/// Formats a duration as Go does: `1h0m0s`, `1.5s`, `100ms`.
 pub fn format_duration(duration: Duration) -> String {
     let with_fraction = |whole: u128, fraction: u128, digits: usize, unit: &str| {
         let fraction = format!("{fraction:0digits$}");

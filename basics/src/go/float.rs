@@ -2,7 +2,7 @@
 
 use super::NumError;
 
-/// Reads a floating-point number. Hexadecimal ones, which Go knows, are none here.
+/// Parses a floating-point number. Unlike Go, it does not accept hexadecimal numbers.
 ///
 /// # Errors
 /// In Go's words.
@@ -10,7 +10,7 @@ pub fn parse_float(text: &str) -> Result<f64, NumError> {
     text.parse().map_err(|_| NumError::syntax("ParseFloat", text))
 }
 
-/// A number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, and so Prometheus.
+/// Formats a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does, and therefore Prometheus.
 pub fn format_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

@@ -1,10 +1,10 @@
-//! Whole numbers.
+//! Integers.
 
 use super::NumError;
 
 const PARSE_INT: &str = "ParseInt";
 
-/// Reads an integer of 64 bits: decimal, or with one of the prefixes `0x`, `0o`, `0b` and `0`.
+/// Parses a 64-bit integer: decimal, or with one of the prefixes `0x`, `0o`, `0b` and `0`.
 ///
 /// # Errors
 /// In Go's words.
@@ -14,7 +14,7 @@ pub fn parse_int(text: &str) -> Result<i64, NumError> {
         Some(b'+') => (1, &text[1..]),
         _ => (1, text),
     };
-    // An underscore may be between two digits, or after the prefix.
+    // An underscore is valid between two digits, or after the prefix.
     if digits.starts_with('_') || digits.ends_with('_') || digits.contains("__") {
         return Err(NumError::syntax(PARSE_INT, text));
     }
@@ -35,7 +35,7 @@ pub fn parse_int(text: &str) -> Result<i64, NumError> {
     i64::try_from(sign * value).map_err(|_| NumError::range(PARSE_INT, text))
 }
 
-/// As [`parse_int`], of 32 bits.
+/// Like [`parse_int`], but with 32 bits.
 ///
 /// # Errors
 /// In Go's words.
@@ -43,7 +43,7 @@ pub fn parse_int32(text: &str) -> Result<i32, NumError> {
     i32::try_from(parse_int(text)?).map_err(|_| NumError::range(PARSE_INT, text))
 }
 
-/// Reads a decimal number that is not negative and fits into 31 bits, as the verbosity of klog.
+/// Parses a decimal number that is not negative and fits into 31 bits, such as klog's verbosity.
 ///
 /// # Errors
 /// In Go's words.

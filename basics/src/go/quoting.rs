@@ -1,9 +1,8 @@
-//! Texts in quotes.
+//! Quoted texts.
 
 use std::fmt::Write as _;
 
-/// The text in quotes as Go writes it. Line breaks and everything else that a terminal would interpret are
-/// escaped.
+/// Quotes a text as Go does. Line breaks and other characters that a terminal would interpret are escaped.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

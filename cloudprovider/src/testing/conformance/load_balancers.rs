@@ -16,7 +16,7 @@ use crate::{
 /// The cluster that the load balancers belong to.
 const CLUSTER: &str = "conformance";
 
-/// How often a call is given up, each time after one more step of it.
+/// How often a call is cancelled, each time one step later.
 const STEPS_GIVEN_UP: usize = 8;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -62,7 +62,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A provider at work and its load balancers.
+/// A running provider and its load balancers.
 struct Balancers<'a> {
     run: &'a Run<'a>,
     working: Working<'a>,
@@ -78,7 +78,7 @@ impl<'a> Balancers<'a> {
         Ok(Self { run, working, nodes })
     }
 
-    /// The Services to try. None of them has a load balancer.
+    /// The Services to test. None of them has a load balancer yet.
     async fn services(&self) -> Checked<Vec<LoadBalancerService>> {
         let services = self.run.hooks.load_balancer_services().await?;
         ensure(!services.is_empty(), || "the hook `load_balancer_services` gives none".to_owned())?;
@@ -123,7 +123,7 @@ impl<'a> Balancers<'a> {
         self.settled("delete", || part.delete(CLUSTER, service)).await
     }
 
-    /// Calls again while the cloud is at work, as the controller does.
+    /// Repeats a call while the cloud is busy, as the controller does.
     async fn settled<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,
@@ -143,7 +143,7 @@ impl<'a> Balancers<'a> {
         }
     }
 
-    /// Looks the load balancer up, which has to have this status.
+    /// Checks that the load balancer exists with this status.
     async fn is_there(&self, service: &LoadBalancerService, status: &LoadBalancerStatus) -> Checked<()> {
         let found = self.get(service).await?;
         ensure(found.as_ref() == Some(status), || {
@@ -191,7 +191,7 @@ async fn ensured(run: &Run<'_>) -> Checked {
         balancers.is_gone(service).await?;
         let made = balancers.ensure(service, &balancers.all_nodes()).await?;
         balancers.is_there(service, &made).await?;
-        // The controller calls again with what it wrote into the Service.
+        // The controller calls again with the status that it wrote into the Service.
         let known = LoadBalancerService { status: made.clone(), ..service.clone() };
         for service in [service, &known] {
             let again = balancers.ensure(service, &balancers.all_nodes()).await?;
@@ -249,7 +249,7 @@ async fn deleted(run: &Run<'_>) -> Checked {
         made.push(balancers.ensure(service, &balancers.all_nodes()).await?);
     }
     for (number, service) in services.iter().enumerate() {
-        // What the Service asks for now need not be what the load balancer was made for.
+        // The Service may have changed since its load balancer was created.
         let changed = LoadBalancerService { ports: Vec::new(), ..service.clone() };
         balancers.delete(&changed).await?;
         balancers.is_gone(service).await?;

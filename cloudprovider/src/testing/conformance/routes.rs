@@ -15,7 +15,7 @@ const CLUSTER: &str = "conformance";
 /// Another cluster on the same cloud.
 const OTHER_CLUSTER: &str = "conformance-other";
 
-/// How often a call is given up, each time after one more step of it.
+/// How often a call is cancelled, each time one step later.
 const STEPS_GIVEN_UP: usize = 8;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -61,7 +61,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A provider at work and its routes.
+/// A running provider and its routes.
 struct Table<'a> {
     run: &'a Run<'a>,
     working: Working<'a>,
@@ -76,14 +76,14 @@ impl<'a> Table<'a> {
         working.start().await?;
         let table = Self { run, working };
         let (began, patience) = (Instant::now(), run.hooks.patience());
-        // The provider may have to connect first.
+        // The provider may need to connect first.
         while table.try_list(CLUSTER).await?.is_err() && began.elapsed() < patience {
             sleep(POLL_INTERVAL).await;
         }
         Ok(table)
     }
 
-    /// The routes to try. None of them is there.
+    /// The routes to test. None of them exists yet.
     async fn wanted(&self) -> Checked<Vec<Route>> {
         let wanted = self.run.hooks.routes().await?;
         ensure(!wanted.is_empty(), || "the hook `routes` gives none".to_owned())?;
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The listed route for the one that was created, which has to be there once.
+    /// The listed route for a created one. It must be listed exactly once.
     async fn found(&self, cluster: &str, wanted: &Route) -> Checked<Route> {
         let listed = self.list(cluster).await?;
         let mut fitting = listed.iter().filter(|route| is_for(route, wanted));
@@ -142,7 +142,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The list has these routes and no others.
+    /// Checks that the list contains these routes and no others.
     async fn are_all(&self, cluster: &str, wanted: &[Route]) -> Checked<()> {
         for route in wanted {
             self.found(cluster, route).await?;
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
         self.are_all(cluster, wanted).await
     }
 
-    /// Deletes what is listed, as the controller does.
+    /// Deletes the listed routes, as the controller does.
     async fn delete_all(&self, cluster: &str) -> Checked<()> {
         for route in self.list(cluster).await? {
             self.delete(cluster, &route).await?;

@@ -1,4 +1,4 @@
-//! Rules about what is told of an instance.
+//! Rules for the metadata of an instance.
 
 use std::net::IpAddr;
 
@@ -45,8 +45,8 @@ pub(super) async fn metadata(run: &Run<'_>) -> Checked {
     Ok(format!("{} nodes, forwards and backwards", nodes.len()))
 }
 
-/// What a look-up about this node alone tells. An instance that is not complete is given the time to become so; whether it
-/// does is no rule.
+/// The metadata from a look-up of this node alone. An incomplete instance has time to become complete, but no
+/// rule requires it to.
 async fn told(working: &Working<'_>, node: &NodeIdentity) -> Checked<InstanceMetadata> {
     let is_complete = |answer: &InstanceLookup| matches!(answer, InstanceLookup::Present(instance) if instance.incomplete.is_none());
     let _ = working.becomes(node, "is complete", is_complete, |answer| !is_present(answer)).await;

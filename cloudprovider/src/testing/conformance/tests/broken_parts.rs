@@ -1,4 +1,4 @@
-//! For each rule about load balancers and routes a provider that breaks it.
+//! For each rule about load balancers and routes, a provider that breaks it.
 
 use std::{
     collections::BTreeSet,
@@ -14,30 +14,30 @@ use crate::{
     LoadBalancerStatus, NodeIdentity, Result, Route, Routes, StartContext, Zones, async_trait,
 };
 
-/// What is wrong with a provider's load balancers or routes.
+/// A fault of a provider's load balancers or routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     /// The name depends on the ports.
     NamesChange,
-    /// Each `ensure` makes another one.
+    /// Each `ensure` creates another load balancer.
     MakesAnother,
-    /// No backends is an error.
+    /// An empty list of backends is an error.
     NeedsNodes,
-    /// What another process made is not known.
+    /// Resources that another process created are unknown.
     KnowsItsOwnOnly,
-    /// Deleting what is not there is an error.
+    /// Deleting a missing resource is an error.
     DeletesOnce,
-    /// A call that is given up keeps its lock.
+    /// A cancelled call keeps its lock.
     KeepsItsLock,
     /// A second call at the same time is an error.
     OneCallAtATime,
-    /// Errors look like nothing.
+    /// Errors are reported as an empty result.
     ErrorsAreNothing,
     /// Routes are listed without their Nodes.
     ForgetsTargets,
-    /// Creating what is there is an error.
+    /// Creating an existing route is an error.
     CreatesOnce,
-    /// The cluster does not matter.
+    /// The cluster is ignored.
     MixesClusters,
 }
 
@@ -45,7 +45,7 @@ struct Broken {
     inner: Arc<dyn CloudProvider>,
     wrong: Wrong,
     is_busy: AtomicBool,
-    /// What this provider itself has made.
+    /// The resources that this provider created itself.
     made: Mutex<BTreeSet<String>>,
 }
 
@@ -64,7 +64,7 @@ impl Broken {
         self.inner.routes().expect("the fake has routes")
     }
 
-    /// Whether a thing is not known to this provider, since it has forgotten it or never made it.
+    /// Whether this provider does not know a resource, since it forgot the resource or never created it.
     fn is_unknown(&self, name: &str) -> bool {
         self.wrong == Wrong::KnowsItsOwnOnly && !self.made.lock().expect("no panic").contains(name)
     }
@@ -73,7 +73,7 @@ impl Broken {
         self.made.lock().expect("no panic").insert(name.to_owned());
     }
 
-    /// Waits in the middle of a call, with a lock.
+    /// Pauses in the middle of a call while holding a lock.
     async fn begin(&self) -> Result<()> {
         if !matches!(self.wrong, Wrong::KeepsItsLock | Wrong::OneCallAtATime) {
             return Ok(());
@@ -88,7 +88,7 @@ impl Broken {
     }
 }
 
-/// A lock that is given back when the call is given up.
+/// A lock that is released when the call is cancelled.
 struct GivenBack<'a>(&'a AtomicBool);
 
 impl Drop for GivenBack<'_> {
@@ -232,7 +232,7 @@ impl CloudProvider for Broken {
     }
 }
 
-/// Each rule, and a subject that breaks it.
+/// Each rule, with a subject that breaks it.
 pub(super) fn broken() -> Vec<(&'static str, Subject)> {
     let of = |rule, wrong| {
         let mut subject = Subject::new();
