@@ -1,4 +1,4 @@
-//! For how long the cloud has said that an instance is gone.
+//! How long the cloud has reported an instance as gone.
 
 use std::time::Duration;
 
@@ -6,29 +6,31 @@ use tokio::time::Instant;
 
 use crate::cloud::CallTime;
 
-/// An answer of the cloud that came longer ago decides nothing: it is asked again.
+/// An older answer of the cloud decides nothing: the cloud is asked again.
 const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
 
-/// Nor does one whose call was sent longer ago: the instance may be back since. Enough for a cloud that is slow about all
-/// Nodes, since those whose instance seems to be gone are asked about by themselves.
+/// Nor does an answer whose call was sent longer ago, since the instance may be back. This leaves enough time
+/// even if a look-up of all Nodes is slow, since Nodes whose instance seems to be gone are looked up
+/// separately.
 pub(super) const MAX_CALL_AGE: Duration = Duration::from_secs(30);
 
-/// A row of answers that an instance is gone.
+/// A sequence of answers that an instance is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence {
-    /// When the call of the first answer ended: the instance was gone by then.
+    /// When the call of the first answer ended. By then the instance was gone.
     pub first: Instant,
-    /// The call of the last answer: the instance was gone once it was sent, and may be back since.
+    /// The call of the last answer. The instance was gone at some time after it was sent, and may be back
+    /// since.
     pub last: CallTime,
 }
 
 impl Absence {
-    /// Whether the last answer came so long ago that it decides nothing.
+    /// Whether the last answer is too old to decide anything.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         now.duration_since(self.last.ended) > MAX_ANSWER_AGE
     }
 
-    /// How long the instance was gone at least. Of two calls that overlap the second one proves nothing.
+    /// The minimum time for which the instance was gone. Two overlapping calls prove no duration.
     pub(super) fn lasted(&self) -> Duration {
         self.last.sent.saturating_duration_since(self.first)
     }

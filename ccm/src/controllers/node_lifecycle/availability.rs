@@ -1,5 +1,5 @@
-//! Whether the API server answers, and whether any kubelets are heard. In a time when nobody can renew a lease, the silence of
-//! one kubelet says nothing about it. Pure.
+//! Whether the API server responds, and whether other kubelets renew their leases. While no kubelet can renew
+//! its lease, the silence of a single kubelet proves nothing. Pure.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -13,99 +13,102 @@ use super::{
     renewal::{MAX_PAUSE, renewal_interval, silence_of},
 };
 
-/// An answer that takes longer counts as none. Kubernetes' own objective is one second.
+/// A response that takes longer counts as none. Kubernetes' own objective is one second.
 pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The longest pause of a kubelet between two tries to read its lease (client-go's `maxBackoff`).
+/// The longest pause of a kubelet between two attempts to read its lease (client-go's `maxBackoff`).
 const MAX_KUBELET_BACKOFF: Duration = Duration::from_secs(7);
 
-/// How long a renewal takes after the pause before it, until we notice it.
+/// The time that a renewal takes after the preceding pause, until this process sees it.
 const SETTLE_SLACK: Duration = Duration::from_millis(500);
 
-/// Where fewer kubelets are heard, they may all renew by chance between two short faults, both of which hit the kubelet in
-/// question.
+/// If fewer peers renew, they may all do so by chance between two short faults, both of which affect the
+/// kubelet in question.
 const ENOUGH_HEARD: usize = 3;
 
-/// After so many Nodes without a lease no further Node is tried as a peer: hardly any Node here has one.
+/// After this many Nodes without a lease, no other Nodes are tried as peers: hardly any Node of this cluster
+/// has a lease.
 const MAX_MUTE: usize = 100;
 
-/// Renewals that are remembered.
+/// Maximum number of renewals that are remembered.
 const MAX_HEARD: usize = 64;
 
-/// What reads of leases say of the API server.
+/// The state of the API server, derived from reads of leases.
 #[derive(Debug, Default)]
 pub(super) struct Availability {
-    /// Whether the API server is being watched. If it is not, the reads that happen to be made leave gaps and prove nothing.
+    /// Whether the API server is being observed. If not, the occasional reads leave gaps and prove nothing.
     is_watched: bool,
     stretch: Option<Stretch>,
-    /// While the API server does not answer: since when, at least.
+    /// The earliest known start of the current outage of the API server, if there is one.
     away_since: Option<Instant>,
     peers: HashMap<String, Peer>,
-    /// Names of the Nodes that turned out to have no lease when they were peers.
+    /// Names of the Nodes without a lease among the peers so far.
     mute: HashSet<String>,
-    /// The renewals of peers, oldest first.
+    /// Renewals of peers, oldest first.
     heard: VecDeque<Heard>,
-    /// When a peer was heard last, or the first one was listened to.
+    /// When the last renewal of a peer was seen, or when the first peer's lease was read.
     last_heard: Option<Instant>,
 }
 
-/// A time in which every question was answered, and no pause between two of them was too long.
+/// A period in which every read was answered, without too long a pause between two reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// Its begin.
+    /// Its start.
     pub since: Instant,
-    /// How long the outage before it was. Zero: it is not known, since nothing was read.
+    /// The duration of the outage before it. Zero: unknown, since nothing was read.
     pub outage: Duration,
-    /// When the last read was sent that was answered.
+    /// When the last answered read was sent.
     last_sent: Instant,
 }
 
-/// A kubelet that is listened to, only to know whether kubelets can renew their leases.
+/// A kubelet whose lease is read only to find out whether kubelets can renew their leases.
 #[derive(Debug)]
 enum Peer {
-    /// Its lease was not read yet.
+    /// Its lease has not been read yet.
     Unread,
-    /// It has none, or we may not read it: nothing can be heard of it.
+    /// It has no lease, or reading the lease is forbidden.
     Mute,
     Renews {
         renew_time: String,
         duration: Duration,
-        /// When it was read last.
+        /// When the last read was sent.
         sent: Instant,
-        /// When it was first seen as it is.
+        /// When the present state of the lease was first seen.
         since: Instant,
     },
 }
 
-/// How long all other kubelets may still take when the first one is heard after a time in which renewals were refused.
+/// How long the other kubelets may need after the first one renews, once renewals are no longer refused.
 ///
-/// A kubelet (client-go's lease controller) whose lease can be read and not written tries five times, twice, and then
-/// waits for a whole renewal interval. Only where it cannot read either does it try again earlier.
+/// A kubelet (client-go's lease controller) that can read its lease but not write it makes two rounds of five
+/// attempts, and then waits for a whole renewal interval. Only if it cannot read its lease either does it
+/// retry earlier.
 fn settle_time(duration: Duration) -> Duration {
     renewal_interval(duration).max(MAX_KUBELET_BACKOFF) + SETTLE_SLACK
 }
 
-/// How long a kubelet must be silent where hardly anybody else is heard: until its lease has expired and one more renewal
-/// is missing, four in a row. For the usual lease that is the 50 s after which kube-controller-manager takes it for dead.
+/// How long a kubelet must be silent if few peers renew: until its lease has expired and one more renewal is
+/// missing, four in a row. For the usual lease that is 50 s, after which kube-controller-manager treats the
+/// kubelet as dead.
 fn expiry_of(duration: Duration) -> Duration {
     silence_of(duration).max(duration) + renewal_interval(duration)
 }
 
-/// A renewal of a peer.
+/// A renewal of a peer's lease.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
-    /// When the last read was sent that did not show it yet.
+    /// When the last read without this renewal was sent.
     after: Instant,
     /// When the read that showed it was answered.
     by: Instant,
-    /// How long this peer had not been heard at `after`, at least.
+    /// The minimum time without a renewal of this peer, up to `after`.
     pause: Duration,
-    /// How long such a pause takes at most where no renewal is refused.
+    /// The maximum length of such a pause if no renewal is refused.
     usual: Duration,
 }
 
 impl Availability {
-    /// Takes note of any read, at once.
+    /// Records any read, immediately.
     pub(super) fn note(&mut self, read: &LeaseRead) {
         if !self.is_watched {
             return;
@@ -120,7 +123,8 @@ impl Availability {
             Some(stretch) if sent <= stretch.last_sent + MAX_PAUSE => {
                 stretch.last_sent = stretch.last_sent.max(sent);
             }
-            // The API server hung, or this process did. Either way nobody knows what happened in between.
+            // Either the API server or this process was suspended. In both cases it is unknown what happened
+            // meanwhile.
             Some(stretch) => {
                 let away_since = stretch.last_sent;
                 self.begin(sent, answered, Some(away_since));
@@ -141,18 +145,18 @@ impl Availability {
         self.stretch = Some(Stretch { since, outage, last_sent });
     }
 
-    /// Whether the API server answered the last read, if there was any.
+    /// Whether the last read was answered, or there was none.
     pub(super) fn answers(&self) -> bool {
         self.away_since.is_none()
     }
 
-    /// The time up to now in which the API server has answered without a break. `None`: it does not answer, or nothing was
-    /// read.
+    /// The current period in which the API server has responded without interruption. `None`: it does not
+    /// respond, or nothing was read.
     pub(super) fn stretch(&self) -> Option<Stretch> {
         self.stretch
     }
 
-    /// From now on the API server is watched, and these Nodes are the peers.
+    /// Observes the API server from now on, with these Nodes as peers.
     pub(super) fn listen_to(&mut self, names: &[String]) {
         self.is_watched = true;
         self.peers.retain(|name, _| names.contains(name));
@@ -169,7 +173,7 @@ impl Availability {
         &self.mute
     }
 
-    /// Takes note of a read of this lease, if it is that of a peer.
+    /// Records a read of this lease if it belongs to a peer.
     pub(super) fn hear(&mut self, name: &str, read: &LeaseRead) {
         let Some(peer) = self.peers.get_mut(name) else { return };
         match read.answer() {
@@ -202,7 +206,7 @@ impl Availability {
                     && renew_time != lease.renew_time
                 {
                     let pause = by.duration_since(last_heard);
-                    // A peer that can renew is heard long before that. So none of them could.
+                    // A peer that can renew does so much earlier. So no peer could.
                     if pause > silence_of(lease.duration) + MAX_PAUSE {
                         self.begin(read.sent(), by, Some(last_heard));
                     }
@@ -210,7 +214,8 @@ impl Availability {
                     self.heard.push_back(Heard {
                         after: sent,
                         by,
-                        // The pause was at least as long: a read comes some time after the renewal that it shows.
+                        // This is a lower bound, since the read that shows a renewal comes some time after
+                        // it.
                         pause: sent.saturating_duration_since(since),
                         usual: settle_time(lease.duration),
                     });
@@ -222,14 +227,15 @@ impl Availability {
         }
     }
 
-    /// Whether other kubelets renewed their leases at a time when a certain kubelet should have. If so, that one is silent by
-    /// itself. It has a lease of this `duration`, and was silent from `since` until a read that was sent at `sent`. Where no
-    /// other kubelet has a lease, none can be heard, and the answer is yes.
+    /// Whether other kubelets renewed their leases at a time when this kubelet should have renewed its own.
+    /// If so, the fault is its own. Its lease has this `duration`, and it was silent from `since` until the
+    /// read sent at `sent`. If no peer has a lease, the answer is yes, since no renewal could be seen.
     pub(super) fn kubelets_are_heard(&self, since: Instant, duration: Duration, sent: Instant) -> bool {
         if self.peers.values().all(|peer| matches!(peer, Peer::Mute)) {
             return true;
         }
-        // A peer that is late as well may suffer from the same fault. So may all peers that seem to be dead.
+        // A peer that is late as well may suffer from the same fault. So may all peers if they seem to be
+        // dead.
         let mut in_time = 0;
         for peer in self.peers.values() {
             match peer.renews() {
@@ -245,7 +251,8 @@ impl Availability {
         let Some(first) = self.heard.iter().find(|heard| heard.after >= due) else { return false };
         let mut settled_at = first.by + settle;
         for heard in self.heard.iter().filter(|heard| heard.by > due && heard.pause > heard.usual) {
-            // A pause that began after all had had time to renew does not excuse a kubelet that was silent in that time.
+            // A pause that began after all kubelets had had time to renew does not excuse a kubelet that was
+            // silent during that time.
             if heard.after - heard.pause < settled_at {
                 settled_at = settled_at.max(heard.by + settle);
             }
@@ -255,7 +262,7 @@ impl Availability {
 }
 
 impl Peer {
-    /// How it renews its lease, by the last read. `None`: nobody can tell.
+    /// How regularly it renews its lease, according to the last read. `None`: unknown.
     fn renews(&self) -> Option<Renews> {
         let Self::Renews { duration, since, sent, .. } = self else { return None };
         let pause = sent.saturating_duration_since(*since);
@@ -269,18 +276,20 @@ impl Peer {
     }
 }
 
-/// How a peer renews its lease.
+/// How regularly a peer renews its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renews {
     InTime,
-    /// It has missed a renewal.
+    /// It has missed one renewal.
     Late,
-    /// It has missed so many that it is taken for dead itself. Otherwise it would delay the decision on others for ever.
+    /// It has missed so many renewals that it counts as dead. Otherwise it would delay the decisions about
+    /// other Nodes for ever.
     NoMore,
 }
 
-/// Nodes to listen to, at most `count` of `names`. As many as possible of `current` stay, but those without a lease make room
-/// for others. With [`MAX_MUTE`] of these no others are tried, since hardly any Node has a lease.
+/// Chooses Nodes whose leases are read as peers, at most `count` of `names`. As many as possible of `current`
+/// stay, but Nodes without a lease are replaced. After [`MAX_MUTE`] of these no others are tried, since
+/// hardly any Node has a lease.
 pub(super) fn choose_peers(
     current: &[String],
     names: &HashSet<&str>,
@@ -292,7 +301,7 @@ pub(super) fn choose_peers(
     let known: HashSet<&str> = order.iter().copied().collect();
     order.extend(names.iter().filter(|name| !known.contains(*name)));
     if mute.len() < MAX_MUTE {
-        // Stable: the rest keeps its order.
+        // The sort is stable: the other names keep their order.
         order.sort_by_key(|name| mute.contains(*name));
     }
     order.into_iter().take(count).map(str::to_owned).collect()

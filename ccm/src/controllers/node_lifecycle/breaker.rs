@@ -1,63 +1,65 @@
-//! The breaker: too many Nodes that would vanish at once are more likely a mistake of the cloud than the truth.
+//! The breaker stops deletions if too many Nodes would be deleted at once: a fault of the cloud is then more
+//! likely than the loss of all instances.
 
 use std::collections::{HashMap, HashSet};
 
-/// When the breaker opens: both limits must be passed.
+/// The breaker opens if both limits are exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerLimits {
-    /// Nodes.
+    /// Number of Nodes.
     pub count: usize,
     /// Percent of the Nodes that belong to this cloud.
     pub percent: u8,
 }
 
-/// What the cloud said last of one Node, as far as the breaker is concerned.
+/// The cloud's last answer about one Node, as far as it matters to the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// Its instance exists.
     Present,
-    /// Nobody can tell.
+    /// The cloud cannot tell.
     Unknown,
-    /// Its instance is gone, and the Node would be deleted but for the breaker.
+    /// Its instance is gone, and only the breaker could prevent the deletion of the Node.
     Absent,
-    /// Its instance is gone; an operator keeps the Node, or lets it go in any case.
+    /// Its instance is gone, but an operator keeps the Node, or permits its deletion in any case.
     AbsentByDecision,
 }
 
-/// Whether the breaker is open, and the counts that decide it. Each Node is counted again when it changes.
+/// Whether the breaker is open, and the counts for that decision. A Node is counted again when it changes.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     is_open: bool,
-    /// All Nodes, by UID. Among them are those that were deleted and still count.
+    /// All Nodes, by UID, including deleted ones that still count.
     nodes: HashMap<String, Counted>,
     counts: Counts,
-    /// UIDs of the Nodes that an earlier leader's breaker held back, as long as nothing better is known of them. How many
-    /// other Nodes were absent then is not known any more. So each of these keeps the breaker open until its instance is back
-    /// or an operator decides on it.
+    /// UIDs of the Nodes that the breaker of an earlier leader held back, until more is known about them. The
+    /// number of other Nodes that were absent at that time is unknown. So each of these keeps the breaker
+    /// open until its instance is back or an operator decides about it.
     inherited: HashSet<String>,
-    /// How often a Node was counted.
+    /// Number of times that a Node was counted.
     #[cfg(test)]
     pub work: usize,
 }
 
-/// How one Node counts.
+/// The contribution of one Node to the counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    /// `None`: the Node is gone.
+    /// `None`: the Node no longer exists.
     seen: Option<Seen>,
-    /// Whether its instance was gone at some time since the breaker opened. An answer that the instance exists resets that.
-    /// A deletion of the Node does not, nor does an operator's decision to keep it or to let it go: that says nothing about
-    /// the other Nodes.
+    /// Whether its instance was gone at some time since the breaker opened. An answer that the instance
+    /// exists resets this. Deletion of the Node does not, nor does an operator's decision to keep it or to
+    /// permit its deletion: neither says anything about the other Nodes.
     is_evidence: bool,
 }
 
-/// Of all Nodes that are counted.
+/// The counts over all Nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     total: usize,
-    /// Those whose instance is gone and that only the breaker may hold back.
+    /// Nodes whose instance is gone and that only the breaker may hold back.
     waiting: usize,
-    /// These, and those whose instance was gone and of which the cloud cannot tell now. That is no recovery.
+    /// These, and the Nodes whose instance was gone and about which the cloud cannot tell now. That is not a
+    /// recovery.
     pending: usize,
     evidence: usize,
 }
@@ -86,14 +88,14 @@ impl Counts {
     }
 }
 
-/// A change of the breaker.
+/// A transition of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Opened {
         absent: usize,
         total: usize,
     },
-    /// It was open when this process began to lead.
+    /// The breaker was open when this process became the leader.
     Inherited {
         held: usize,
         total: usize,
@@ -109,18 +111,19 @@ impl Breaker {
         self.is_open
     }
 
-    /// Whether neither this breaker nor an earlier leader's holds any Node back. Then a condition that still says so is wrong.
-    /// A closed breaker alone does not mean that: it cannot be open before there is an answer of the cloud.
+    /// Whether no Node is held back, neither by this breaker nor by an earlier leader's. If so, a condition
+    /// that still says otherwise is outdated. A closed breaker alone is not enough: before the first answer
+    /// of the cloud it cannot be open.
     pub(super) fn is_done(&self) -> bool {
         !self.is_open && self.inherited.is_empty()
     }
 
-    /// Says that an earlier leader's breaker held this Node back.
+    /// Records that an earlier leader's breaker held this Node back.
     pub(super) fn inherit(&mut self, uid: &str) {
         self.inherited.insert(uid.to_owned());
     }
 
-    /// Takes note of one Node. `None`: it is gone.
+    /// Records the state of one Node. `None`: it no longer exists.
     pub(super) fn note(&mut self, uid: &str, seen: Option<Seen>) {
         #[cfg(test)]
         {
@@ -143,11 +146,11 @@ impl Breaker {
         }
     }
 
-    /// Opens or closes by what it took note of.
+    /// Opens or closes the breaker according to the counts.
     pub(super) fn turn(&mut self, limits: BreakerLimits) -> Option<Turn> {
         let Counts { total, waiting, pending, evidence } = self.counts;
         let absent = if self.is_open { evidence } else { waiting };
-        // Where no Node waits for it there is nothing to decide.
+        // If the breaker holds no Node back, it does not need to open.
         let is_passed = pending > 0 && limits.are_passed(absent, total);
         let opens = is_passed || !self.inherited.is_empty();
         if opens == self.is_open {
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
 
     impl Breaker {
-        /// Takes note of all Nodes, each by its UID, and turns.
+        /// Records all Nodes, each by its UID, and updates the breaker.
         fn update(&mut self, nodes: &[(String, Seen)], limits: BreakerLimits) -> Option<Turn> {
             let gone: Vec<String> = self
                 .nodes
@@ -200,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The same rules, all Nodes counted anew each time.
+    /// The same rules, but all Nodes are counted again each time.
     #[derive(Default)]
     struct Model {
         is_open: bool,
@@ -272,7 +275,7 @@ mod tests {
         seen.iter().enumerate().map(|(number, seen)| (number.to_string(), *seen)).collect()
     }
 
-    /// So many absent ones first, the rest present.
+    /// This many absent Nodes, followed by present ones.
     fn absent(count: usize, total: usize) -> Vec<(String, Seen)> {
         nodes(&[vec![Seen::Absent; count], vec![Seen::Present; total - count]].concat())
     }
@@ -308,14 +311,14 @@ mod tests {
     fn a_decision_on_one_node_releases_no_other() {
         let mut breaker = Breaker::default();
         breaker.update(&absent(4, 10), LIMITS);
-        // kept or let go
+        // An operator keeps one Node or permits its deletion.
         let decided = [vec![Seen::AbsentByDecision], vec![Seen::Absent; 3], vec![Seen::Present; 6]].concat();
         assert_eq!(breaker.update(&nodes(&decided), LIMITS), None);
-        // deleted
+        // That Node is deleted.
         let deleted = nodes(&decided)[1..].to_vec();
         assert_eq!(breaker.update(&deleted, LIMITS), None);
         assert!(breaker.is_open());
-        // and a decision on each of them leaves nothing to hold back
+        // After a decision about each Node, there is none left to hold back.
         let all = [vec![Seen::AbsentByDecision; 4], vec![Seen::Present; 6]].concat();
         assert!(matches!(breaker.update(&nodes(&all), LIMITS), Some(Turn::Closed { .. })));
     }
@@ -327,7 +330,7 @@ mod tests {
         let unknown = [vec![Seen::Unknown; 5], vec![Seen::Absent], vec![Seen::Present; 4]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
         assert!(breaker.is_open());
-        // nor is it one of all of them at once
+        // A failure to tell about all of them at once is no recovery either.
         let unknown = [vec![Seen::Unknown; 6], vec![Seen::Present; 4]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
         let few = [vec![Seen::Absent; 2], vec![Seen::Unknown; 4], vec![Seen::Present; 4]].concat();
@@ -344,7 +347,7 @@ mod tests {
         breaker.inherit("0");
         breaker.inherit("1");
         assert!(!breaker.is_open() && !breaker.is_done(), "nobody has answered yet");
-        // far from the limits: the others were deleted, allowed by an operator
+        // Far from the limits: the other Nodes were deleted with an operator's permission.
         assert_eq!(breaker.update(&absent(2, 100), LIMITS), Some(Turn::Inherited { held: 2, total: 100 }));
         let unknown = [vec![Seen::Unknown; 2], vec![Seen::Absent; 1], vec![Seen::Present; 97]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
@@ -354,7 +357,7 @@ mod tests {
         let decided = [vec![Seen::Present], vec![Seen::AbsentByDecision], vec![Seen::Present; 98]].concat();
         assert_eq!(breaker.update(&nodes(&decided), LIMITS), Some(Turn::Closed { absent: 0, total: 100 }));
         assert!(breaker.is_done());
-        // a Node that is gone keeps nothing open
+        // A Node that no longer exists does not keep the breaker open.
         breaker.inherit("gone");
         assert_eq!(breaker.update(&absent(2, 100), LIMITS), None);
         assert!(!breaker.is_open());

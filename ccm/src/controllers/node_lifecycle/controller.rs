@@ -1,4 +1,5 @@
-//! The loop: when which Nodes are looked at. All of them each period, and at once those that change in between.
+//! The loop that decides when to look at which Nodes: at all of them in each period, and at changed ones at
+//! once.
 
 mod breaker_turns;
 mod kubelets;
@@ -33,7 +34,8 @@ use crate::{
     nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
 };
 
-/// Every so many passes all Nodes are asked about; in between those that are not Ready or in question, as upstream asks.
+/// One pass in this many asks about all Nodes. The others ask about Nodes that are not Ready or in question,
+/// as upstream does.
 const FULL_PASS: u32 = 12;
 
 /// The flags of this controller.
@@ -41,19 +43,20 @@ const FULL_PASS: u32 = 12;
 pub struct NodeLifecycleOptions {
     /// `--node-monitor-period`: period of the comparison of all Nodes with the cloud.
     pub monitor_period: Duration,
-    /// `--concurrent-node-lifecycle-syncs`: Nodes that are written, or whose leases are read, at the same time.
+    /// `--concurrent-node-lifecycle-syncs`: maximum number of Nodes written, or leases read, at the same
+    /// time.
     pub concurrent_syncs: usize,
-    /// `--node-deletion-grace-period`: time between the two answers that an instance is gone. `None`: one monitor
-    /// period, at least 5 s.
+    /// `--node-deletion-grace-period`: minimum time between the two answers that an instance is gone. `None`:
+    /// one monitor period, at least 5 s.
     pub deletion_grace_period: Option<Duration>,
-    /// `--node-deletion-unseen-grace-period`: the same where the provider has never had the instance. `None`: 24 grace
-    /// periods, 5 minutes at most.
+    /// `--node-deletion-unseen-grace-period`: the same for an instance that the provider has never seen.
+    /// `None`: 24 grace periods, at most 5 minutes.
     pub deletion_unseen_grace_period: Option<Duration>,
     /// `--node-deletion-minimum-age`: a younger Node is not deleted.
     pub deletion_minimum_age: Duration,
     /// `--node-deletion-breaker-count` and `--node-deletion-breaker-percent`.
     pub breaker: BreakerLimits,
-    /// `--dry-run`: writes have no effect, so the same one seems to work in each period.
+    /// `--dry-run`: writes have no effect, so the same write seems to succeed in each period.
     pub dry_run: bool,
 }
 
@@ -68,22 +71,23 @@ pub struct NodeLifecycleController {
     metrics: NodeLifecycleMetrics,
     options: NodeLifecycleOptions,
     memories: HashMap<String, Memory>,
-    /// When to look at a Node again before the next period.
+    /// When to look at a Node again, if before the next period.
     due: HashMap<String, Instant>,
-    /// Names of the Nodes that were in question when they last changed, or that had no instance. Some are in question no
-    /// longer.
+    /// Names of the Nodes that were in question when they last changed, or that had no instance. Some of them
+    /// are no longer in question.
     in_question: HashSet<String>,
     /// Names of the Nodes whose instance is gone.
     absent: HashSet<String>,
     breaker: Breaker,
-    /// Names of the Nodes whose memory has changed since the breaker counted them.
+    /// Names of the Nodes whose memory changed after the breaker counted them.
     uncounted: HashSet<String>,
-    /// Nodes that changed since the breaker counted them.
+    /// Nodes that changed after the breaker counted them.
     node_changes: Changes,
 }
 
 impl NodeLifecycleController {
-    /// A controller; [`run`](Self::run) it in a task. `leases` reads kubelets' leases, and is better not throttled.
+    /// Creates the controller. Call [`run`](Self::run) in a task. `leases` reads the kubelets' leases, and
+    /// should not be throttled.
     pub fn new(
         nodes: NodeStore,
         cloud: Cloud,
@@ -111,12 +115,12 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Works until `stop` is cancelled; writes that have begun are finished.
+    /// Runs until `stop` is cancelled. Writes that have begun are finished.
     pub async fn run(self, stop: CancellationToken, inspection: Inspection) {
         let leases = self.leases.clone();
         tokio::select! {
             () = Box::pin(self.work(stop, inspection)) => {}
-            // Has no end.
+            // This never ends.
             () = leases.observe() => {}
         }
     }
@@ -127,7 +131,7 @@ impl NodeLifecycleController {
             return;
         }
         let mut changes = self.nodes.subscribe();
-        // All Nodes first. The breaker must not judge by the few that happen to come first.
+        // All Nodes first: the breaker must not judge by the few that arrive first.
         let began = Instant::now();
         self.look_at(self.nodes.all(), &stop, &inspection).await;
         let mut all_asked = Instant::now();
@@ -140,7 +144,7 @@ impl NodeLifecycleController {
             let names = tokio::select! {
                 () = stop.cancelled() => return,
                 question = inspection.question() => {
-                    // The request that asked may have ended.
+                    // The request that asked may have been cancelled.
                     drop(question.send(self.to_json(next_period)));
                     continue;
                 }
@@ -162,8 +166,8 @@ impl NodeLifecycleController {
                 Some(names) => {
                     let nodes = names.iter().filter_map(|name| self.nodes.get(name)).collect();
                     self.look_at(nodes, &stop, &inspection).await;
-                    // A cloud that forgets one Node may forget them all. The breaker has to know that before a second answer
-                    // allows the deletion of the first Node.
+                    // A cloud that loses one Node may lose all of them. The breaker has to know that before a
+                    // second answer permits the deletion of the first Node.
                     asks_all = self.is_someone_absent_since(all_asked);
                 }
                 None => asks_all = true,
@@ -176,7 +180,7 @@ impl NodeLifecycleController {
             }
             if is_pass {
                 self.metrics.monitored(began.elapsed());
-                // As upstream: the period counts from the end of a pass.
+                // As in upstream, the period starts at the end of a pass.
                 next_period = Instant::now() + self.options.monitor_period;
             }
         }
@@ -214,7 +218,7 @@ impl NodeLifecycleController {
         names
     }
 
-    /// The Nodes that changed and for which the answer of the cloud can matter now. A thousand new Nodes must not cause a
+    /// The changed Nodes for which the cloud's answer can matter now. A thousand new Nodes must not cause a
     /// thousand look-ups.
     fn worth_a_look(&mut self, names: HashSet<String>) -> Vec<String> {
         names
@@ -245,8 +249,9 @@ impl NodeLifecycleController {
         self.in_question.iter().cloned().collect()
     }
 
-    /// Whether the answer of the cloud can matter now. It does not for a Ready Node with nothing to repair, since its kubelet
-    /// is alive. Such a Node is looked at in the full pass, and when the provider pushes a change.
+    /// Whether the cloud's answer can matter now. It does not for a Ready Node without anything to repair,
+    /// since its kubelet is alive. Such a Node is looked at in a full pass, and when the provider reports a
+    /// change.
     fn is_in_question(&self, node: &Node) -> bool {
         self.memories.get(node.name()).is_some_and(|memory| memory.absence.is_some())
             || node.has_taint(SHUTDOWN_TAINT)
@@ -254,13 +259,13 @@ impl NodeLifecycleController {
             || (node.ready() != ReadyStatus::True && node.identity.provider_id.is_some())
     }
 
-    /// Whether an instance was found to be gone after this, for the first time.
+    /// Whether an instance was found to be gone after `then`, for the first time.
     fn is_someone_absent_since(&self, then: Instant) -> bool {
         let absences = self.absent.iter().filter_map(|name| self.memories.get(name)?.absence);
         absences.map(|absence| absence.first).any(|first| first > then)
     }
 
-    /// Forgets the Nodes that vanished, and those that were replaced by another one of the same name.
+    /// Forgets the Nodes that no longer exist, and those replaced by a new Node of the same name.
     fn forget_vanished(&mut self) {
         let nodes = &self.nodes;
         let is_there = |name: &String, memory: &Memory| {
@@ -291,7 +296,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// What is remembered of this Node. Of an earlier Node of the same name everything is forgotten.
+    /// The memory of this Node. The memory of an earlier Node with the same name is discarded.
     fn memory_of(&mut self, node: &Node, now: Instant) -> &mut Memory {
         if self.memories.get(node.name()).is_some_and(|memory| memory.uid != node.identity.uid) {
             self.forget(node.name());

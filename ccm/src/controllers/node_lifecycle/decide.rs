@@ -1,4 +1,4 @@
-//! What becomes of a Node, from what the cloud and the kubelet say. Pure.
+//! Decides what to do with a Node, from the state of its instance and its kubelet. Pure.
 
 use std::time::Duration;
 
@@ -20,44 +20,46 @@ use crate::{
     nodes::{Node, NodePatch, ReadyStatus, Taint},
 };
 
-/// When it is still not known after so long whether the kubelet lives, people are told.
+/// If it stays unknown for this long whether the kubelet is alive, that is reported.
 const TELL_AFTER: Duration = Duration::from_secs(30);
 
-/// Listening to kubelets begins so long before a grace period ends. In most clusters that is enough to find one dead.
+/// The leases are read this long before a grace period ends. In most clusters that is enough to find a
+/// kubelet dead.
 const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 
-/// The least time between two answers that an instance is gone.
+/// The minimum time between two answers that an instance is gone.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
 
-/// What must hold before a Node is deleted.
+/// The conditions for the deletion of a Node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeletionRules {
-    /// Time between the two answers that the instance is gone.
+    /// Minimum time between the two answers that the instance is gone.
     pub grace: Duration,
-    /// Least age of the Node.
+    /// Minimum age of the Node.
     pub minimum_age: Duration,
 }
 
 /// Whether the Node opted out of deletion.
 pub(super) fn is_excluded(node: &Node) -> bool {
-    // As upstream reads such labels: there and not a boolean "false".
+    // Upstream's rule for such labels: present, and not a boolean "false".
     let is_false = |value: &String| matches!(value.as_str(), "0" | "f" | "F" | "false" | "FALSE" | "False");
     node.identity.labels.get(EXCLUDE_LABEL).is_some_and(|value| !is_false(value))
 }
 
-/// Whether the Node's condition says that the breaker held it back. The process that wrote it may have led before us.
+/// Whether the Node's condition says that the breaker held it back. An earlier leader may have written the
+/// condition.
 pub(super) fn is_held_by_breaker(node: &Node) -> bool {
     let reason = HeldBack::BreakerOpen.as_str();
     node.condition(INSTANCE_EXISTS).is_some_and(|c| c.status == "False" && c.reason == reason)
 }
 
-/// Whether an operator allowed the deletion past the breaker.
+/// Whether an operator permitted the deletion despite the breaker.
 pub(super) fn is_allowed(node: &Node) -> bool {
     node.identity.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
 }
 
-/// Decides on a Node whose instance is gone by the last answer. `kubelet` is what a read of its lease after that answer says.
-/// `None`: there was no such read.
+/// Decides about a Node whose instance is gone according to the last answer. `kubelet` is the result of a
+/// lease read after that answer. `None`: there was no such read.
 pub(super) fn verdict(
     node: &Node,
     memory: &Memory,
@@ -71,7 +73,7 @@ pub(super) fn verdict(
     if node.deleting || memory.deleted {
         return Verdict::Ignore;
     }
-    // Two answers are needed, even where the rules ask for no time between them.
+    // Two answers are required, even if the grace period is zero.
     let between = absence.lasted();
     if between < rules.grace || between.is_zero() {
         return Verdict::Wait(absence.first + rules.grace.max(LEAST_BETWEEN));
@@ -90,30 +92,31 @@ pub(super) fn verdict(
         return Verdict::HoldBack(HeldBack::InstanceNeverSeen, Some(until));
     }
     match kubelet {
-        // Many Nodes had their turn before this one, so the answer is too old. The cloud is asked again.
+        // The decisions about earlier Nodes took too long, so the answer is too old. The cloud is asked
+        // again.
         Some(Kubelet::Silent(_)) if absence.is_old(now) => Verdict::Listen(now),
         Some(Kubelet::Silent(_)) if now.duration_since(absence.last.sent) > MAX_CALL_AGE => {
             listen(HeldBack::CloudTooSlow, now, memory, now)
         }
         Some(Kubelet::Silent(proof)) => Verdict::Delete(proof),
         Some(Kubelet::ReadyWithoutLease) => Verdict::HoldBack(HeldBack::NodeReady, None),
-        // It is also looked at in each period, so that a renewal is not missed.
+        // The Node is also looked at in each period, so that a renewal is not missed.
         Some(Kubelet::Renews { silent_at }) => Verdict::HoldBack(HeldBack::KubeletAlive, Some(silent_at)),
         Some(Kubelet::Undecided(why, again)) => listen(why.into(), again, memory, now),
-        // When the leases were read, it was not clear yet that the Node may have to be deleted.
+        // When the leases were read, it was not yet clear that the Node may have to be deleted.
         None => listen(HeldBack::LeaseUnread, now + LEASE_POLL, memory, now),
     }
 }
 
-/// Whether it is of no use to listen to kubelets for this Node now. So it is where one read of its lease in each period is
-/// enough to hold it back, or where it is held back for a long time yet. Where the cloud is wrong about a machine, that may
-/// stay so for ever.
+/// Whether frequent reads of leases are useless for this Node now: if one read of its lease in each period is
+/// enough to hold it back, or if it is held back for a long time anyway. If the cloud is wrong about a
+/// machine, this state may last for ever.
 pub(super) fn needs_no_listening(node: &Node, memory: &Memory, now: Instant) -> bool {
     let unseen_until = memory.absence.and_then(|absence| unseen::waits_until(memory.unseen, absence));
     if unseen_until.is_some_and(|until| now + LISTEN_AHEAD < until) && !is_allowed(node) {
         return true;
     }
-    // In the first time after that, the decision shall come as soon as possible.
+    // During the first time after that, the decision should come as soon as possible.
     if memory.held_back_since.is_none_or(|since| now.duration_since(since) < TELL_AFTER) {
         return false;
     }
@@ -143,9 +146,10 @@ fn age(node: &Node, memory: &Memory, now: Instant, wall_clock: Timestamp) -> Dur
     by_wall_clock.max(now.duration_since(memory.first_seen))
 }
 
-/// The patch that puts the shutdown taint right. `None`: it is right. The rules are upstream's. A Ready Node never has the
-/// taint, whatever the cloud says. A Node that is not Ready gets it when the cloud says that its instance is shut down. The
-/// taint is recognised by key and effect. One with a value or a time is replaced.
+/// The patch that corrects the shutdown taint. `None`: it is correct. The rules are upstream's. A Ready Node
+/// never has the taint, whatever the cloud answers. A Node that is not Ready gets it if the cloud reports its
+/// instance as shut down. The taint is identified by key and effect. A taint with a value or a time is
+/// replaced.
 pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Option<NodePatch> {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN_TAINT && taint.effect == "NoSchedule";
     let ours = node.taints.iter().enumerate().find(|(_, taint)| is_ours(taint));
@@ -174,8 +178,8 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
         }
         (ReadyStatus::False | ReadyStatus::Unknown, None) if is_shut_down() => {
             if node.taints.is_empty() {
-                // There is no list to append to, and putting one in place must not lose a taint that somebody else
-                // adds right now.
+                // There is no list to append to. The test prevents the new list from overwriting a taint that
+                // another client adds at this moment.
                 operations.push(
                     json!({"op": "test", "path": "/metadata/resourceVersion", "value": node.resource_version}),
                 );
@@ -189,11 +193,12 @@ pub(super) fn shutdown_taint_patch(node: &Node, answer: &InstanceLookup) -> Opti
     Some(NodePatch::Json(operations.into()))
 }
 
-/// The condition [`INSTANCE_EXISTS`] that an answer other than "gone" asks for, if any.
+/// The condition [`INSTANCE_EXISTS`] that follows from an answer other than "gone", if any.
 ///
-/// That the cloud cannot tell matters only for a Node that is not Ready, where the answer would decide. A Node that never was
-/// in doubt gets no condition, so a settled cluster costs no write. A condition which says that the breaker held the Node back
-/// stays until the cloud has the instance again, or until nothing is held back any more (`breaker_is_done`).
+/// If the cloud cannot tell, this matters only for a Node that is not Ready, where the answer would decide. A
+/// Node that was never in doubt gets no condition, so a stable cluster causes no writes. A condition that
+/// says that the breaker held the Node back stays until the cloud has the instance again, or until nothing is
+/// held back any more (`breaker_is_done`).
 pub(super) fn condition_for(
     node: &Node,
     answer: &InstanceLookup,
@@ -210,9 +215,9 @@ pub(super) fn condition_for(
         InstanceLookup::Unknown(error) => {
             let wanted =
                 WantedCondition::new(INSTANCE_EXISTS, "Unknown", doubt_word(error.kind()), error.report());
-            // New words for the same reason are not worth a write.
+            // A new message for the same reason is not worth a write.
             let is_known = now.is_some_and(|c| c.status == wanted.status && c.reason == wanted.reason);
-            // Only by this condition does the next leader know what the breaker held back.
+            // This condition is the next leader's only record of the Nodes that the breaker held back.
             let says_more = !breaker_is_done && is_held_by_breaker(node);
             let is_stale = breaker_is_done && is_held_by_breaker(node);
             let matters = node.ready() != ReadyStatus::True || is_stale;

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::nodes::{Node, ReadyStatus};
 
-/// What would be done next: nothing for a Node that is right.
+/// The next actions: empty if there is nothing to do.
 ///
-/// `grace` and `unseen` are the two grace periods; what the daemon has seen is not known here.
+/// `grace` and `unseen` are the two grace periods. The daemon's past observations are not available here.
 pub(super) fn plan(
     node: &Node,
     answer: &InstanceLookup,

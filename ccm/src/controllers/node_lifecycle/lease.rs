@@ -1,4 +1,4 @@
-//! A kubelet's lease in `kube-node-lease`, and what one read of it gave.
+//! A kubelet's lease in `kube-node-lease`, and the result of reading it once.
 
 mod reader;
 
@@ -9,66 +9,68 @@ use tokio::time::Instant;
 
 pub(super) use reader::LeaseReader;
 
-/// Where kubelets renew their leases. A lease has the name of its Node.
+/// The namespace of the kubelets' leases. A lease has the name of its Node.
 pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// `spec.leaseDurationSeconds` where a lease has none that makes sense: the kubelet's default.
+/// Used if a lease has no valid `spec.leaseDurationSeconds`: the kubelet's default.
 pub(super) const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 
-/// A longer duration is not believed: a kubelet could pin its Node for ever. A kubelet with more than 200 s is taken for
-/// dead by kube-controller-manager between two renewals, as long as that has its default grace period of 50 s.
+/// Longer durations are not accepted, since a kubelet could block the deletion of its Node for ever. With
+/// more than 200 s, kube-controller-manager treats a kubelet as dead between two renewals, if it has its
+/// default grace period of 50 s.
 const MAX_DURATION: Duration = Duration::from_secs(600);
 
-/// One read of one Node's lease. Only the reader makes it.
+/// One read of one Node's lease. Only the reader creates it.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseRead {
-    /// UID of the Node that it was made for.
+    /// UID of the Node for which the lease was read.
     uid: String,
     sent: Instant,
     answered: Instant,
     answer: LeaseAnswer,
 }
 
-/// What a read of a lease gave.
+/// The result of reading a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseAnswer {
-    /// The lease of this name. It may have been made for an earlier Node of the name: a kubelet renews the lease that it
-    /// finds.
+    /// The lease with this name. It may have been created for an earlier Node with the name: a kubelet renews
+    /// an existing lease.
     Found(LeaseView),
-    /// There is none.
+    /// There is no lease.
     Missing,
-    /// We may not read it.
+    /// Reading the lease is forbidden.
     Forbidden,
-    /// No answer within [`MAX_ANSWER_TIME`](super::availability::MAX_ANSWER_TIME), or one that says nothing of the lease.
+    /// No response within [`MAX_ANSWER_TIME`](super::availability::MAX_ANSWER_TIME), or a response without
+    /// information about the lease.
     NoAnswer,
 }
 
-/// What counts of a kubelet's lease.
+/// The fields of a kubelet's lease that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseView {
-    /// `spec.renewTime` as text: only whether it changes counts, since clocks differ.
+    /// `spec.renewTime` as text. Only changes of it matter, since clocks differ.
     pub renew_time: String,
     /// `spec.leaseDurationSeconds`, within bounds.
     pub duration: Duration,
 }
 
 impl LeaseRead {
-    /// UID of the Node that the read was made for.
+    /// UID of the Node for which the lease was read.
     pub(super) fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// When the read was sent: a renewal after that may be missing in the answer.
+    /// When the read was sent. Later renewals may be missing in the response.
     pub(super) fn sent(&self) -> Instant {
         self.sent
     }
 
-    /// When the answer was there: every renewal that it shows is older.
+    /// When the response arrived. Every renewal in it is older.
     pub(super) fn answered(&self) -> Instant {
         self.answered
     }
 
-    /// Whether it says anything.
+    /// Whether the read has a usable result.
     pub(super) fn is_answered(&self) -> bool {
         self.answer != LeaseAnswer::NoAnswer
     }
@@ -91,7 +93,7 @@ impl LeaseView {
 
 #[cfg(test)]
 impl LeaseRead {
-    /// A read as it would have been, for tests of what is made of it.
+    /// A read with this result, for tests.
     pub(super) fn fake(uid: &str, sent: Instant, took: Duration, answer: LeaseAnswer) -> Self {
         Self { uid: uid.to_owned(), sent, answered: sent + took, answer }
     }

@@ -1,4 +1,4 @@
-//! What the node-lifecycle controller remembers of a Node between its looks. All of it can be lost.
+//! The memory that the node-lifecycle controller keeps of a Node between looks. Losing it is harmless.
 
 use std::time::Duration;
 
@@ -18,47 +18,48 @@ use crate::{
     nodes::{Node, WrittenVersion},
 };
 
-/// A write that fails is tried again in this rhythm.
+/// Backoff after failed writes.
 const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
 
-/// How long to wait for the watch to show what we wrote, before looking again.
+/// How long to wait for the watch to show our own write before the Node is looked at again.
 const WATCH_DELAY: Duration = Duration::from_secs(1);
 
-/// The same where the API server said that the Node is gone. The watch may itself be interrupted for a while.
+/// The same after the API server reported the Node as gone. The watch may be interrupted for some time.
 const LONGEST_WATCH_DELAY: Duration = Duration::from_secs(60);
 
-/// What is remembered of one Node.
+/// The memory of one Node.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     pub uid: String,
-    /// When this Node was first seen. That is a lower bound of its age which does not depend on other machines' clocks.
+    /// When this Node was first seen. This is a lower bound of its age that does not depend on the clocks of
+    /// other machines.
     pub first_seen: Instant,
-    /// The uninterrupted row of answers that the instance is gone.
+    /// The uninterrupted sequence of answers that the instance is gone.
     pub absence: Option<Absence>,
     /// Whether the last answer was that the instance exists.
     pub is_present: bool,
-    /// What has to be waited for where the provider has never had the instance. `None`: it has had it, or there is no longer
-    /// wait.
+    /// The longer wait if the provider has never seen the instance. `None`: the provider has seen it, or no
+    /// longer wait is configured.
     pub unseen: Option<Unseen>,
-    /// The kubelet's lease since the cloud said that the instance is gone.
+    /// The kubelet's lease since the cloud reported the instance as gone.
     pub lease: Option<LeaseHistory>,
-    /// Since when nothing but the kubelet is uncertain.
+    /// Since when only the state of the kubelet is uncertain.
     pub listening_since: Option<Instant>,
-    /// What was decided last, in words.
+    /// The last verdict, in words.
     pub verdict: &'static str,
-    /// What is in the way of the deletion now, and since when.
+    /// The present obstacle to the deletion, and since when it exists.
     pub held_back: Option<HeldBack>,
     pub held_back_since: Option<Instant>,
-    /// Whether `DeletingNode` was announced.
+    /// Whether the event `DeletingNode` was recorded.
     pub announced: bool,
-    /// Writes that failed, in a row, and when the next one is allowed.
+    /// The number of failed writes in a row, and the time of the next attempt.
     pub failures: u32,
     pub retry_at: Option<Instant>,
-    /// The resource version that our own last write produced.
+    /// The resource version of our last write.
     pub written: Option<WrittenVersion>,
-    /// When the API server said that this Node is not there any more, if the watch has yet to say so.
+    /// When the API server reported that this Node does not exist, if the watch has not reported it yet.
     pub gone: Option<Instant>,
-    /// Whether the Node was deleted and the watch has yet to say so.
+    /// Whether the Node was deleted and the watch has not reported it yet.
     pub deleted: bool,
 }
 
@@ -84,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// The cloud's last answer, in a word.
+    /// The cloud's last answer, in one word.
     pub(super) fn answer(&self) -> &'static str {
         match (self.absence, self.is_present) {
             (Some(_), _) => "absent",
@@ -93,7 +94,8 @@ impl Memory {
         }
     }
 
-    /// Takes note of an answer. Anything but "gone" breaks the row: two answers in a row are asked for.
+    /// Records an answer. Any other answer than "gone" ends the sequence, since two answers in a row are
+    /// required.
     pub(super) fn note(&mut self, answer: &InstanceLookup, time: CallTime) {
         self.is_present = matches!(answer, InstanceLookup::Present(_));
         match answer {
@@ -107,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// The cloud cannot be asked about this Node for now. Later answers begin a new row.
+    /// Records that the cloud cannot be asked about this Node at present. Later answers start a new sequence.
     pub(super) fn note_not_asked(&mut self) {
         self.is_present = false;
         self.break_row();
@@ -121,10 +123,10 @@ impl Memory {
 }
 
 impl Memory {
-    /// When the Node can be written: not while it is older than what we wrote ourselves, nor before a failed write is
-    /// due again. `None`: now.
+    /// When the Node can be written. This has to wait until the watch shows our last write, and for the
+    /// backoff after a failed write. `None`: now.
     pub(super) fn blocked_until(&self, node: &Node, now: Instant) -> Option<Instant> {
-        // Nothing more is written to a Node that is gone. A new Node of its name has a memory of its own.
+        // A Node that no longer exists is not written to. A new Node with the same name has its own memory.
         if let Some(gone) = self.gone.filter(|gone| now.duration_since(*gone) < LONGEST_WATCH_DELAY) {
             return Some(gone + LONGEST_WATCH_DELAY);
         }
@@ -159,7 +161,7 @@ impl Memory {
         })
     }
 
-    /// Takes note of a write that failed.
+    /// Records a failed write.
     pub(super) fn write_failed(&mut self, now: Instant) -> Instant {
         self.failures = self.failures.saturating_add(1);
         let at = now + WRITE_BACKOFF.after(self.failures);
@@ -167,7 +169,7 @@ impl Memory {
         at
     }
 
-    /// Takes note of a write that worked.
+    /// Records a successful write.
     pub(super) fn write_worked(&mut self, version: WrittenVersion) {
         self.failures = 0;
         self.retry_at = None;

@@ -1,4 +1,4 @@
-//! What the node-lifecycle controller counts.
+//! Metrics of the node-lifecycle controller.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use prometheus::{Histogram, IntCounterVec, IntGauge, IntGaugeVec, exponential_bu
 const EXISTS: &str = "instance_exists";
 const SHUTDOWN: &str = "instance_shutdown";
 
-/// How long its passes take, what the cloud answers, and what becomes of Nodes without an instance.
+/// The duration of passes, the answers of the cloud, and the results for Nodes without an instance.
 ///
-/// One look-up here answers for many Nodes, and for each what upstream asks in two calls: whether the instance exists,
-/// and whether it is shut down. So each Node that is asked about counts as upstream's calls for it would.
+/// One look-up covers many Nodes. For each Node it replaces two calls of upstream: whether the instance
+/// exists, and whether it is shut down. So each Node in a look-up counts as upstream's calls for it would.
 #[derive(Clone, Debug)]
 pub struct NodeLifecycleMetrics {
     monitor_duration: Histogram,
     calls: IntCounterVec,
-    /// Deletions of Nodes that are held back now, by `reason`.
+    /// Number of Nodes whose deletion is held back now, by `reason`.
     pub deletions_held_back: IntGaugeVec,
-    /// How often a deletion was held back, by `reason`; one Node counts once for each reason.
+    /// Number of times that a deletion was held back, by `reason`. Each reason counts once for a Node.
     pub deletions_held_back_total: IntCounterVec,
     /// 1 while the breaker stops deletions.
     pub deletion_breaker_open: IntGauge,
@@ -68,12 +68,12 @@ impl MetricSet for NodeLifecycleMetrics {
 }
 
 impl NodeLifecycleMetrics {
-    /// A pass took so long, including its writes.
+    /// Records the duration of a pass, including its writes.
     pub fn monitored(&self, took: Duration) {
         self.monitor_duration.observe(took.as_secs_f64());
     }
 
-    /// The cloud was asked about as many Nodes as there are answers.
+    /// Records look-ups of as many Nodes as there are answers.
     pub fn answered(&self, answers: &[InstanceLookup]) {
         for answer in answers {
             let (exists, shutdown) = results(answer);
@@ -84,7 +84,7 @@ impl NodeLifecycleMetrics {
         }
     }
 
-    /// A look-up of so many Nodes was given up, since the controller stops.
+    /// Records that a look-up of this many Nodes was cancelled because the controller stops.
     pub fn canceled(&self, nodes: usize) {
         self.count(EXISTS, "canceled", nodes);
     }
@@ -94,8 +94,8 @@ impl NodeLifecycleMetrics {
     }
 }
 
-/// The results that upstream's two calls about one Node would have had. The second call is made only where there is an
-/// instance.
+/// The results that upstream's two calls for one Node would have. The second call is made only if the
+/// instance exists.
 fn results(answer: &InstanceLookup) -> (&'static str, Option<&'static str>) {
     match answer {
         InstanceLookup::Present(_) => ("success", Some("success")),

@@ -31,7 +31,7 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
 
 fn permissions() -> ControllerPermissions {
     let deletion = Permission::new("", "nodes", "delete", "deleting Nodes whose instance is gone");
-    // Every kubelet has a lease of its Node's name.
+    // Every kubelet has a lease with the name of its Node.
     let lease =
         Permission::new("coordination.k8s.io", "leases", "get", "telling a dead kubelet from a living one");
     ControllerPermissions {

@@ -1,4 +1,4 @@
-//! Whether a kubelet lives, from what its lease shows over time. Pure.
+//! Determines whether a kubelet is alive from its lease over time. Pure.
 
 use std::time::Duration;
 
@@ -11,26 +11,28 @@ use super::{
 };
 use crate::nodes::{Node, ReadyStatus};
 
-/// How often a kubelet's lease is looked at until it is clear whether it lives.
+/// How often a kubelet's lease is read until it is clear whether the kubelet is alive.
 pub(super) const LEASE_POLL: Duration = Duration::from_secs(2);
 
-/// A read that was sent longer ago proves nothing any more.
+/// A proof from a read that was sent longer ago is no longer valid.
 const MAX_PROOF_AGE: Duration = Duration::from_secs(3);
 
-/// What one kubelet's lease showed since the cloud said that the instance is gone, on our own monotonic clock.
+/// The state of one kubelet's lease since the cloud reported the instance as gone, on our own monotonic
+/// clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseHistory {
     shown: Shown,
     duration: Duration,
-    /// When the lease was first seen as it is now. That is the time of an answer, so the renewal itself was earlier.
+    /// When the present state of the lease was first seen. This is the time of a response, so the renewal
+    /// itself was earlier.
     since: Instant,
-    /// When the last read was sent that was answered.
+    /// When the last answered read was sent.
     last_sent: Instant,
-    /// Whether the last read of all was answered.
+    /// Whether the last read was answered.
     is_answered: bool,
-    /// Whether the lease was ever there.
+    /// Whether the lease ever existed.
     was_found: bool,
-    /// Whether a renewal was seen happening.
+    /// Whether a renewal was observed.
     pub renewed: bool,
 }
 
@@ -42,7 +44,7 @@ enum Shown {
 }
 
 impl LeaseHistory {
-    /// Adds a read to what was seen before. One without an answer says nothing of the kubelet.
+    /// Adds a read to the history. A read without an answer says nothing about the kubelet.
     pub(super) fn update(history: &mut Option<Self>, read: &LeaseRead) {
         let (shown, duration) = match read.answer() {
             LeaseAnswer::NoAnswer => {
@@ -71,33 +73,34 @@ impl LeaseHistory {
         history.duration = duration.unwrap_or(history.duration);
         history.was_found |= duration.is_some();
         if history.shown != shown {
-            // Where only the permission to read it came back, nobody need have written it.
+            // If only the permission to read the lease was restored, that is not a renewal.
             history.renewed |= duration.is_some() && history.shown != Shown::Forbidden;
             history.shown = shown;
             history.since = read.answered();
         }
     }
 
-    /// Whether the kubelet was seen renewing its lease, and was not due to do so again at the last read. It must have been
-    /// answered: otherwise nobody can tell.
+    /// Whether the kubelet was seen to renew its lease, and the next renewal was not yet due at the last
+    /// read. If that read was not answered, this is unknown.
     pub(super) fn is_in_time(&self) -> bool {
         let is_due = self.last_sent >= self.since + renewal_interval(self.duration);
         matches!(self.shown, Shown::RenewTime(_)) && self.renewed && self.is_answered && !is_due
     }
 
-    /// Whether by the last read there is no lease to tell anything of the kubelet: none at all, or none that we may read.
+    /// Whether the last read gave no lease to judge the kubelet by: it does not exist, or reading it is
+    /// forbidden.
     pub(super) fn is_mute(&self) -> bool {
         !matches!(self.shown, Shown::RenewTime(_))
     }
 
-    /// Whether we may not read the lease.
+    /// Whether reading the lease is forbidden.
     pub(super) fn is_forbidden(&self) -> bool {
         self.shown == Shown::Forbidden
     }
 }
 
-/// Proof that the kubelet of one Node does not renew its lease, from a read of the lease. No Node is deleted without it. Only
-/// [`judge`] makes it.
+/// Proof from a read of its lease that the kubelet of one Node does not renew it. No Node is deleted without
+/// this proof. Only [`judge`] creates it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SilentKubelet {
     uid: String,
@@ -105,12 +108,12 @@ pub(super) struct SilentKubelet {
 }
 
 impl SilentKubelet {
-    /// Whether it is good for deleting this Node now.
+    /// Whether the proof permits deleting this Node now.
     pub(super) fn proves(&self, node: &Node, now: Instant) -> bool {
         self.uid == node.identity.uid && now <= self.good_until()
     }
 
-    /// When it proves nothing any more.
+    /// When the proof expires.
     pub(super) fn good_until(&self) -> Instant {
         self.read_sent + MAX_PROOF_AGE
     }
@@ -118,45 +121,46 @@ impl SilentKubelet {
 
 #[cfg(test)]
 impl SilentKubelet {
-    /// A proof for tests of what is done with it.
+    /// A proof for tests.
     pub(super) fn fake(uid: &str, read_sent: Instant) -> Self {
         Self { uid: uid.to_owned(), read_sent }
     }
 }
 
-/// What is known of a kubelet.
+/// The state of a kubelet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kubelet {
     /// It is silent.
     Silent(SilentKubelet),
-    /// It was seen renewing its lease, and is not silent for long enough.
+    /// It was seen to renew its lease, and has not been silent for long enough.
     Renews {
-        /// When it will have been silent for long enough, if no renewal comes.
+        /// When it will have been silent for long enough, without another renewal.
         silent_at: Instant,
     },
-    /// There is no lease, or we may not read it, and the Node is Ready.
+    /// The Node is Ready, and its lease does not exist or reading it is forbidden.
     ReadyWithoutLease,
-    /// Nobody can tell yet: ask again then.
+    /// Still unknown: judge again at this time.
     Undecided(Undecided, Instant),
 }
 
-/// Why nobody can tell whether a kubelet lives.
+/// Why it is unknown whether a kubelet is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undecided {
     /// The lease could not be read in time.
     Unread,
     /// It has not been silent for long enough.
     Recent,
-    /// No other kubelet is heard either.
+    /// No other kubelet is seen to renew either.
     NobodyHeard,
 }
 
-/// Judges a Node's kubelet by this read of its lease and what was seen before. Whether other kubelets are heard does not
-/// matter without `must_hear`.
+/// Judges a Node's kubelet from this read of its lease and from its history. Without `must_hear`, renewals of
+/// other kubelets are not required.
 ///
-/// The silence ends when the read was sent, since a later renewal may be missing in the answer. It begins when the lease was
-/// first seen as it is now, but not before the present time in which the API server answers without a break. After an outage
-/// kubelets have as long to renew as the outage took: at least what they always have, and at most the duration of the lease.
+/// The silence ends when the read was sent, since a later renewal may be missing in the response. It begins
+/// when the present state of the lease was first seen, but not before the current period in which the API
+/// server responds without interruption. After an outage, kubelets have as much time to renew as the outage
+/// took: at least the usual time, and at most the duration of the lease.
 pub(super) fn judge(
     read: &LeaseRead,
     history: Option<&LeaseHistory>,
@@ -167,7 +171,7 @@ pub(super) fn judge(
     let poll_at = read.answered() + LEASE_POLL;
     let unread = Kubelet::Undecided(Undecided::Unread, poll_at);
     let Some(history) = history.filter(|_| *read.answer() != LeaseAnswer::NoAnswer) else { return unread };
-    // These two keep the Node for now, whatever is known of the API server.
+    // These two cases hold the Node back for now, whatever the state of the API server.
     if history.is_in_time() {
         return Kubelet::Renews { silent_at: history.since + silence_of(history.duration) };
     }
@@ -188,7 +192,7 @@ pub(super) fn judge(
     match &history.shown {
         // Upstream's rule: a kubelet that never had a lease is judged by the Node's Ready condition.
         Shown::Missing if is_silent || !history.was_found => proof(),
-        // The kubelet was alive when we lost the permission to read its lease. Nobody can tell how it is now.
+        // The kubelet was alive when the permission to read its lease was lost. Its present state is unknown.
         Shown::Forbidden if history.renewed => Kubelet::Undecided(Undecided::Unread, poll_at),
         Shown::Forbidden if is_silent => proof(),
         Shown::RenewTime(_) if is_silent => {

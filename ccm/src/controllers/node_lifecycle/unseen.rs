@@ -1,5 +1,5 @@
-//! The rule for Nodes whose instance this daemon has never seen. With new credentials or a new configuration that see less, the
-//! instances out of sight look as if they were gone. Pure.
+//! The rule for Nodes whose instance this daemon has never seen. If new credentials or a new configuration
+//! can see fewer instances, the others look as if they were gone. Pure.
 
 use std::time::Duration;
 
@@ -8,40 +8,41 @@ use tokio::time::Instant;
 use super::absence::Absence;
 use crate::{cloud::Cloud, nodes::Node};
 
-/// The least grace period that the monitor period gives.
+/// Minimum of the grace period that follows from the monitor period.
 const MIN_GRACE: Duration = Duration::from_secs(5);
 
-/// The grace period for instances that were never seen is so many times the usual one ...
+/// The grace period for instances that were never seen is the usual one times this factor ...
 const UNSEEN_FACTOR: u32 = 24;
-/// ... up to this.
+/// ... with this maximum.
 const MAX_UNSEEN_GRACE: Duration = Duration::from_secs(300);
 
 /// Why such a Node is kept.
 pub(super) const MESSAGE: &str = "this daemon, with its present configuration, has never seen the instance and may merely not be allowed to; it waits for --node-deletion-unseen-grace-period";
 
-/// `--node-deletion-grace-period`, or what stands for it: one monitor period, at least 5 s.
+/// `--node-deletion-grace-period`, or its default: one monitor period, at least 5 s.
 pub(super) fn grace_period(flag: Option<Duration>, monitor_period: Duration) -> Duration {
     flag.unwrap_or(monitor_period.max(MIN_GRACE))
 }
 
-/// `--node-deletion-unseen-grace-period`, or what stands for it: 24 grace periods, 5 minutes at most. Never less than
-/// `grace`.
+/// `--node-deletion-unseen-grace-period`, or its default: 24 grace periods, at most 5 minutes. Never less
+/// than `grace`.
 pub(super) fn unseen_grace_period(flag: Option<Duration>, grace: Duration) -> Duration {
     flag.unwrap_or_else(|| grace.saturating_mul(UNSEEN_FACTOR).min(MAX_UNSEEN_GRACE)).max(grace)
 }
 
-/// What the absence of an instance must be like where the provider has never had the instance.
+/// The wait that applies if the provider has never seen the instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
-    /// How long it must last.
+    /// The minimum duration of the absence.
     pub grace: Duration,
-    /// Since when the configuration in force answers. Answers under an earlier one do not count. `None`: another one is being
-    /// tried, which may have the instance.
+    /// Since when the present configuration has answered. Answers under an earlier one do not count. `None`:
+    /// another configuration is in its trial, and it may see the instance.
     pub since: Option<Instant>,
 }
 
 impl Unseen {
-    /// `None`: the provider has had the instance, or `flag` asks for no more than `grace`, the usual grace period.
+    /// `None`: the provider has seen the instance, or `flag` asks for no more than `grace`, the usual grace
+    /// period.
     pub(super) fn of(cloud: &Cloud, node: &Node, flag: Option<Duration>, grace: Duration) -> Option<Self> {
         let unseen_grace = unseen_grace_period(flag, grace);
         let is_asked = unseen_grace > grace && !cloud.has_seen(node);
@@ -49,8 +50,8 @@ impl Unseen {
     }
 }
 
-/// Until when a Node waits because the provider has never had its instance. `None`: it need not wait, or has waited long
-/// enough.
+/// Until when a Node waits because the provider has never seen its instance. `None`: no wait applies, or it
+/// is over.
 pub(super) fn waits_until(unseen: Option<Unseen>, absence: Absence) -> Option<Instant> {
     let Unseen { grace, since } = unseen?;
     let first = since.map_or(absence.last.ended, |since| absence.first.max(since));

@@ -1,4 +1,4 @@
-//! What is decided on a Node whose instance is gone, and the words for it.
+//! The verdict about a Node whose instance is gone, and its texts.
 
 use tokio::time::Instant;
 
@@ -13,38 +13,38 @@ use crate::conditions::{INSTANCE_EXISTS, WantedCondition};
 /// Why a Node whose instance is gone is not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum HeldBack {
-    /// The label says so.
+    /// The exclusion label is set.
     Excluded,
     /// The breaker is open.
     BreakerOpen,
-    /// The kubelet goes on renewing its lease.
+    /// The kubelet keeps renewing its lease.
     KubeletAlive,
-    /// The Node is Ready, and there is no lease to tell whether its kubelet lives.
+    /// The Node is Ready, and there is no lease that shows whether its kubelet is alive.
     NodeReady,
     /// The kubelet's lease cannot be read in time.
     LeaseUnread,
     /// The kubelet has not been silent for long enough.
     LeaseRecent,
-    /// No other kubelet is heard either.
+    /// No other kubelet is seen to renew either.
     NoKubeletHeard,
     /// The provider takes too long to say that the instance is gone.
     CloudTooSlow,
-    /// The provider has never had the instance, and has not said for long enough that it is gone.
+    /// The provider has never seen the instance, and has not reported it as gone for long enough.
     InstanceNeverSeen,
 }
 
-/// What is to be done about a Node whose instance is gone.
+/// The next step for a Node whose instance is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Look again then.
+    /// Look again at this time.
     Wait(Instant),
-    /// Everything is certain except whether its kubelet lives. Look again then.
+    /// Only the state of the kubelet is uncertain. Look again at this time.
     Listen(Instant),
-    /// Do not delete it now, for a reason that people should know. Look again then.
+    /// Do not delete it now, for a reason that is reported. Look again at the given time.
     HoldBack(HeldBack, Option<Instant>),
     /// Delete it.
     Delete(SilentKubelet),
-    /// Leave it alone: it is going already.
+    /// Leave it alone: it is already being deleted.
     Ignore,
 }
 
@@ -77,12 +77,12 @@ impl HeldBack {
         }
     }
 
-    /// Whether it is not known yet if the kubelet lives, or if the instance is still gone.
+    /// Whether it is unknown if the kubelet is alive, or if the instance is still gone.
     pub(super) fn is_uncertain(self) -> bool {
         matches!(self, Self::LeaseUnread | Self::LeaseRecent | Self::NoKubeletHeard | Self::CloudTooSlow)
     }
 
-    /// Whether the reason is the kubelet, and not a decision on the Node.
+    /// Whether the reason is the kubelet, and not a decision about the Node.
     pub(super) fn is_about_kubelet(self) -> bool {
         matches!(self, Self::KubeletAlive | Self::NodeReady) || self.is_uncertain()
     }
@@ -115,7 +115,7 @@ impl HeldBack {
         format!("the cloud provider has no instance for this node, but it is not deleted: {why}")
     }
 
-    /// The condition that says so on the Node.
+    /// The condition on the Node with this reason.
     pub(super) fn condition(self) -> WantedCondition {
         WantedCondition::new(INSTANCE_EXISTS, "False", self.as_str(), self.message())
     }

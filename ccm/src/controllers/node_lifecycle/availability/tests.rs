@@ -31,7 +31,7 @@ fn a_stretch_begins_anew_after_each_outage() {
     let first = api.stretch().expect("it answers");
     assert_eq!((first.since, first.outage), (start + QUICK, Duration::ZERO));
     let last = start + seconds(1.9) * 9;
-    // An answer that says nothing, or comes late, is none.
+    // A response without information or a late one does not count.
     for bad in [
         LeaseRead::fake("", last + seconds(1.0), QUICK, LeaseAnswer::NoAnswer),
         LeaseRead::fake("", last + seconds(1.0), seconds(9.0), found("a")),
@@ -54,7 +54,7 @@ fn a_pause_is_an_outage_whoever_made_it() {
     api.note(&answered(start + seconds(2.1)));
     let stretch = api.stretch().expect("it answers");
     assert_eq!((stretch.since, stretch.outage), (start + seconds(2.1) + QUICK, seconds(2.1) + QUICK));
-    // Reads end in another order than they begin.
+    // Reads may end in another order than they began.
     api.note(&answered(start + seconds(1.0)));
     assert_eq!(api.stretch(), Some(stretch));
 }
@@ -68,7 +68,7 @@ fn kubelets_are_heard_when_somebody_renews_in_time() {
         let since = at(due) - renewal_interval(seconds(40.0));
         api.kubelets_are_heard(since, seconds(40.0), at(sent))
     };
-    // Two more kubelets, so that there are enough of them.
+    // Two more kubelets, so that there are enough peers.
     let others = |api: &mut Availability, second: f64, renew_time: &str| {
         for name in ["x", "y"] {
             api.hear(name, &LeaseRead::fake("", at(second), QUICK, found(renew_time)));
@@ -146,7 +146,7 @@ fn who_has_no_lease_makes_room_for_others() {
     let start = Instant::now();
     let all: Vec<String> = (0..30).map(|n| n.to_string()).collect();
     let names: HashSet<&str> = all.iter().map(String::as_str).collect();
-    // Only one of them has a lease, and is found wherever it is.
+    // Only one Node has a lease, and it is found at any position.
     let look_for = |living: &str| {
         let (mut api, mut peers) = (watched(), Vec::new());
         for _ in 0..3 {

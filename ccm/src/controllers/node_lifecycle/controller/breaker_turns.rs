@@ -1,4 +1,4 @@
-//! What the breaker goes by, and what is told when it opens or closes.
+//! Updates the breaker, and reports when it opens or closes.
 
 use component::events::EventType;
 
@@ -11,18 +11,18 @@ use super::{
 };
 
 impl NodeLifecycleController {
-    /// Counts all Nodes, not only those of one look, since pushed changes come one by one. Only Nodes that changed since the
-    /// last time are counted again, so this is cheap enough to be called often. Where no Node is absent, a closed breaker stays
-    /// closed.
+    /// Counts all Nodes, not only those of one look, since changes from the provider arrive one by one. Only
+    /// Nodes that changed since the last call are counted again, so frequent calls are cheap. While no Node
+    /// is absent, a closed breaker stays closed.
     pub(super) fn update_breaker(&mut self) {
         let mut changed = std::mem::take(&mut self.uncounted);
         changed.extend(self.node_changes.take());
         for name in changed {
-            // A Node that was never looked at does not count yet.
+            // A Node that has never been looked at does not count yet.
             let Some(memory) = self.memories.get(&name) else { continue };
             let node = self.nodes.get(&name).filter(|node| node.identity.uid == memory.uid);
-            // A Node without a provider ID does not count: it has no instance yet. There is a memory of it where its shutdown
-            // taint was removed.
+            // A Node without a provider ID does not count, since it has no instance yet. It has a memory if
+            // its shutdown taint was removed.
             let node = node.filter(|node| node.identity.provider_id.is_some());
             let seen = node.map(|node| match (memory.absence, memory.is_present) {
                 (Some(_), _) if is_excluded(&node) || is_allowed(&node) => Seen::AbsentByDecision,

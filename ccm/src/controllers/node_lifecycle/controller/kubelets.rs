@@ -1,4 +1,5 @@
-//! Which kubelets are asked about, and when: those of the Nodes that may have to go, right before each decision.
+//! Chooses the kubelets whose leases are read: those of the Nodes that may have to be deleted, right before
+//! each decision.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,12 +24,12 @@ use super::{
 };
 use crate::nodes::{Node, ReadyStatus};
 
-/// Kubelets that are listened to, only to know whether kubelets can renew their leases.
+/// Maximum number of peers: kubelets whose leases are read only to find out whether kubelets can renew them.
 const MAX_PEERS: usize = 10;
 
 impl NodeLifecycleController {
-    /// Names of the Nodes that may have to be deleted, where that depends on their kubelets. While there is such a Node that
-    /// listening can decide on, the API server and some other kubelets are observed.
+    /// Names of the Nodes that may have to be deleted, depending on their kubelets. While there is such a
+    /// Node, and reads of leases can decide about it, the API server and some other kubelets are observed.
     pub(super) fn observe_kubelets(&self) -> HashSet<String> {
         let may_have_to_go = |name: &&String| {
             self.nodes.get(name).is_some_and(|node| {
@@ -54,9 +55,9 @@ impl NodeLifecycleController {
         candidates
     }
 
-    /// Nodes whose kubelets should be alive, with as few changes as possible. They are Ready. Others are taken only where no
-    /// Node is Ready, since kube-controller-manager may have lost sight of all of them. Nodes of other clouds are as good as
-    /// ours.
+    /// Nodes whose kubelets should be alive, with as few changes as possible. They are Ready. Others are
+    /// chosen only if no Node is Ready, since kube-controller-manager may have lost contact with all of them.
+    /// Nodes of other clouds are equally suitable.
     fn peers(&self) -> Vec<String> {
         let should_live = |node: &Arc<Node>| {
             !self.absent.contains(node.name()) && !node.deleting && !node.has_taint(SHUTDOWN_TAINT)
@@ -72,15 +73,16 @@ impl NodeLifecycleController {
         choose_peers(&self.leases.observed(), &names, self.leases.availability().mute(), MAX_PEERS)
     }
 
-    /// Decides on the Nodes that may have to be deleted: few at a time, so that each decision comes right after the read of
-    /// the lease. Where the cloud's answer becomes too old before that, the cloud is asked again.
+    /// Decides about the Nodes that may have to be deleted: few at a time, so that each decision directly
+    /// follows the read of the lease. If the cloud's answer becomes too old before that, the cloud is asked
+    /// again.
     pub(super) async fn judge_kubelets(
         &mut self,
         asked: Vec<(&Arc<Node>, &InstanceLookup)>,
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
-        // Where no kubelet is listened to, only these reads show that the API server does not answer.
+        // Without peers, only these reads show that the API server does not respond.
         let mut nobody_answers = false;
         for batch in asked.chunks(self.options.concurrent_syncs.max(1)) {
             let now = Instant::now();
@@ -94,7 +96,7 @@ impl NodeLifecycleController {
             if batch.is_empty() {
                 continue;
             }
-            // An API server that does not answer is not asked for hundreds of leases.
+            // No hundreds of lease reads are sent to an API server that does not respond.
             let answers = !nobody_answers && self.leases.availability().answers();
             let names = batch
                 .iter()
@@ -108,14 +110,14 @@ impl NodeLifecycleController {
                     LeaseHistory::update(&mut memory.lease, read);
                 }
             }
-            // An operator may have decided on some Nodes meanwhile.
+            // Meanwhile an operator may have decided about some Nodes.
             self.update_breaker();
             let writes = self.decide_all(&batch, reads.into_iter().collect());
             self.write(writes, stop, inspection).await;
         }
     }
 
-    /// Decides on Nodes by these answers and these reads of their leases, and by what the Nodes are like now.
+    /// Decides about Nodes from these answers and reads of leases, and from the present state of the Nodes.
     pub(super) fn decide_all(
         &mut self,
         asked: &[(&Arc<Node>, &InstanceLookup)],
@@ -136,7 +138,7 @@ impl NodeLifecycleController {
 
     fn kubelet(&self, node: &Node, read: &LeaseRead) -> Option<Kubelet> {
         let memory = self.memories.get(node.name())?;
-        // An operator who allows the deletion allows it whatever happens to the other Nodes.
+        // An operator's permission to delete a Node does not depend on other Nodes.
         let must_hear = !is_allowed(node);
         Some(judge(read, memory.lease.as_ref(), node.ready(), &self.leases.availability(), must_hear))
     }

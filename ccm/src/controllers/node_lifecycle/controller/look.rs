@@ -1,4 +1,4 @@
-//! One look: the cloud is asked about some Nodes, and what it answers is noted and acted on.
+//! One look: asks the cloud about some Nodes, records the answers and acts on them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,18 +31,19 @@ impl NodeLifecycleController {
         stop: &CancellationToken,
         inspection: &Inspection,
     ) {
-        // This needs no answer, so a cloud that hangs does not delay it. A Node of another cloud is never touched.
+        // This needs no answer, so an unresponsive cloud does not delay it. Nodes of another cloud are never
+        // changed.
         let (owned, others): (Vec<_>, Vec<_>) =
             nodes.into_iter().partition(|node| node.identity.provider_id.is_none() || self.cloud.owns(node));
         self.untaint_ready(&owned, stop, inspection).await;
-        // A Node that belongs to no cloud yet is not judged.
+        // A Node without a provider ID does not belong to a cloud yet. It is not judged.
         let (nodes, without_id): (Vec<_>, Vec<_>) =
             owned.into_iter().partition(|node| node.identity.provider_id.is_some());
         for node in others.iter().chain(&without_id) {
             self.note_not_asked(node);
         }
         if nodes.is_empty() {
-            // There is nothing to ask. But Nodes may have vanished, and they must not count any longer.
+            // There is nothing to ask, but Nodes that no longer exist must not count any more.
             self.update_breaker();
             self.observe_kubelets();
             return;
@@ -104,7 +105,8 @@ impl NodeLifecycleController {
         }
     }
 
-    /// The provider cannot be asked about this Node: it is another cloud's, perhaps by the configuration in force alone.
+    /// The provider cannot be asked about this Node: it belongs to another cloud, at least under the present
+    /// configuration.
     fn note_not_asked(&mut self, node: &Node) {
         let name = node.name();
         let Some(memory) = self.memories.get_mut(name).filter(|memory| memory.uid == node.identity.uid)
@@ -136,7 +138,7 @@ impl NodeLifecycleController {
     ) {
         let (rules, breaker_is_open, unseen) = (self.rules(), self.breaker.is_open(), self.unseen(node));
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        // Another configuration may have taken over, or be tried, since the cloud answered.
+        // Since the answer, another configuration may have taken effect, or may be in its trial.
         memory.unseen = unseen;
         let now = Instant::now();
         if let Some(until) = memory.blocked_until(node, now) {
@@ -151,7 +153,8 @@ impl NodeLifecycleController {
         if std::mem::replace(&mut memory.verdict, words) != words {
             tracing::debug!(node = node.name(), "{words}");
         }
-        // An old condition that the breaker held the Node back has to go. The next leader would believe it.
+        // An outdated condition that the breaker held the Node back has to be replaced, since the next leader
+        // would rely on it.
         let is_stale = breaker_is_done && matches!(verdict, Verdict::Listen(_)) && is_held_by_breaker(node);
         let is_listening = match &verdict {
             Verdict::Listen(_) => true,
@@ -163,7 +166,7 @@ impl NodeLifecycleController {
         match verdict {
             Verdict::Ignore => {}
             Verdict::Wait(until) => due = Some(until),
-            // What was reported about the kubelet stays until more is known.
+            // The reported state of the kubelet stays until more is known.
             Verdict::Listen(until) => {
                 held_back = memory.held_back.filter(|reason| reason.is_about_kubelet());
                 due = Some(until);
@@ -176,7 +179,8 @@ impl NodeLifecycleController {
         }
         self.set_held_back(node, held_back);
         if is_going {
-            // After the deletion a patch would find no Node. Before it, a patch would change the version that is to be deleted.
+            // After the deletion, a patch would not find the Node. Before it, a patch would change the
+            // version that is a precondition of the deletion.
             return;
         }
         if let Some(patch) = shutdown_taint_patch(node, answer) {
@@ -191,7 +195,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Says that a deletion is held back: once for each reason, in an event and in metrics.
+    /// Reports that a deletion is held back: once for each reason, in an event and in metrics.
     fn set_held_back(&mut self, node: &Node, held_back: Option<HeldBack>) {
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         let before = std::mem::replace(&mut memory.held_back, held_back);

@@ -1,4 +1,4 @@
-//! Single looks of the controller at a sandbox, on tokio's paused clock.
+//! Tests of single looks, with a sandbox and tokio's paused clock.
 
 use std::sync::{
     Mutex,
@@ -26,7 +26,7 @@ use crate::{
     nodes::watch_nodes,
 };
 
-/// What requests take, by method and path, and how many came.
+/// The duration of requests by method and path, and their number.
 #[derive(Debug, Default)]
 struct Delays {
     by: Mutex<Vec<(Method, &'static str, Duration)>>,
@@ -36,7 +36,7 @@ struct Delays {
 struct World {
     client: Client,
     delays: Arc<Delays>,
-    /// Has no instance at all.
+    /// A cloud without instances.
     cloud: FakeCloud,
     controller: NodeLifecycleController,
     inspection: Inspection,
@@ -49,7 +49,8 @@ fn seconds(n: u64) -> Duration {
 }
 
 impl World {
-    /// Nodes `n0`, `n1`, ... that are not Ready and have no lease. Nothing but the cloud and the kubelet keeps them.
+    /// Nodes `n0`, `n1`, ... that are not Ready and have no lease. Only the cloud and the kubelet can prevent
+    /// their deletion.
     async fn new(count: usize, change: impl Fn(&mut k8s_openapi::api::core::v1::Node)) -> Self {
         let sandbox = Sandbox::new();
         let client = sandbox.client();
@@ -150,14 +151,15 @@ async fn answers_that_are_too_old_by_their_turn_delete_nothing() {
     world.delay(Method::GET, "/leases/", Duration::from_millis(1_500));
     world.controller.due.clear();
     world.look().await;
-    // 10 s are over during the seventh read.
+    // The limit of 10 s passes during the seventh read.
     assert_eq!(world.controller.nodes.len(), 14);
     assert_eq!(world.controller.due.len(), 14, "the others are asked about again at once");
     let reads = world.delays.leases_read.load(Ordering::Relaxed);
     assert_eq!(reads, 7, "what is not used is not asked for");
 }
 
-/// One call about the others takes long after one that found the instance gone, which comes back meanwhile.
+/// The call about the other Nodes takes long after the call that found the instance gone. Meanwhile the
+/// instance comes back.
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() {
     let mut world = World::new(4, |_| {}).await;
@@ -177,7 +179,7 @@ async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() 
         nodes.sort_by_key(|node| node.name().to_owned());
         world.controller.look_at(nodes, &world.stop, &world.inspection).await;
     };
-    // That is the pace of calls about all Nodes.
+    // The duration of calls about all Nodes.
     world.cloud.set_latency(seconds(30));
     look(&mut world).await;
     sleep(seconds(6)).await;
@@ -186,7 +188,7 @@ async fn an_answer_of_a_call_long_before_the_end_of_the_batch_deletes_nothing() 
     *back_at.lock().expect("no panic") = Some(Instant::now() + seconds(2));
     let cloud = world.cloud.clone();
     tokio::spawn(async move {
-        // The first call has failed, and the half with n3 has its answer.
+        // The first call has failed, and the half with `n3` has its answer.
         sleep(Duration::from_millis(900)).await;
         cloud.set_latency(seconds(28));
     });
@@ -243,7 +245,7 @@ async fn what_was_never_seen_is_kept_while_another_configuration_is_tried() {
 async fn a_row_of_answers_ends_where_the_node_is_another_clouds() {
     let mut world = World::new(1, |_| {}).await;
     world.look().await;
-    // The configuration in force is that of another cloud.
+    // The present configuration is that of another cloud.
     world.cloud.own_with(|_| false);
     sleep(seconds(3600)).await;
     world.look().await;
@@ -293,7 +295,7 @@ async fn an_api_server_that_does_not_answer_is_not_asked_about_the_leases_of_all
     assert!(world.controller.memories.values().all(is_kept), "nothing else is known of them");
 }
 
-/// Else the next leader takes what the breaker held back once for what it holds back.
+/// Otherwise the next leader would treat a Node that the breaker held back once as still held back.
 #[tokio::test(start_paused = true)]
 async fn what_the_breaker_held_back_once_is_written_over_while_its_kubelet_is_listened_to() {
     let allow = super::super::ALLOW_DELETION.to_owned();

@@ -1,4 +1,4 @@
-//! Patches and deletions, and what is remembered and told of them.
+//! Patches and deletions, and the records and reports of their results.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use crate::nodes::{Node, NodePatch, WriteError, WrittenVersion};
 /// What to write about one Node after a look.
 pub(super) enum Write {
     Patch(Arc<Node>, NodePatch, &'static str),
-    /// With the proof that its kubelet is silent.
+    /// With the proof that the Node's kubelet is silent.
     Delete(Arc<Node>, SilentKubelet),
 }
 
 impl NodeLifecycleController {
-    /// Writes, few at a time; `inspection` hears of each one that is done. When `stop` is cancelled none begins.
+    /// Sends the writes, few at a time. `inspection` is told of each finished one. After `stop` is cancelled,
+    /// no write begins.
     pub(super) async fn write(
         &mut self,
         writes: Vec<Write>,
@@ -27,8 +28,8 @@ impl NodeLifecycleController {
     ) {
         let now = Instant::now();
         let mut writes = writes;
-        // No more deletions are decided on together than are sent at once, so a proof is hardly ever too old here. Where it is,
-        // nothing is deleted, and the Node is looked at again at once.
+        // The deletions of one decision are all sent at once, so a proof is hardly ever too old here. If it
+        // is, the Node is not deleted, but looked at again at once.
         writes.retain(|write| match write {
             Write::Delete(node, proof) if !proof.proves(node, now) => {
                 self.due.insert(node.name().to_owned(), now);
@@ -36,7 +37,7 @@ impl NodeLifecycleController {
             }
             Write::Delete(..) | Write::Patch(..) => true,
         });
-        // Deletions first, so that no patch delays them.
+        // Deletions come first, so that patches do not delay them.
         writes.sort_by_key(|write| matches!(write, Write::Patch(..)));
         for write in &writes {
             if let Write::Delete(node, _) = write {
@@ -49,7 +50,7 @@ impl NodeLifecycleController {
             .map(|write| async move {
                 let outcome = match &write {
                     Write::Patch(node, patch, _) => writer.patch(node.name(), patch).await,
-                    // The request may wait for its turn or be sent again, but only as long as the proof is good.
+                    // The request may be throttled or retried, but only while the proof is valid.
                     Write::Delete(node, proof) => {
                         writer.delete(node, proof.good_until()).await.map(|()| WrittenVersion::new())
                     }
@@ -68,7 +69,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Upstream's event before the deletion, once for each Node however often the deletion is tried.
+    /// Records upstream's event before the deletion, once for each Node, even if the deletion is retried.
     fn announce(&mut self, node: &Node) {
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
         if !std::mem::replace(&mut memory.announced, true) {
@@ -114,7 +115,7 @@ impl NodeLifecycleController {
         let is_as_judged =
             self.nodes.get(node.name()).is_some_and(|now| now.resource_version == node.resource_version);
         if matches!(error, WriteError::Stale(_)) && !is_as_judged {
-            // The Node changed since it was judged. It is judged again, and there is nothing to report.
+            // The Node has changed since it was judged. It is judged again, without a report.
             return;
         }
         let message = format!("Failed deleting node {}: {error}", node.name());

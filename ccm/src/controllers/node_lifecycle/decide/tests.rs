@@ -23,7 +23,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Gone since 30 s, confirmed.
+/// An instance that has been gone for 30 s, with a second answer.
 fn gone(now: Instant) -> Memory {
     let absence = Some(Absence { first: now - seconds(30), last: CallTime::at(now) });
     Memory { absence, ..Memory::new("u", now - seconds(60)) }
@@ -33,7 +33,7 @@ fn silent() -> Kubelet {
     Kubelet::Silent(SilentKubelet::fake("u", Instant::now()))
 }
 
-/// Decides on a Node whose kubelet is silent.
+/// Decides about a Node whose kubelet is silent.
 fn decide(node: &Node, memory: &Memory, breaker_is_open: bool, now: Instant) -> Verdict {
     verdict(node, memory, Some(silent()), RULES, breaker_is_open, now, Timestamp::UNIX_EPOCH)
 }
@@ -54,13 +54,13 @@ fn gone_is_asked_twice_over_the_grace_period() {
     assert_eq!(decide(&node, &memory, false, now), Verdict::Ignore);
     memory.note(&InstanceLookup::Absent, CallTime::at(now));
     assert_eq!(decide(&node, &memory, false, now), Verdict::Wait(now + seconds(5)));
-    // time alone does not confirm
+    // Time alone is not a second answer.
     assert_eq!(decide(&node, &memory, false, now + seconds(9)), Verdict::Wait(now + seconds(5)));
     memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(4)));
     assert_eq!(decide(&node, &memory, false, now + seconds(4)), Verdict::Wait(now + seconds(5)));
     memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(5)));
     assert_deletes(&decide(&node, &memory, false, now + seconds(5)));
-    // an error in between breaks the row
+    // An error in between restarts the sequence.
     memory.note(&Error::new(ErrorKind::Unavailable, "away").into(), CallTime::at(now + seconds(6)));
     memory.note(&InstanceLookup::Absent, CallTime::at(now + seconds(7)));
     assert_eq!(decide(&node, &memory, false, now + seconds(7)), Verdict::Wait(now + seconds(12)));
@@ -287,7 +287,8 @@ fn another_value_of_the_shutdown_taint_is_replaced() {
             "only where it is shut down"
         );
     }
-    // Under another effect it is another taint, and ours comes beside it; a Ready Node keeps it.
+    // A taint with another effect is a different one. Ours is added beside it, and a Ready Node keeps the
+    // other one.
     let mut other = tainted("False");
     other.taints[1].effect = "NoExecute".into();
     assert_eq!(
@@ -313,7 +314,7 @@ fn what_the_breaker_held_back_stays_written_until_the_instance_is_back() {
     assert!(is_held_by_breaker(&held) && !is_held_by_breaker(&node("False")));
     let away = Error::new(ErrorKind::Unavailable, "away").into();
     assert_eq!(condition_for(&held, &away, false), None);
-    // Where it holds nothing back any more, the next leader must not think that it does.
+    // When the breaker holds nothing back any more, the next leader must not assume that it does.
     for ready in ["True", "False"] {
         let mut held = held.clone();
         held.conditions[0] = node(ready).conditions[0].clone();

@@ -1,4 +1,4 @@
-//! Reads of kubelets' leases: the quickest sign that a kubelet lives or does not.
+//! Reads kubelets' leases, which show fastest whether a kubelet is alive.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
@@ -19,18 +19,19 @@ use super::{
     LEASE_NAMESPACE, LeaseAnswer, LeaseRead, LeaseView,
 };
 
-/// How often one lease is read only to know that the API server answers. Far more often than
-/// [`MAX_PAUSE`](super::super::renewal::MAX_PAUSE), so that a busy process is not taken for an outage.
+/// Interval of the reads that only show whether the API server responds. It is much shorter than
+/// [`MAX_PAUSE`](super::super::renewal::MAX_PAUSE), so that a busy process does not look like an outage.
 const OBSERVATION_INTERVAL: Duration = Duration::from_millis(125);
 
-/// Reads kubelets' leases, and learns from that whether the API server answers.
+/// Reads kubelets' leases, and derives from that whether the API server responds.
 pub(in super::super) struct LeaseReader {
     api: Api<Lease>,
-    /// Leases read at the same time.
+    /// Maximum number of leases that are read at the same time.
     concurrent_reads: usize,
     forbidden_logged: Once,
     availability: Mutex<Availability>,
-    /// Names of the leases that are read in turn, only to know that the API server answers and that kubelets are heard.
+    /// Names of the leases that are read in turn, only to see whether the API server responds and whether
+    /// kubelets renew.
     observed: watch::Sender<Vec<String>>,
 }
 
@@ -45,7 +46,7 @@ impl LeaseReader {
         })
     }
 
-    /// Reads the leases of these Nodes, by name and UID; `inspection` hears of each read.
+    /// Reads the leases of these Nodes, by name and UID. `inspection` is told of each read.
     pub(in super::super) async fn read_all(
         &self,
         nodes: Vec<(String, String)>,
@@ -87,18 +88,19 @@ impl LeaseReader {
         }
     }
 
-    /// What all reads so far say about the API server.
+    /// The state of the API server according to all reads so far.
     pub(in super::super) fn availability(&self) -> MutexGuard<'_, Availability> {
         self.availability.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names of the Nodes whose kubelets are listened to.
+    /// Names of the Nodes whose leases are observed.
     pub(in super::super) fn observed(&self) -> Vec<String> {
         self.observed.borrow().clone()
     }
 
-    /// From now on [`observe`](Self::observe) listens to these `peers`, whose kubelets should be alive. Where there is none, it
-    /// reads the leases of `candidates`, only to know that the API server answers. Without candidates nothing is read.
+    /// Makes [`observe`](Self::observe) read the leases of these `peers` from now on, whose kubelets should
+    /// be alive. Without peers, it reads the leases of `candidates`, only to see whether the API server
+    /// responds. Without candidates, it reads nothing.
     pub(in super::super) fn set_observed(&self, peers: Vec<String>, candidates: Vec<String>) {
         let wanted = if candidates.is_empty() {
             *self.availability() = Availability::default();
@@ -114,8 +116,8 @@ impl LeaseReader {
         });
     }
 
-    /// Reads one of the observed leases after the other, for ever. It runs beside all other work: a cloud that takes long to
-    /// answer must not look like an outage of the API server.
+    /// Reads the observed leases in turn, for ever. It runs concurrently with all other work, so that a slow
+    /// cloud does not look like an outage of the API server.
     pub(in super::super) async fn observe(self: Arc<Self>) {
         let mut observed = self.observed.subscribe();
         for turn in 0_usize.. {

@@ -1,5 +1,5 @@
-//! Thousands of outages of all kinds, with kubelets that behave as real ones do: none of them is ever taken for dead
-//! while it lives, and each that dies is found out. All times are milliseconds of a world without clocks.
+//! Thousands of outages of all kinds, with kubelets that behave as real ones do. No living kubelet is ever
+//! judged dead, and every dead one is detected. All times are in milliseconds of simulated time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -11,23 +11,23 @@ const HORIZON: u64 = 20 * 60_000;
 const READ_TIMEOUT: u64 = 2_000;
 const OBSERVATION_INTERVAL: u64 = 125;
 
-/// What is wrong for a while.
+/// A temporary fault.
 #[derive(Clone, Copy, Debug)]
 struct Outage {
     begin: u64,
     end: u64,
-    /// Requests wait until its end, or fail at once.
+    /// Whether requests wait until its end. If not, they fail at once.
     freezes: bool,
     refuses: Refuses,
 }
 
-/// Whose requests.
+/// The requests that it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refuses {
     All,
-    /// We are served, kubelets are not.
+    /// Kubelets' requests. Ours are served.
     Kubelets,
-    /// Kubelets may read their leases, and not write them: a quota, a webhook, a full etcd.
+    /// Kubelets' writes, but not their reads of leases: a quota, a webhook, a full etcd.
     Writes,
 }
 
@@ -48,7 +48,7 @@ impl Refuses {
     }
 }
 
-/// What becomes of a request.
+/// The result of a request.
 enum Served {
     At(u64),
     Failed,
@@ -57,7 +57,7 @@ enum Served {
 struct World {
     rng: Rng,
     outages: Vec<Outage>,
-    /// When each kubelet's renewals were served; the first one is that of the candidate.
+    /// When each kubelet's renewals were served. The first kubelet is the candidate's.
     renewals: Vec<Vec<u64>>,
 }
 
@@ -68,7 +68,7 @@ enum Reader {
 }
 
 impl World {
-    /// `dies_at`: when the candidate's kubelet ends.
+    /// `dies_at`: when the candidate's kubelet stops.
     fn new(seed: u64, peers: usize, dies_at: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut outages = Vec::new();
@@ -102,13 +102,14 @@ impl World {
             self.outages.iter().find(|o| (o.begin..o.end).contains(&sent) && o.refuses.hits(request));
         match outage {
             None => Served::At(sent + self.rng.u64(1..20)),
-            // What waited is served in any order.
+            // Waiting requests are served in any order.
             Some(outage) if outage.freezes => Served::At(outage.end + self.rng.u64(1..200)),
             Some(_) => Served::Failed,
         }
     }
 
-    /// One request of a kubelet from `now` on: whether it was served. `now` is when its end is known.
+    /// Sends one request of a kubelet at `now`. Returns whether it was served, and advances `now` to the time
+    /// when the kubelet knows.
     fn kubelet_asks(&mut self, now: &mut u64, request: Request) -> bool {
         match self.serve(*now, request) {
             Served::At(served) if served - *now <= 10_000 => {
@@ -121,9 +122,9 @@ impl World {
         false
     }
 
-    /// Renewals of one kubelet. As `sync` of `k8s.io/component-helpers` renews: five tries to write; if all fail a read,
-    /// again and again with pauses that grow to 7 s, then five more tries to write, and whatever comes of that the wait
-    /// for the next renewal.
+    /// The renewals of one kubelet. It renews as `sync` of `k8s.io/component-helpers` does: five attempts to
+    /// write; if all fail, reads with pauses that grow to 7 s until one succeeds, then five more attempts to
+    /// write; after these, whatever their result, the wait for the next renewal.
     fn kubelet(&mut self, end: u64) -> Vec<u64> {
         let mut renewals = Vec::new();
         let mut now = self.rng.u64(0..10_000);
@@ -148,7 +149,7 @@ impl World {
         renewals
     }
 
-    /// A read of this kubelet's lease: when it is done, and what it gave.
+    /// Reads this kubelet's lease. Returns the time of the result, and the result.
     fn read(&mut self, sent: u64, kubelet: usize) -> (u64, LeaseAnswer) {
         match self.serve(sent, Request::Ours) {
             Served::At(served) if served - sent <= READ_TIMEOUT => {
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// When the candidate's kubelet is taken for dead.
+    /// When the candidate's kubelet is judged dead.
     fn verdict(&mut self, peers: usize) -> Option<u64> {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -171,7 +172,7 @@ impl World {
         api.listen_to(&names);
         let (mut history, mut turn) = (None, 0);
         let mut events = BinaryHeap::from([Reverse((0, Reader::Observer)), Reverse((0, Reader::Candidate))]);
-        // Reads that are under way, by when they are done.
+        // Reads in progress, by the time of their results.
         let mut under_way: Vec<(u64, u64, Reader, usize, LeaseAnswer)> = Vec::new();
         loop {
             let next_done = under_way.iter().map(|read| read.0).min();
@@ -218,7 +219,7 @@ impl World {
 
 #[test]
 fn who_lives_is_never_taken_for_dead() {
-    // In the worlds that are named, the only peer renews between two faults that the candidate meets with.
+    // In the listed worlds, the only peer renews between two faults that both affect the candidate.
     for (peers, worlds) in [(0, vec![]), (1, vec![2946, 3464]), (2, vec![]), (3, vec![]), (10, vec![])] {
         for seed in (0..50).chain(worlds) {
             let mut world = World::new(seed, peers, HORIZON);
@@ -234,7 +235,7 @@ fn who_lives_is_never_taken_for_dead() {
 
 #[test]
 fn who_dies_is_found_out() {
-    // After the outages all kubelets renew at nearly the same time.
+    // After the outages, all kubelets renew at nearly the same time.
     for (peers, most) in [(0, 20_000), (1, 60_000), (2, 60_000), (3, 35_000), (10, 35_000)] {
         let mut took = 0;
         for seed in 0..10 {

@@ -3,7 +3,7 @@ use super::{super::renewal::MAX_PAUSE, *};
 const QUICK: Duration = Duration::from_millis(5);
 const USUAL: Duration = Duration::from_millis(12_500);
 
-/// Reads of one lease, four in a second, from the first one on.
+/// Reads of one lease, four per second, starting with the first one.
 struct Observed {
     api: Availability,
     history: Option<LeaseHistory>,
@@ -37,7 +37,7 @@ impl Observed {
         self.now += took.max(seconds(0.25));
     }
 
-    /// The same answer to all reads that are sent until this second, and to one that is sent then.
+    /// The same answer for all reads that are sent until this second, and for one read at that time.
     fn until(&mut self, second: f64, answer: &LeaseAnswer) -> &mut Self {
         let end = self.start + seconds(second);
         while self.now < end {
@@ -48,7 +48,7 @@ impl Observed {
         self
     }
 
-    /// Nobody is answered until this second.
+    /// All requests hang until this second.
     fn frozen_until(&mut self, second: f64, answer: &LeaseAnswer) -> &mut Self {
         let took = (self.start + seconds(second)).duration_since(self.now);
         self.read(took, if took > seconds(2.0) { LeaseAnswer::NoAnswer } else { answer.clone() });
@@ -91,7 +91,7 @@ fn a_kubelet_that_lives_keeps_its_node() {
         panic!("it was seen renewing")
     };
     assert_eq!(silent_at, seen.history.as_ref().expect("a history").since + USUAL);
-    // A renewal time that goes back is one too: clocks do.
+    // A renewal time in the past counts as a renewal too, since clocks may be set back.
     seen.until(25.0, &lease("a", 40)).is_silent(false);
     seen.until(26.0, &lease("a", 40)).is_silent(true);
 }
@@ -114,7 +114,8 @@ fn a_frozen_api_server_is_no_silence() {
             let same = lease("a", 40);
             seen.until(begin - 0.25, &same);
             seen.frozen_until(thaw, &same);
-            // Kubelets have as long as the outage took, at least the usual time and at most the lease's duration.
+            // Kubelets have as much time as the outage took: at least the usual time, and at most the lease's
+            // duration.
             let time = length.clamp(12.5, 40.0);
             seen.until(thaw + 0.01, &same).is_silent(false);
             seen.until(thaw + time - 0.1, &same).is_silent(false);
@@ -125,7 +126,7 @@ fn a_frozen_api_server_is_no_silence() {
 
 #[test]
 fn a_short_freeze_that_nobody_notices_delays_no_kubelet_for_too_long() {
-    // The kubelet renews every 10.4 s, but for the freeze, and is served right after it.
+    // The kubelet renews every 10.4 s, except during the freeze, and is served right after it.
     for tenths in 0..20 {
         let (due, freeze) = (10.4, f64::from(tenths) / 10.0);
         let mut seen = Observed::new();
@@ -153,7 +154,7 @@ fn one_read_that_fails_or_hangs_decides_nothing() {
 fn nobody_is_silent_to_whom_nobody_listened() {
     let mut seen = Observed::new();
     seen.until(20.0, &lease("a", 40)).is_silent(true);
-    // The breaker was open for an hour, and nobody asked.
+    // The breaker was open for an hour, and no lease was read.
     seen.api = Availability::default();
     seen.api.listen_to(&[]);
     seen.now += seconds(3600.0);
@@ -176,7 +177,7 @@ fn without_a_lease_upstreams_rule_holds() {
     assert_eq!(seen.judge(ReadyStatus::True), Kubelet::ReadyWithoutLease);
     assert!(matches!(seen.judge(ReadyStatus::False), Kubelet::Silent(_)));
     assert!(matches!(seen.judge(ReadyStatus::Unknown), Kubelet::Silent(_)));
-    // One that appears was written by somebody.
+    // A lease that appears was written by the kubelet.
     seen.read(QUICK, lease("a", 40));
     assert!(matches!(seen.judge(ReadyStatus::False), Kubelet::Renews { .. }));
 }
@@ -195,7 +196,7 @@ fn a_lease_that_vanishes_may_come_back() {
 fn who_renews_in_time_lives_whatever_is_known_of_the_api_server() {
     let mut seen = Observed::new();
     seen.until(5.0, &lease("a", 40)).until(6.0, &lease("b", 40));
-    // Nobody listens any more.
+    // The leases are not observed any more.
     seen.api = Availability::default();
     for second in [11.0, 15.0] {
         seen.until(second, &lease("b", 40));
@@ -206,7 +207,7 @@ fn who_renews_in_time_lives_whatever_is_known_of_the_api_server() {
     assert!(!seen.history.as_ref().is_some_and(LeaseHistory::is_in_time), "nobody knows");
     seen.until(15.5, &lease("b", 40));
     assert!(seen.history.as_ref().is_some_and(LeaseHistory::is_in_time));
-    // It should have renewed its lease: that is to be listened for.
+    // The next renewal is due, so the lease has to be observed.
     seen.until(17.0, &lease("b", 40));
     assert!(!seen.history.as_ref().is_some_and(LeaseHistory::is_in_time));
     assert!(matches!(seen.judge(ReadyStatus::True), Kubelet::Undecided(Undecided::Unread, _)));
@@ -220,7 +221,7 @@ fn a_lease_that_may_not_be_read_is_waited_for() {
     assert!(matches!(seen.judge(ReadyStatus::False), Kubelet::Undecided(Undecided::Recent, _)));
     seen.until(13.0, &LeaseAnswer::Forbidden);
     assert!(matches!(seen.judge(ReadyStatus::False), Kubelet::Silent(_)));
-    // One that was seen alive is not dead because we may no longer look.
+    // A kubelet that was seen alive does not count as dead because the permission to read its lease is lost.
     let mut seen = Observed::new();
     seen.until(5.0, &lease("a", 40)).until(6.0, &lease("b", 40)).until(100.0, &LeaseAnswer::Forbidden);
     assert!(matches!(seen.judge(ReadyStatus::False), Kubelet::Undecided(Undecided::Unread, _)));
@@ -238,7 +239,7 @@ fn silence_of_all_kubelets_is_not_that_of_one() {
     hear(&mut seen.api, 9.0, "1");
     hear(&mut seen.api, 9.5, "2");
     seen.until(14.0, &lease("a", 40));
-    // It renewed when this one need not have done so yet.
+    // The peer renewed at a time when this kubelet's renewal was not due yet.
     assert!(matches!(seen.judge(ReadyStatus::Unknown), Kubelet::Undecided(Undecided::NobodyHeard, _)));
     hear(&mut seen.api, 14.0, "2");
     hear(&mut seen.api, 14.25, "3");
@@ -247,10 +248,10 @@ fn silence_of_all_kubelets_is_not_that_of_one() {
     for name in ["x", "y"] {
         seen.api.hear(name, &LeaseRead::fake("", start + seconds(24.0), QUICK, lease("1", 40)));
     }
-    // One that was refused when the other was served tries again after a whole interval.
+    // A kubelet that was refused when the other one was served retries after a whole interval.
     seen.until(25.1, &lease("a", 40)).is_silent(false);
     seen.until(25.2, &lease("a", 40)).is_silent(true);
-    // An operator who lets one Node go says that it does not matter.
+    // An operator's permission for one Node means that other kubelets do not matter.
     let mut alone = Observed::new();
     alone.api.listen_to(&["peer".into()]);
     alone.until(14.0, &lease("a", 40)).is_silent(false);
