@@ -1,4 +1,4 @@
-//! The program: what a binary with providers of its own needs besides them.
+//! The entry point of a binary with its own providers.
 //!
 //! ```no_run
 //! use ccm::program::Program;
@@ -28,39 +28,39 @@ use crate::{
     manifests::ManifestsCommand,
 };
 
-/// Makes the registry of the providers that a binary has.
+/// Creates the registry of a binary's providers.
 pub type MakeRegistry = fn() -> cloudprovider::Result<Registry>;
 
-/// The crates whose log records an operator reads, beside those of the providers.
+/// The crates whose log records are shown to operators, beside the providers.
 const OUR_CRATES: [&str; 2] = [env!("CARGO_CRATE_NAME"), "cloudprovider"];
 
-/// Upstream's exit code for a bad command line, and for files and ports that it names and that cannot be used.
+/// Upstream's exit code for a faulty command line, and for unusable files and ports that it names.
 const BAD_FLAGS: u8 = 1;
 /// Upstream's exit code for a leader that has to stop.
 const LOST: u8 = 1;
-/// Upstream's exit code for what stops the daemon from working.
+/// Upstream's exit code for faults that prevent the daemon from working.
 const FATAL: u8 = 255;
-/// Upstream's exit code for a mistake in the program.
+/// Upstream's exit code for a panic.
 const PANIC: u8 = 2;
 
-/// As [`main_as`] for `cloud-controller-manager` in the version of this crate.
+/// Like [`main_as`], for `cloud-controller-manager` in the version of this crate.
 pub fn main(registry: MakeRegistry) -> ExitCode {
     main_as(Program::new("cloud-controller-manager", env!("CARGO_PKG_VERSION")), registry)
 }
 
-/// Does what the command line asks for: runs the daemon until a signal, or one of the tools for operators. Whatever names
-/// the program or its version says `program`.
+/// Executes the command line: runs the daemon until a signal, or one of the tools for operators. `program`
+/// supplies the name and the version for all output.
 ///
-/// The exit code is upstream's: 0 after a signal, 1 for a bad command line, for a file or port that it names and that
-/// cannot be used, and for a lost Lease, 2 for a mistake in the program, 255 for all else that keeps the daemon from
-/// working, the cloud's configuration included. The tools end with 0 or 1.
+/// The exit code is upstream's: 0 after a signal; 1 for a faulty command line, for an unusable file or port
+/// that it names, and for a lost Lease; 2 for a panic; 255 for all other faults that prevent the daemon from
+/// working, including a faulty cloud configuration. The tools exit with 0 or 1.
 pub fn main_as(program: Program, registry: MakeRegistry) -> ExitCode {
     program.set_current();
     match commands::parse(std::env::args_os()) {
         Ok(Invocation::Daemon(flags)) => daemon(&flags, registry),
         Ok(Invocation::Tool(tool)) => run_tool(&tool, registry),
         Err(CommandLineError::Help(help)) => {
-            // Where the help cannot be printed, an error could not be printed either.
+            // If the help cannot be printed, an error message cannot be printed either.
             let _ = help.print();
             ExitCode::SUCCESS
         }
@@ -68,7 +68,7 @@ pub fn main_as(program: Program, registry: MakeRegistry) -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line. There is no log yet.
+/// Reports a faulty command line on stderr. The log is not set up yet.
 #[expect(clippy::print_stderr, reason = "a bad command line is answered before there is a log")]
 fn bad_flags(faults: &[String]) -> ExitCode {
     for fault in faults {
@@ -86,7 +86,7 @@ fn run_tool(tool: &Tool, registry: MakeRegistry) -> ExitCode {
         Tool::Manifests(command) => return manifests(command, registry),
         Tool::Man => commands::man().and_then(|page| print(&page)),
     };
-    // Printing fails where the reader has closed the pipe, as `head` does. That needs no message.
+    // Printing fails if the reader has closed the pipe, as `head` does. That needs no message.
     if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -149,7 +149,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a tool. It logs only if the flags ask for it, since what it finds is its output.
+/// Runs a tool. It logs only if the flags ask for it, since its findings are its output.
 fn run_once<T>(
     flags: &Flags,
     registry: MakeRegistry,
@@ -158,7 +158,7 @@ fn run_once<T>(
     if flags.is_given("v") || flags.is_given("vmodule") {
         logging::start(&flags.global, &OUR_CRATES);
     } else {
-        // A panic of a provider is reported as what the tool found, not by the hook.
+        // A panic of a provider is reported as a finding of the tool, not by the hook.
         std::panic::set_hook(Box::new(|_| {}));
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -191,7 +191,7 @@ fn daemon(flags: &Flags, registry: MakeRegistry) -> ExitCode {
     ExitCode::from(exit_code(|| run(flags, registry)))
 }
 
-/// Runs the daemon and says how it ended. A panic was logged by the hook.
+/// Runs the daemon and returns its exit code. The hook has logged a panic.
 fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     match std::panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => 0,
@@ -211,13 +211,14 @@ fn exit_code(run: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     }
 }
 
-/// Threads that run tasks. One is enough: the daemon waits for servers most of the time, and one thread is faster than any
-/// API server that it writes to. With one for each core, which is the default, the threads wake each other for every answer.
-/// That costs a sixth of the CPU time. Calls that block have threads of their own.
+/// Number of threads that run tasks. One is enough: most of the time the daemon waits for servers, and one
+/// thread is faster than any API server to which it writes. With the default of one thread for each core, the
+/// threads wake each other for every response, which costs a sixth of the CPU time. Blocking calls have
+/// separate threads.
 const WORKERS: usize = 1;
 
 fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
-    // One crypto provider for everything; installing it fails only where one is installed already.
+    // One crypto provider for all of TLS. Installing it fails only if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = registry()?;
     logging::add_crates(registry.logged_crates());
@@ -227,12 +228,12 @@ fn run(flags: &Flags, registry: MakeRegistry) -> anyhow::Result<()> {
         tokio::spawn(stop_on_signal(stop.clone())?);
         daemon::run(flags, &registry, stop).await
     });
-    // A thread of the provider that is stuck in a call must not keep the process from ending.
+    // A provider's thread that is stuck in a call must not keep the process alive.
     runtime.shutdown_background();
     outcome
 }
 
-/// The first SIGTERM or SIGINT drains, the second aborts.
+/// The first SIGTERM or SIGINT stops the daemon gracefully, the second one aborts.
 fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,4 +1,4 @@
-//! The controllers: one folder each, and one row in the table.
+//! The controllers: each has a folder, and a row in the table.
 
 mod descriptor;
 pub mod node;

@@ -1,5 +1,5 @@
-//! What the daemon has to be allowed in the cluster: the one table of the shipped roles and of `check`. What a
-//! controller needs stands in its row.
+//! The permissions of the daemon in the cluster. The shipped roles and `check` use this one table. The
+//! permissions of each controller are in the controller's row.
 
 use cloudprovider::SecretName;
 
@@ -14,8 +14,9 @@ use crate::{
 /// The `ConfigMap` with the CAs that the API server trusts.
 const AUTHENTICATION_CONFIG_MAP: &str = "extension-apiserver-authentication";
 
-/// What a daemon with these flags needs to be given, no more and no less. With `--use-service-account-credentials` that
-/// is what the API server does not give to the controllers' accounts by itself.
+/// Exactly the permissions that a daemon with these flags has to be granted. With
+/// `--use-service-account-credentials`, these do not include the permissions that the API server grants to
+/// the controllers' accounts by default.
 pub fn needed(flags: &Flags) -> Vec<Permission> {
     let mut needed = vec![
         Permission::new("", "nodes", "list", "all controllers"),
@@ -34,7 +35,7 @@ pub fn needed(flags: &Flags) -> Vec<Permission> {
     needed
 }
 
-/// What the daemon needs beside that for a cloud configuration that names these Secrets.
+/// Additional permissions for a cloud configuration that names these Secrets.
 pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
     let one = |secret: &SecretName, verb| {
         Permission::new("", "secrets", verb, "the cloud's credentials")
@@ -44,7 +45,7 @@ pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
     secrets.iter().flat_map(|secret| ["list", "watch"].map(|verb| one(secret, verb))).collect()
 }
 
-/// What the daemon needs to be given for the enabled controllers.
+/// The permissions that have to be granted for the enabled controllers.
 fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
     for (client, ControllerPermissions { writes, reads }) in controllers(flags) {
@@ -64,8 +65,8 @@ fn events() -> [Permission; 2] {
         .map(|(verb, needed_for)| Permission::new("", "events", verb, needed_for).optional())
 }
 
-/// What the controllers' own accounts need beside [`needed`]. The API server gives it to them by itself: to
-/// `kube-system/node-controller` by the role `system:controller:node-controller`.
+/// Additional permissions of the controllers' own accounts, beside [`needed`]. The API server grants them by
+/// default, for example to `kube-system/node-controller` by the role `system:controller:node-controller`.
 pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
     if !has_accounts(flags) {
         return Vec::new();
@@ -79,7 +80,8 @@ pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
     once(writes.chain(events))
 }
 
-/// The enabled controllers: the name of each one's client, which is that of its account too, and what it does.
+/// The enabled controllers: the name of each one's client, which is also the name of its account, and its
+/// permissions.
 fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
     let enabled = CONTROLLERS.iter().filter(|controller| flags.enables(controller.names.name));
     let existing = enabled.filter_map(|controller| {
@@ -89,12 +91,13 @@ fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
     existing.collect()
 }
 
-/// Whether each controller writes as an account of its own. In a dry run nobody writes, so nobody needs another account.
+/// Whether each controller writes with its own account. A dry run does not write, so it needs no other
+/// accounts.
 fn has_accounts(flags: &Flags) -> bool {
     flags.generic.use_service_account_credentials && !flags.misc.dry_run
 }
 
-/// Each permission where it comes first. Controllers may share an account.
+/// Removes duplicates. The first permission of each kind stays. Controllers may share an account.
 fn once(permissions: impl IntoIterator<Item = Permission>) -> Vec<Permission> {
     let mut once = Vec::new();
     for permission in permissions {
@@ -105,16 +108,17 @@ fn once(permissions: impl IntoIterator<Item = Permission>) -> Vec<Permission> {
     once
 }
 
-/// What the daemon needs to act as this account.
+/// The permissions that the daemon needs to act as this account.
 fn token_requests(account: &'static str) -> [Permission; 3] {
     let request = |resource, verb| {
         Permission::new("", resource, verb, "a service account for each controller")
             .in_namespace(SYSTEM_NAMESPACE)
     };
-    // Only of this account: with the tokens of all accounts there, one could do what the most powerful of them can.
+    // Only for this account: tokens for all accounts of the namespace would give the rights of the most
+    // powerful one.
     [
         request("serviceaccounts", "get").on(account),
-        // RBAC knows no names of objects that do not exist yet.
+        // RBAC cannot restrict the creation of objects by name.
         request("serviceaccounts", "create"),
         request("serviceaccounts/token", "create").on(account),
     ]
@@ -127,7 +131,7 @@ fn election(flags: &Flags) -> Vec<Permission> {
     };
     // A faulty file is reported elsewhere.
     let migration = flags.migration().ok().flatten().map(|migration| migration.lease_name);
-    // RBAC knows no names of objects that do not exist yet.
+    // RBAC cannot restrict the creation of objects by name.
     let mut needed = vec![lease("create", "the first leader election")];
     for name in [Some(flags.leader_election.resource_name.clone()), migration].into_iter().flatten() {
         needed.extend([

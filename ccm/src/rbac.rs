@@ -1,31 +1,31 @@
-//! A permission, as RBAC counts them.
+//! Permissions, in the terms of RBAC.
 
 use std::{borrow::Cow, fmt};
 
-/// Where the API server keeps its own configuration, and controllers their service accounts.
+/// The namespace of the API server's own configuration and of the controllers' service accounts.
 pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// One thing that the daemon does at the API server, as RBAC counts: a verb on a resource.
+/// One action of the daemon at the API server, in the terms of RBAC: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// API group, empty for the core one.
     pub group: Cow<'static, str>,
-    /// Plural name of the resource, as in `nodes`.
+    /// Plural name of the resource, for example `nodes`.
     pub resource: Cow<'static, str>,
-    /// Such as `status`; empty for the resource itself.
+    /// For example `status`. Empty for the resource itself.
     pub subresource: Cow<'static, str>,
-    /// The service account in `kube-system` that needs it, where that is a controller's own
-    /// (`--use-service-account-credentials`); `None` for the daemon's.
+    /// The controller's own service account in `kube-system` that needs the permission
+    /// (`--use-service-account-credentials`). `None`: the daemon's account.
     pub account: Option<Cow<'static, str>>,
-    /// As in `get`.
+    /// For example `get`.
     pub verb: Cow<'static, str>,
-    /// Where: in one namespace, or everywhere (`None`).
+    /// The namespace. `None`: all namespaces.
     pub namespace: Option<Cow<'static, str>>,
-    /// On the objects of these names only; empty for all.
+    /// The names of the objects. Empty: all objects.
     pub resource_names: Vec<Cow<'static, str>>,
-    /// What does not work without it, for operators.
+    /// The purpose, for operators: what fails without the permission.
     pub needed_for: Cow<'static, str>,
-    /// Whether the daemon cannot do its work without it; if not, only that is lost.
+    /// Whether the daemon cannot work without it. If `false`, only the given purpose is lost.
     pub required: bool,
 }
 
@@ -55,13 +55,13 @@ impl Permission {
         self
     }
 
-    /// The same, but not required: the daemon does its work without it.
+    /// Makes the permission optional: the daemon can work without it.
     pub(crate) fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
-    /// Needed by this account. `None`: by the daemon's own.
+    /// Sets the account that needs it. `None`: the daemon's own account.
     pub(crate) fn for_account(mut self, account: Option<&'static str>) -> Self {
         self.account = account.map(Into::into);
         self

@@ -1,4 +1,4 @@
-//! `check`: says what of a daemon with these flags would work, without changing anything.
+//! `check`: reports whether a daemon with these flags would work, without changing anything.
 
 mod permissions;
 mod report;
@@ -21,13 +21,13 @@ use crate::{
 };
 pub use report::{Finding, Report, Verdict};
 
-/// How long the API server may take to answer one question.
+/// Timeout for one request to the API server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// At most so many names are in a message.
+/// Maximum number of names in a message.
 const NAMES_SHOWN: usize = 5;
 
-/// At most so many reasons are shown why the cloud cannot tell.
+/// Maximum number of reported reasons why the cloud cannot tell.
 const REASONS_SHOWN: usize = 5;
 
 /// Check what a daemon with these flags could do: its flags and its cloud configuration, the cloud, the API server and
@@ -101,7 +101,7 @@ fn provider(flags: &Flags, registry: &Registry, report: &mut Report) -> Option<A
     outcome.ok()
 }
 
-/// Also gives the Nodes, if they can be listed.
+/// Checks the API server. Also returns the Nodes, if they can be listed.
 async fn check_api_server(
     flags: &Flags,
     for_cloud: Vec<Permission>,
@@ -144,7 +144,7 @@ fn answer_of(url: &str, error: &kube::Error) -> String {
 
 async fn list_nodes(client: Client) -> Option<Vec<Arc<Node>>> {
     let listed = tokio::time::timeout(ANSWER_WITHIN, nodes::read_nodes(client)).await;
-    // Where this fails, the check of permissions says why.
+    // If this fails, the check of permissions reports the reason.
     Some(listed.ok()?.ok()?.into_iter().map(Arc::new).collect())
 }
 
@@ -198,7 +198,8 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
     match about_nobody {
         Some(InstanceLookup::Unknown(error)) => {
             let why = error.report();
-            // With the same cause as for a Node, this error ends with the words of that Node's. It needs no line of its own.
+            // If the cause is the same as for a Node, this error ends with the text of the Node's error and
+            // needs no line of its own.
             if !unknown.keys().any(|known| why.ends_with(known)) {
                 report.failed(
                     "cloud",
@@ -249,13 +250,14 @@ async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>
     }
 }
 
-/// The first of these names.
+/// The first few of these names.
 fn shown(names: &[&str]) -> String {
     let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
     format!("{}{more}", names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", "))
 }
 
-/// A Node that does not exist. A provider that can say that it has no such instance can see all of its machines.
+/// A Node that does not exist. If the provider reports its instance as absent, the provider can see all of
+/// its machines.
 fn nobody() -> Arc<Node> {
     let identity = NodeIdentity {
         name: CHECK_NODE_NAME.to_owned(),

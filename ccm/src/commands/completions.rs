@@ -1,4 +1,4 @@
-//! Completions for shells.
+//! Shell completions.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -11,7 +11,7 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-/// The script that teaches `shell` our flags.
+/// The completion script for `shell`.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut command = super::command();
     let name = command.get_name().to_owned();

@@ -1,4 +1,4 @@
-//! `explain NODE`: what the cloud says about a Node, and what the daemon makes of it.
+//! `explain NODE`: the cloud's answer about a Node, and what the daemon would do.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     nodes::{self, Node},
 };
 
-/// At most so many similar names are shown where there is no Node of the name.
+/// Maximum number of similar names in the message about a missing Node.
 const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
@@ -38,7 +38,7 @@ pub struct Explain {
     pub flags: Flags,
 }
 
-/// Everything that can be said about a Node.
+/// The explanation of a Node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -48,11 +48,11 @@ pub struct Explanation {
     pub provider: String,
     /// What the provider said.
     pub cloud: CloudAnswer,
-    /// Whether the Node has been filled in.
+    /// Whether the Node is initialised.
     pub initialized: bool,
     /// Why it is initialised, or why not.
     pub why: String,
-    /// What differs between Node and cloud.
+    /// The differences between the Node and the cloud.
     pub differences: Vec<node::Difference>,
     /// The conditions that the daemon reads and writes.
     pub conditions: Vec<NodeCondition>,
@@ -66,16 +66,16 @@ pub struct Explanation {
 pub struct CloudAnswer {
     /// `present`, `absent` or `unknown`.
     pub instance: &'static str,
-    /// Of an instance that is there.
+    /// Only for an existing instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// Of an instance that is there.
+    /// Only for an existing instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<&'static str>,
-    /// By what it was found, where the provider says so.
+    /// How the instance was found, if the provider says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched_by: Option<String>,
-    /// What is missing of an instance that is there.
+    /// What an existing instance still lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
     /// Why the cloud cannot tell.
@@ -91,17 +91,17 @@ pub struct NodeCondition {
     pub condition_type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A word.
+    /// The reason: one word.
     pub reason: String,
-    /// A sentence.
+    /// The message: a sentence.
     pub message: String,
 }
 
 /// Explains the Node of this name.
 ///
 /// # Errors
-/// What stands in the way of an explanation: a configuration that cannot be used, an API server or a cloud that cannot
-/// be reached, a Node that does not exist.
+/// A problem that prevents an explanation: an unusable configuration, an unreachable API server or cloud, or
+/// a Node that does not exist.
 pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::Result<Explanation> {
     let provider = daemon::create_provider(flags, registry)?;
     let provider_name = provider.name().to_owned();
@@ -129,7 +129,7 @@ fn explanation(
     is_foreign: bool,
 ) -> Explanation {
     let now = Timestamp::now();
-    // Whether a Node is initialised, and what differs, is told whichever controllers run.
+    // The initialisation and the differences are reported even if the node controller is disabled.
     let mut plan = node::plan(node, answer, provider, now);
     let mut next = Vec::new();
     if is_foreign {
@@ -191,7 +191,7 @@ impl From<&InstanceLookup> for CloudAnswer {
     }
 }
 
-/// The names of Nodes that may have been meant.
+/// The names of Nodes that are similar to this one.
 async fn similar(client: Client, name: &str) -> String {
     let Ok(nodes) = nodes::read_nodes(client).await else { return String::new() };
     let likeness = |other: &str| {
@@ -265,7 +265,7 @@ impl Explanation {
     /// For programs.
     ///
     /// # Errors
-    /// Never: everything in it is text.
+    /// Never: all of its content is text.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

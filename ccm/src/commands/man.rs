@@ -3,7 +3,7 @@
 /// The page in roff.
 ///
 /// # Errors
-/// Never, as it is written to memory.
+/// Never, since it is written to memory.
 pub fn man() -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(super::command()).section("8").render(&mut page)?;

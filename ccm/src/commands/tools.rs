@@ -1,4 +1,4 @@
-//! What the tools for operators have in common.
+//! Functions that the tools for operators share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use crate::{
     secrets::ClusterSecrets,
 };
 
-/// How long a provider may take to start, and then to know its instances.
+/// Timeout for the start of a provider, and again for its first inventory.
 const CLOUD_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How long a tool may be silent. After that it says what it waits for.
+/// After this time without output, a tool reports what it waits for.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// Pause between two look-ups while the provider does not know its instances yet.
+/// Pause between look-ups until the provider knows its instances.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(500);
 
 /// How a tool prints what it found.
@@ -36,7 +36,7 @@ pub enum Output {
 /// Starts a provider. It runs until the last clone of the returned [`Cloud`] is dropped.
 ///
 /// # Errors
-/// Why it does not start, in its own words.
+/// The provider's error when it fails to start.
 pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
     let mut context = StartContext::new(stop, &flags.generic.cluster_name);
@@ -51,18 +51,19 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     Ok(Cloud::new(started, metrics).with_labels(flags.controllers.cloud_node.node_labels.0.clone()))
 }
 
-/// Whether a Node has a provider ID that is not of this cloud, so that the daemon leaves it alone.
+/// Whether a Node has the provider ID of another cloud, so that the daemon ignores it.
 pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
     cloud.owner_of(node) == Owner::Foreign
 }
 
-/// Looks Nodes up. Repeats that for a while where the cloud cannot tell yet, since it may only be slow.
+/// Looks Nodes up. While the cloud cannot tell, this is repeated for some time, since the cloud may only be
+/// slow.
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
     saying(&waits_for, look_up_in_time(cloud, nodes)).await
 }
 
-/// Waits for `work`, and says on stderr what it waits for once that takes longer than [`SILENCE_MAX`].
+/// Waits for `work`. If that takes longer than [`SILENCE_MAX`], a message on stderr says what it waits for.
 #[expect(clippy::print_stderr, reason = "a person who runs a tool sees why it takes long")]
 async fn saying<T>(waits_for: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
@@ -87,10 +88,11 @@ async fn look_up_in_time(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLook
     }
 }
 
-/// A client for the API server that the flags name, and the server's address. The client lists Nodes as the daemon does.
+/// A client for the API server in the flags, and the server's address. The client lists Nodes as the daemon
+/// does.
 ///
 /// # Errors
-/// What is wrong with the flags or the files that they name.
+/// A fault in the flags or in the files that they name.
 pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
     let misc = &flags.misc;
     let (client, url) = api_client::connect(misc.kubeconfig.as_deref(), &misc.master)
@@ -99,7 +101,7 @@ pub(super) async fn connect(flags: &Flags) -> Result<(Client, String), String> {
     Ok((protobuf::client_for(&flags.generic.kube_api_content_type, client), url))
 }
 
-/// Lines of cells, each column as wide as it has to be; the last one is never padded.
+/// Lines of cells. Each column is as wide as its longest cell. The last column is not padded.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -119,7 +121,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A text of several lines as one.
+/// Joins the lines of a text into one.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What the daemon has to know of a controller.
+//! Descriptions of controllers for the daemon.
 
 use cloudprovider::InstanceLookup;
 use component::{
@@ -18,35 +18,35 @@ use crate::{
 
 /// A controller.
 pub(crate) struct ControllerDescriptor {
-    /// What it is called by `--controllers`, leader migration, the health check, the debug state and metrics.
+    /// Its names in `--controllers`, leader migration, health checks, the debug state and metrics.
     pub(crate) names: ControllerNames,
-    /// Upstream's name of its client, which is that of its service account too.
+    /// Upstream's name of its API client, which is also the name of its service account.
     pub(crate) client: &'static str,
     /// `source.component` of its events.
     pub(crate) events_from: &'static str,
-    /// What the cloud provider has to support.
+    /// A capability that the cloud provider must have.
     pub(crate) needs: Option<Capability>,
-    /// `None` where it does not exist yet.
+    /// `None`: not implemented yet.
     pub(crate) implementation: Option<Implementation>,
 }
 
-/// What a controller that exists has.
+/// The implementation of a controller.
 pub(crate) struct Implementation {
-    /// Makes the controller.
+    /// Creates the controller.
     pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
-    /// Registers its metrics. They are shown from the beginning, whoever leads.
+    /// Registers its metrics. All replicas show them from the start, leader or not.
     pub(crate) metrics: fn(&Metrics) -> prometheus::Result<()>,
-    /// What it does in the cluster.
+    /// Its permissions in the cluster.
     pub(crate) permissions: fn() -> ControllerPermissions,
-    /// What it would do next about a Node, for people: nothing for one that is right. `None` where it does nothing about
-    /// Nodes.
+    /// The next actions for a Node, for people. Empty if there is nothing to do. `None`: the controller does
+    /// not act on Nodes.
     pub(crate) explain: Option<fn(&NodeQuestion<'_>) -> Vec<String>>,
 }
 
-/// Runs a controller that was made until the token is cancelled; writes that have begun are finished.
+/// Runs a controller until the token is cancelled. Writes that have begun are finished.
 pub(crate) type Run = Box<dyn FnOnce(CancellationToken, Inspection) -> BoxFuture<'static, ()> + Send>;
 
-/// Something that not every cloud provider supports.
+/// A capability that a cloud provider may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {
     Instances,
@@ -55,7 +55,7 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
-    /// Whether this cloud has it.
+    /// Whether this cloud has the capability.
     pub(crate) fn is_of(self, cloud: &Cloud) -> bool {
         match self {
             Self::Instances => cloud.has_instances(),
@@ -65,10 +65,10 @@ impl Capability {
     }
 }
 
-/// A Node, of which a controller is asked what it would do about it.
+/// A Node for which a controller explains its next actions.
 pub(crate) struct NodeQuestion<'a> {
     pub(crate) node: &'a Node,
-    /// What the cloud says about it.
+    /// The cloud's answer about it.
     pub(crate) answer: &'a InstanceLookup,
     /// The name of the cloud provider.
     pub(crate) provider: &'a str,
@@ -76,8 +76,8 @@ pub(crate) struct NodeQuestion<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What a controller is made from. All that it can write with belongs to one term: there is no client here that writes
-/// after it.
+/// The parts of which a controller is built. All clients in it that can write belong to one term of
+/// leadership, so none of them writes after that term.
 pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
@@ -88,7 +88,8 @@ pub(crate) struct ControllerContext<'a> {
 }
 
 impl<'a> ControllerContext<'a> {
-    /// That of one controller. Of `events` the queue is taken; the controller's events are written with its client.
+    /// The context of one controller. Its events go into the queue of `events`, and are written with the
+    /// controller's own client.
     pub(crate) fn new(
         controller: &ControllerDescriptor,
         flags: &'a Flags,

@@ -1,18 +1,18 @@
-//! What controllers do in the cluster.
+//! The permissions that controllers need in the cluster.
 
 use crate::rbac::Permission;
 
-/// What one controller does in the cluster with its own client. Watching Nodes and writing events are not in it: all
-/// controllers share these.
+/// The permissions that one controller needs for its own client, except for watching Nodes and writing
+/// events: all controllers share these.
 #[derive(Debug, Default)]
 pub(crate) struct ControllerPermissions {
-    /// What it writes. The API server gives these by itself to a controller's own account.
+    /// Writes. The API server grants these to a controller's own service account by default.
     pub(crate) writes: Vec<Permission>,
-    /// What it reads. These have to be given to a controller's own account too.
+    /// Reads. A controller's own service account needs a grant for these too.
     pub(crate) reads: Vec<Permission>,
 }
 
-/// The writes that both node controllers do.
+/// The patches that both node controllers send.
 pub(crate) fn node_patches() -> [Permission; 2] {
     [
         Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),

@@ -1,12 +1,12 @@
-//! Which controllers run.
+//! A metric of the running controllers.
 
 use component::metrics::{MetricSet, Register};
 use prometheus::{IntGauge, IntGaugeVec};
 
-/// Upstream's metric of the controllers that run.
+/// Upstream's metric of running controllers.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
-    /// 1 while the controller runs, by upstream's old name of it.
+    /// 1 while the controller runs. The label is upstream's old name of the controller.
     running: IntGaugeVec,
 }
 
@@ -23,8 +23,8 @@ impl MetricSet for ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// The metric says that a controller runs until the returned value is dropped. `name` is upstream's of before 1.28, such as
-    /// `cloud-node`.
+    /// Reports the controller as running until the returned value is dropped. `name` is upstream's name from
+    /// before 1.28, such as `cloud-node`.
     pub fn runs(&self, name: &str) -> ControllerRuns {
         let gauge = self.running.with_label_values(&[name, "cloud-controller-manager"]);
         gauge.set(1);
@@ -32,7 +32,7 @@ impl ControllerMetrics {
     }
 }
 
-/// A controller runs.
+/// Reports a controller as running until dropped.
 #[derive(Debug)]
 pub struct ControllerRuns(IntGauge);
 

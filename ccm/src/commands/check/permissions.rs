@@ -1,4 +1,4 @@
-//! Asks the API server for each permission whether we have it.
+//! Asks the API server whether each permission is granted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
     permissions::{self, Permission},
 };
 
-/// Questions at the same time.
+/// Maximum number of requests at the same time.
 const CONCURRENT: usize = 8;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The permissions to read the Secrets that this provider's configuration names. Those are optional that it can do without,
-/// since it has other credentials already.
+/// The permissions to read the Secrets in this provider's configuration. Those that the provider can work
+/// without are optional, since it already has other credentials.
 pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
     let (needed, optional): (Vec<_>, Vec<_>) =
         cloud::secrets_of(provider).into_iter().partition(|secret| cloud::needs_secret(provider, secret));
@@ -32,10 +32,11 @@ pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
     permissions::needed_for_secrets(&needed).into_iter().chain(optional).collect()
 }
 
-/// Reports every permission that is missing, and what it is for; `for_cloud` are those of the cloud's configuration.
+/// Reports each missing permission and its purpose. `for_cloud` are the permissions for the cloud's
+/// configuration.
 pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {
     let user = who_are_we(client).await.unwrap_or_else(|| "the user of the kubeconfig".to_owned());
-    // Permissions of other accounts cannot be checked with ours.
+    // Our credentials cannot check the permissions of other accounts.
     let mut needed = permissions::needed(flags);
     needed.extend(for_cloud);
     needed.retain(|permission| permission.account.is_none());
@@ -47,7 +48,7 @@ pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Cl
         .buffered(CONCURRENT)
         .collect()
         .await;
-    // Questions that failed for the same reason are reported together.
+    // Requests that failed for the same reason are reported together.
     let mut unanswered: BTreeMap<String, usize> = BTreeMap::new();
     let (mut allowed, mut denied) = (0, 0);
     for (permission, answer) in answers {

@@ -1,20 +1,20 @@
-//! What was found, as a table and as JSON.
+//! The findings of a check, as a table and as JSON.
 
 use serde::Serialize;
 
 use super::super::tools::{one_line, table};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It works.
     Ok,
-    /// The daemon does its work, but something is missing or will be lost.
+    /// The daemon works, but something is missing or will be lost.
     Warning,
-    /// The daemon cannot do its work.
+    /// The daemon cannot work.
     Failed,
-    /// It could not be tried.
+    /// The check could not be made.
     Skipped,
 }
 
@@ -32,15 +32,15 @@ impl Verdict {
 /// One line of the report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// The subject of the check.
     pub what: String,
-    /// How it ended.
+    /// The result.
     pub verdict: Verdict,
-    /// What was seen, and what to do.
+    /// The observation, and advice.
     pub detail: String,
 }
 
-/// Everything that was found, in order.
+/// All findings, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     findings: Vec<Finding>,
@@ -67,17 +67,17 @@ impl Report {
         self.findings.push(Finding { what: what.to_owned(), verdict, detail: one_line(detail) });
     }
 
-    /// What was found, in order.
+    /// All findings, in order.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Whether everything that is needed works.
+    /// Whether all required checks succeeded.
     pub fn is_good(&self) -> bool {
         self.findings.iter().all(|finding| matches!(finding.verdict, Verdict::Ok | Verdict::Warning))
     }
 
-    /// For people: one line for each finding, and a last one that sums up.
+    /// For people: one line for each finding, and a summary at the end.
     pub fn to_table(&self) -> String {
         let mut rows = vec![["CHECK", "RESULT", "DETAIL"].map(str::to_owned).to_vec()];
         rows.extend(self.findings.iter().map(|finding| {
@@ -93,10 +93,10 @@ impl Report {
         format!("{}\n{sum}\n", table(&rows))
     }
 
-    /// For programs: `ok` and the `findings`.
+    /// For programs: an object with `ok` and `findings`.
     ///
     /// # Errors
-    /// Never: everything in it is text.
+    /// Never: all of its content is text.
     pub fn to_json(&self) -> serde_json::Result<String> {
         let report = serde_json::json!({"ok": self.is_good(), "findings": self.findings});
         serde_json::to_string_pretty(&report).map(|text| text + "\n")
