@@ -156,7 +156,7 @@ impl Availability {
         self.stretch
     }
 
-    /// Observes the API server from now on, with these Nodes as peers.
+    /// From now on the API server is observed, with these Nodes as peers.
     pub(super) fn listen_to(&mut self, names: &[String]) {
         self.is_watched = true;
         self.peers.retain(|name, _| names.contains(name));

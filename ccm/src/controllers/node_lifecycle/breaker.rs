@@ -330,7 +330,7 @@ mod tests {
         let unknown = [vec![Seen::Unknown; 5], vec![Seen::Absent], vec![Seen::Present; 4]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
         assert!(breaker.is_open());
-        // A failure to tell about all of them at once is no recovery either.
+        // Unknown answers about all of them at once are no recovery either.
         let unknown = [vec![Seen::Unknown; 6], vec![Seen::Present; 4]].concat();
         assert_eq!(breaker.update(&nodes(&unknown), LIMITS), None);
         let few = [vec![Seen::Absent; 2], vec![Seen::Unknown; 4], vec![Seen::Present; 4]].concat();

@@ -23,8 +23,8 @@ use crate::{
 /// If it stays unknown for this long whether the kubelet is alive, that is reported.
 const TELL_AFTER: Duration = Duration::from_secs(30);
 
-/// The leases are read this long before a grace period ends. In most clusters that is enough to find a
-/// kubelet dead.
+/// Observation of kubelets begins this long before a grace period ends. In most clusters that is enough to
+/// detect a dead one.
 const LISTEN_AHEAD: Duration = Duration::from_secs(60);
 
 /// The minimum time between two answers that an instance is gone.

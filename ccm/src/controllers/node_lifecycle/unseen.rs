@@ -36,7 +36,7 @@ pub(super) struct Unseen {
     /// The minimum duration of the absence.
     pub grace: Duration,
     /// Since when the present configuration has answered. Answers under an earlier one do not count. `None`:
-    /// another configuration is in its trial, and it may see the instance.
+    /// another configuration is being tried out, and it may see the instance.
     pub since: Option<Instant>,
 }
 

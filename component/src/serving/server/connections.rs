@@ -44,7 +44,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Flow-control window of an HTTP/2 connection: the least that HTTP/2 allows.
 const CONNECTION_WINDOW: u32 = 64 << 10;
 
-/// Maximum number of streams that a client may reset or break before its connection is closed.
+/// Maximum number of streams that a client's errors may break before its connection is closed.
 const BROKEN_STREAMS: usize = 256;
 
 /// How long requests in progress may take when the server stops.
@@ -126,7 +126,7 @@ impl Server {
         watcher: Watcher,
     ) {
         let encrypting = async {
-            // A real read: the socket may be reported as readable without data.
+            // Peek, since the socket may be reported as readable without data.
             stream.peek(&mut [0]).await.ok()?;
             slot.heard();
             let handshake = slot.hold(HANDSHAKE_MEMORY);

@@ -138,7 +138,7 @@ impl NodeLifecycleController {
     ) {
         let (rules, breaker_is_open, unseen) = (self.rules(), self.breaker.is_open(), self.unseen(node));
         let Some(memory) = self.memories.get_mut(node.name()) else { return };
-        // Since the answer, another configuration may have taken effect, or may be in its trial.
+        // Since the answer, another configuration may have taken effect, or may currently be tried out.
         memory.unseen = unseen;
         let now = Instant::now();
         if let Some(until) = memory.blocked_until(node, now) {

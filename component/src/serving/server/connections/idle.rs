@@ -14,8 +14,8 @@ use tokio::{
 
 use super::paced::Decrypted;
 
-/// Bytes in one turn: about the head of a typical request. An HTTP/2 frame that needs a reply can be nine
-/// bytes long, and each such frame may be a header field.
+/// Bytes in one turn: about the head of a typical request. A frame of nine bytes can need a reply, and each
+/// byte of a head can be a compressed field.
 const TURN: usize = 512;
 
 /// A stream that fails if nothing was read or written for some time. A client that sends nothing and a client

@@ -51,7 +51,7 @@ const LITTLE: u64 = 8;
 enum Standing {
     /// Nothing: it does not wait for the server, or has waited for too long.
     Idle,
-    /// A new connection. It costs its client one packet.
+    /// A new connection that has sent nothing yet. It costs its client one packet.
     Silent,
     /// A response that is ready but that the client does not read.
     Answered,

@@ -159,7 +159,8 @@ impl Health {
         responses::text(StatusCode::OK, "ok")
     }
 
-    /// The result of one check. It includes the reason for a failure, since this path needs a grant.
+    /// The result of one check. It includes the reason for a failure, since the client is authorized for this
+    /// path.
     pub(super) fn one(&self, kind: Kind, name: &str) -> Answer {
         let Some((_, check)) = self.of(kind).find(|(known, _)| known == name) else {
             return responses::not_found();
