@@ -42,8 +42,8 @@ impl std::fmt::Debug for Endpoints {
 }
 
 impl Endpoints {
-    /// Two metrics have the same name, which would be a bug.
-    /// Never, but for a mistake in the names of metrics.
+    /// # Errors
+    /// Never, except for a mistake in the names of metrics.
     pub(super) fn new(options: &ServingOptions, mut shown: Shown) -> anyhow::Result<Self> {
         let zpages = Zpages::new(options);
         shown.set_verbosity = shown.set_verbosity.map(|set| zpages.following(set));
