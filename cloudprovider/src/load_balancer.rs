@@ -29,7 +29,7 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
         service: &LoadBalancerService,
     ) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Creates the load balancer, or changes it to match `service` and `nodes`. Idempotent.
+    /// Creates the load balancer, or changes it to match `service` and `nodes`, which may be empty. Idempotent.
     async fn ensure(
         &self,
         cluster_name: &str,

@@ -27,7 +27,8 @@ pub trait Routes: fmt::Debug + Send + Sync {
 pub struct Route {
     /// Its name in the cloud.
     pub name: String,
-    /// The name of the Node that it leads to. Empty if the cloud does not know it.
+    /// The name of the Node that it leads to. Empty if the cloud does not know it, which is never so for a route that
+    /// [`create`](Routes::create) made.
     pub target_node: String,
     /// Whether the cloud stores [`target_node_addresses`](Self::target_node_addresses), so that a change of
     /// the Node's addresses requires a new route.

@@ -59,7 +59,8 @@ pub trait Hooks: Send + Sync {
         StartContext::new(stop, "conformance")
     }
 
-    /// How long the provider may take to see what happened in the cloud.
+    /// How long the provider may take to see what happened in the cloud, and how long the cloud may be busy with one load
+    /// balancer.
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -119,8 +120,8 @@ pub trait Hooks: Send + Sync {
     }
 
     /// Routes that the cloud can make, each with its pod CIDR, its Node and whatever else the provider needs. None of them
-    /// exists yet. The rules about several need two or more; include both address families if the cloud has both. The
-    /// suite deletes everything that the provider lists for the clusters `conformance` and `conformance-other`.
+    /// exists yet. The rules about several need two or more; include both address families if the cloud has both. They
+    /// are created and deleted in the clusters `conformance` and `conformance-other`.
     async fn routes(&self) -> Hook<Vec<Route>> {
         Err(HookError::NotOffered("routes"))
     }

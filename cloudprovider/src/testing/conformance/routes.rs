@@ -5,18 +5,15 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     check::Check,
-    run::{CALL_TIMEOUT, Checked, POLL_INTERVAL, Run, Working, ensure, failed, give_up, not_checked, within},
+    run::{
+        CALL_TIMEOUT, CLUSTER, Checked, POLL_INTERVAL, Run, STEPS_GIVEN_UP, Working, ensure, failed, give_up,
+        not_checked, within,
+    },
 };
-use crate::{Error, Route, Routes};
-
-/// The cluster that the routes belong to.
-const CLUSTER: &str = "conformance";
+use crate::{Error, ErrorKind, Route, Routes};
 
 /// Another cluster on the same cloud.
 const OTHER_CLUSTER: &str = "conformance-other";
-
-/// How often a call is cancelled, each time one step later.
-const STEPS_GIVEN_UP: usize = 8;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -26,7 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "again",
-        says: "Creating a route that is there succeeds, and does not make a second one.",
+        says: "Creating a route that is there succeeds and makes no second one; its CIDR is not given to another Node.",
         look: |run| again(run).boxed(),
     },
     Check {
@@ -88,11 +85,27 @@ impl<'a> Table<'a> {
         let wanted = self.run.hooks.routes().await?;
         ensure(!wanted.is_empty(), || "the hook `routes` gives none".to_owned())?;
         for cluster in [CLUSTER, OTHER_CLUSTER] {
-            for route in self.list(cluster).await? {
-                self.delete(cluster, &route).await?;
-            }
+            self.delete_listed(cluster, &wanted).await?;
         }
         Ok(wanted)
+    }
+
+    /// Deletes the listed routes, as the controller does. A route that is none of `wanted` may belong to somebody else, and is
+    /// not touched.
+    async fn delete_listed(&self, cluster: &str, wanted: &[Route]) -> Checked<()> {
+        let listed = self.list(cluster).await?;
+        let foreign =
+            |route: &&Route| !wanted.iter().any(|one| one.destination_cidr == route.destination_cidr);
+        if let Some(route) = listed.iter().find(foreign) {
+            return failed(format!(
+                "the list of cluster {cluster:?} has {}, which it did not make",
+                described(route)
+            ));
+        }
+        for route in &listed {
+            self.delete(cluster, route).await?;
+        }
+        Ok(())
     }
 
     fn part(&self) -> Checked<&dyn Routes> {
@@ -160,11 +173,8 @@ impl<'a> Table<'a> {
         self.are_all(cluster, wanted).await
     }
 
-    /// Deletes the listed routes, as the controller does.
-    async fn delete_all(&self, cluster: &str) -> Checked<()> {
-        for route in self.list(cluster).await? {
-            self.delete(cluster, &route).await?;
-        }
+    async fn delete_all(&self, cluster: &str, wanted: &[Route]) -> Checked<()> {
+        self.delete_listed(cluster, wanted).await?;
         self.are_all(cluster, &[]).await
     }
 }
@@ -186,7 +196,7 @@ async fn created(run: &Run<'_>) -> Checked {
         ensure(!found.blackhole, || format!("{} is a black hole", described(route)))?;
         ensure(!found.name.is_empty(), || format!("{} has no name", described(route)))?;
     }
-    table.delete_all(CLUSTER).await?;
+    table.delete_all(CLUSTER, &wanted).await?;
     Ok(format!("{} routes", wanted.len()))
 }
 
@@ -196,7 +206,17 @@ async fn again(run: &Run<'_>) -> Checked {
     for _ in 0..2 {
         table.create_all(CLUSTER, &wanted).await?;
     }
-    table.delete_all(CLUSTER).await?;
+    let (first, part) = (&wanted[0], table.part()?);
+    if let Some(other) = wanted.iter().find(|other| other.target_node != first.target_node) {
+        let elsewhere = Route { destination_cidr: first.destination_cidr.clone(), ..other.clone() };
+        let answer = within("create", CALL_TIMEOUT, part.create(CLUSTER, "uid", &elsewhere)).await?;
+        let is_conflict = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict);
+        ensure(is_conflict, || {
+            format!("creating {} over {} gives {answer:?}", described(&elsewhere), described(first))
+        })?;
+        table.are_all(CLUSTER, &wanted).await?;
+    }
+    table.delete_all(CLUSTER, &wanted).await?;
     Ok(format!("{} routes, twice each", wanted.len()))
 }
 
@@ -224,9 +244,9 @@ async fn cluster(run: &Run<'_>) -> Checked {
     table.create_all(OTHER_CLUSTER, others).await?;
     table.create_all(CLUSTER, ours).await?;
     table.are_all(OTHER_CLUSTER, others).await?;
-    table.delete_all(CLUSTER).await?;
+    table.delete_all(CLUSTER, &wanted).await?;
     table.are_all(OTHER_CLUSTER, others).await?;
-    table.delete_all(OTHER_CLUSTER).await?;
+    table.delete_all(OTHER_CLUSTER, &wanted).await?;
     Ok(format!("{} routes of two clusters", wanted.len()))
 }
 
@@ -237,7 +257,7 @@ async fn restart(run: &Run<'_>) -> Checked {
     before.working.end().await?;
     let after = Table::start(run).await?;
     after.are_all(CLUSTER, &wanted).await?;
-    after.delete_all(CLUSTER).await?;
+    after.delete_all(CLUSTER, &wanted).await?;
     Ok(format!("{} routes", wanted.len()))
 }
 
@@ -251,7 +271,7 @@ async fn cancelled(run: &Run<'_>) -> Checked {
         give_up(part.list(CLUSTER), steps).await;
         let found = table.found(CLUSTER, route).await?;
         give_up(part.delete(CLUSTER, &found), steps).await;
-        table.delete_all(CLUSTER).await?;
+        table.delete_all(CLUSTER, &wanted).await?;
     }
     Ok(format!("{} calls, given up after up to {STEPS_GIVEN_UP} steps", 3 * STEPS_GIVEN_UP))
 }
@@ -277,17 +297,20 @@ async fn disconnected(run: &Run<'_>) -> Checked {
     let wanted = table.wanted().await?;
     table.create(CLUSTER, &wanted[0]).await?;
     let found = table.found(CLUSTER, &wanted[0]).await?;
-    run.hooks.disconnect().await?;
+    if let Err(error) = run.hooks.disconnect().await {
+        table.delete_all(CLUSTER, &wanted).await?;
+        return Err(error.into());
+    }
     let seen = in_trouble(&table, wanted.last().unwrap_or(&found), &found).await;
     run.hooks.reconnect().await?;
-    seen?;
     let (began, patience) = (Instant::now(), run.hooks.patience());
-    // The first calls may still meet the broken connection.
+    // The first calls may still use the broken connection.
     while table.try_list(CLUSTER).await?.is_err() && began.elapsed() < patience {
         sleep(POLL_INTERVAL).await;
     }
-    table.are_all(CLUSTER, &wanted[..1]).await?;
-    table.delete_all(CLUSTER).await?;
+    let kept = table.are_all(CLUSTER, &wanted[..1]).await;
+    table.delete_all(CLUSTER, &wanted).await?;
+    seen.and(kept)?;
     Ok("all three calls".to_owned())
 }
 

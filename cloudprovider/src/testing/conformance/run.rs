@@ -20,6 +20,12 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of `start` and `ended`. Neither waits for the cloud.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The cluster that load balancers and routes are made for.
+pub(super) const CLUSTER: &str = "conformance";
+
+/// How often a rule cancels a call, each time after one more step of it.
+pub(super) const STEPS_GIVEN_UP: usize = 8;
+
 /// Pause between look-ups while a rule waits for an answer.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

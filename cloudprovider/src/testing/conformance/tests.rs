@@ -8,7 +8,7 @@ use subject::Subject;
 
 use super::*;
 use crate::{
-    CloudProvider, NodeIdentity, Result, async_trait,
+    CloudProvider, LoadBalancerService, NodeIdentity, Result, Route, async_trait,
     testing::{FakeCloud, FakeInstance, Fault, Operation},
 };
 use std::sync::Arc;
@@ -87,6 +87,46 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "lifecycle/no-secret: the hook `secrets`",
         ]
     );
+}
+
+/// A cloud that cannot be disconnected.
+struct AlwaysThere(Subject);
+
+#[async_trait]
+impl Hooks for AlwaysThere {
+    fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
+        self.0.provider()
+    }
+    async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
+        self.0.nodes().await
+    }
+    async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
+        self.0.load_balancer_services().await
+    }
+    async fn routes(&self) -> Hook<Vec<Route>> {
+        self.0.routes().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_behind_and_nothing_of_others_is_deleted() {
+    let hooks = AlwaysThere(Subject::new());
+    let foreign = Route { destination_cidr: "192.168.0.0/24".to_owned(), ..Route::default() };
+    hooks.0.cloud.put_route("another", foreign.clone());
+    let report = run_suites(&hooks, &[Suite::LoadBalancers, Suite::Routes]).await;
+    assert!(report.is_conforming(), "{report}");
+    let missing: Vec<_> = report.not_checked().map(|(rule, why)| format!("{rule}: {why}")).collect();
+    let expected =
+        ["load-balancers", "routes"].map(|suite| format!("{suite}/disconnected: the hook `disconnect`"));
+    assert_eq!(missing, expected);
+    assert!(hooks.0.cloud.load_balancers().is_empty());
+    assert_eq!(hooks.0.cloud.routes(), [foreign.clone()]);
+
+    // A provider that lists the routes of others is found out before the suite deletes them.
+    hooks.0.cloud.put_route("conformance", foreign.clone());
+    let report = run_suites(&hooks, &[Suite::Routes]).await;
+    assert_eq!(report.failed().count(), checks(Suite::Routes).len(), "{report}");
+    assert_eq!(hooks.0.cloud.routes(), [foreign.clone(), foreign]);
 }
 
 #[tokio::test(start_paused = true)]

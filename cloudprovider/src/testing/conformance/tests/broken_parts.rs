@@ -33,11 +33,14 @@ enum Wrong {
     OneCallAtATime,
     /// Errors are reported as an empty result.
     ErrorsAreNothing,
+    /// An error means that the Service asks for something that the cloud cannot do.
+    ErrorsAreUnsupported,
     /// Routes are listed without their Nodes.
     ForgetsTargets,
     /// Creating an existing route is an error.
     CreatesOnce,
     /// The cluster is ignored.
+    SharesCidrs,
     MixesClusters,
 }
 
@@ -115,6 +118,7 @@ impl LoadBalancer for Broken {
         match self.balancers().get(cluster_name, service).await {
             Ok(_) if self.is_unknown(&service.uid) => Ok(None),
             Err(_) if self.wrong == Wrong::ErrorsAreNothing => Ok(None),
+            Err(_) if self.wrong == Wrong::ErrorsAreUnsupported => Err(Error::unsupported("no")),
             answer => answer,
         }
     }
@@ -183,7 +187,10 @@ impl Routes for Broken {
             }
         }
         self.note(&route.destination_cidr);
-        self.table().create(cluster_name, name_hint, route).await
+        match self.table().create(cluster_name, name_hint, route).await {
+            Err(error) if self.wrong == Wrong::SharesCidrs && error.kind() == ErrorKind::Conflict => Ok(()),
+            answer => answer,
+        }
     }
 
     async fn delete(&self, cluster_name: &str, route: &Route) -> Result<()> {
@@ -250,8 +257,10 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("load-balancers/cancelled", Wrong::KeepsItsLock),
         of("load-balancers/concurrent", Wrong::OneCallAtATime),
         of("load-balancers/disconnected", Wrong::ErrorsAreNothing),
+        of("load-balancers/disconnected", Wrong::ErrorsAreUnsupported),
         of("routes/created", Wrong::ForgetsTargets),
         of("routes/again", Wrong::CreatesOnce),
+        of("routes/again", Wrong::SharesCidrs),
         of("routes/deleted", Wrong::DeletesOnce),
         of("routes/cluster", Wrong::MixesClusters),
         of("routes/restart", Wrong::KnowsItsOwnOnly),
