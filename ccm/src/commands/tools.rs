@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{CloudProvider, InstanceLookup, StartContext};
+use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, StartContext};
 use component::{api_client, metrics::MetricSet as _};
 use kube::Client;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -75,17 +76,22 @@ async fn saying<T>(waits_for: &str, work: impl Future<Output = T>) -> T {
 }
 
 async fn look_up_in_time(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
-    let deadline = tokio::time::Instant::now() + CLOUD_DEADLINE;
-    loop {
-        let answers = cloud.lookup_with_zones(nodes).await;
+    let deadline = Instant::now() + CLOUD_DEADLINE;
+    let mut last = None;
+    while let Ok(answers) = timeout_at(deadline, cloud.lookup_with_zones(nodes)).await {
         let may_help = answers
             .iter()
             .any(|answer| matches!(answer, InstanceLookup::Unknown(error) if error.is_retryable()));
-        if !may_help || tokio::time::Instant::now() >= deadline {
+        if !may_help || Instant::now() >= deadline {
             return answers;
         }
-        tokio::time::sleep(LOOKUP_PAUSE).await;
+        last = Some(answers);
+        sleep(LOOKUP_PAUSE).await;
     }
+    last.unwrap_or_else(|| {
+        let words = format!("no answer within {CLOUD_DEADLINE:?}");
+        InstanceLookup::all_unknown(nodes, &Error::new(ErrorKind::Timeout, words))
+    })
 }
 
 /// A client for the API server in the flags, and the server's address. The client lists Nodes as the daemon
@@ -124,4 +130,33 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
 /// Joins the lines of a text into one.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider::testing::{FakeCloud, Fault, Operation};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_up_ends_in_time() {
+        for (first, kind) in
+            [(None, ErrorKind::Timeout), (Some(ErrorKind::Unavailable), ErrorKind::Unavailable)]
+        {
+            let fake = FakeCloud::new();
+            if let Some(kind) = first {
+                fake.fail_next(Operation::Lookup, Error::new(kind, "away"));
+            }
+            fake.fail(Operation::Lookup, Fault::Hang);
+            let started = Started::new(fake.provider(), CancellationToken::new());
+            let cloud = Cloud::new(started, CloudMetrics::unregistered().expect("metrics"));
+            let began = Instant::now();
+            let answers = look_up(&cloud, &[Arc::new(Node::default())]).await;
+            assert_eq!(began.elapsed().as_secs(), CLOUD_DEADLINE.as_secs());
+            assert!(
+                matches!(&answers[..], [InstanceLookup::Unknown(error)] if error.kind() == kind),
+                "{answers:?}"
+            );
+        }
+    }
 }
