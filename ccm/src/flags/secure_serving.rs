@@ -97,6 +97,12 @@ impl SecureServingFlags {
                 self.secure_port
             ));
         }
+        if self.secure_port != 0 && !cfg!(feature = "serving") {
+            faults.push(format!(
+                "--secure-port={}: this program is built without the secure port, so the only value is 0",
+                self.secure_port
+            ));
+        }
         if self.tls_cert_file.is_some() != self.tls_private_key_file.is_some() {
             faults.push("--tls-cert-file and --tls-private-key-file must be given together".to_owned());
         }

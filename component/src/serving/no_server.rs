@@ -23,7 +23,10 @@ impl Serving {
         _reporter: &ReloadReporter,
     ) -> anyhow::Result<Option<Self>> {
         match options.secure_port {
-            0 => Ok(None),
+            0 => {
+                tracing::info!("--secure-port=0: no health, metrics or debugging is served");
+                Ok(None)
+            }
             port => bail!(
                 "--secure-port={port}: this program is built without the secure port (feature `serving`); \
                  --secure-port=0 serves nothing"
