@@ -146,7 +146,8 @@ impl Agents {
     /// Whether it is to be said that nobody more can be asked: when that begins.
     fn is_newly_full(&mut self) -> bool {
         let is_full = self.lanes.is_empty() && !self.may_add_lane();
-        is_full && !std::mem::replace(&mut self.is_full, is_full)
+        let was_full = std::mem::replace(&mut self.is_full, is_full);
+        is_full && !was_full
     }
 }
 
@@ -195,6 +196,7 @@ mod tests {
         for _ in 0..500 {
             if agents.abandoned.get() == 0 {
                 assert!(agents.may_add_lane() && !agents.is_newly_full());
+                assert!(!agents.is_full, "the next time is said again");
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
