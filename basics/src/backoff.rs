@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// The first wait.
     pub first: Duration,
-    /// The longest wait.
+    /// The longest wait, before the spread.
     pub most: Duration,
 }
 

@@ -14,7 +14,7 @@ pub use quoting::quoted;
 
 /// Why a text is not a number or boolean, in the words of Go's `strconv`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("strconv.{function}: parsing {text:?}: {fault}")]
+#[error("strconv.{function}: parsing {}: {fault}", quoted(text))]
 pub struct NumError {
     function: &'static str,
     text: String,

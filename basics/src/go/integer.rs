@@ -14,24 +14,24 @@ pub fn parse_int(text: &str) -> Result<i64, NumError> {
         Some(b'+') => (1, &text[1..]),
         _ => (1, text),
     };
-    // An underscore is valid between two digits, or after the prefix.
-    if digits.starts_with('_') || digits.ends_with('_') || digits.contains("__") {
-        return Err(NumError::syntax(PARSE_INT, text));
-    }
-    let digits = digits.replace('_', "").to_ascii_lowercase();
-    let (radix, digits) = match digits.split_at_checked(2) {
+    let lower = digits.to_ascii_lowercase();
+    let (radix, digits) = match lower.split_at_checked(2) {
         Some(("0x", rest)) => (16, rest),
         Some(("0o", rest)) => (8, rest),
         Some(("0b", rest)) => (2, rest),
-        _ => match digits.strip_prefix('0') {
-            Some(rest) if !rest.is_empty() => (8, rest),
-            _ => (10, digits.as_str()),
-        },
+        _ if lower.len() > 1 && lower.starts_with('0') => (8, lower.as_str()),
+        _ => (10, lower.as_str()),
     };
+    let has_prefix = digits.len() < lower.len();
+    // An underscore is valid between two digits, or after the prefix.
+    if (digits.starts_with('_') && !has_prefix) || digits.ends_with('_') || digits.contains("__") {
+        return Err(NumError::syntax(PARSE_INT, text));
+    }
+    let digits = digits.replace('_', "");
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
         return Err(NumError::syntax(PARSE_INT, text));
     }
-    let value = i128::from_str_radix(digits, radix).map_err(|_| NumError::range(PARSE_INT, text))?;
+    let value = i128::from_str_radix(&digits, radix).map_err(|_| NumError::range(PARSE_INT, text))?;
     i64::try_from(sign * value).map_err(|_| NumError::range(PARSE_INT, text))
 }
 
@@ -71,13 +71,17 @@ mod tests {
             ("0o17", 15),
             ("017", 15),
             ("1_000", 1000),
+            ("0_17", 15),
             ("0x_ff", 255),
             ("9223372036854775807", i64::MAX),
             ("-9223372036854775808", i64::MIN),
         ] {
             assert_eq!(parse_int(text), Ok(value), "{text}");
         }
-        for text in ["", "-", "x", "1.5", "1e3", "0x", "08", "_1", "1_", "1__0", " 1", "0b2", "\u{661}"] {
+        for text in [
+            "", "-", "x", "1.5", "1e3", "0x", "0x_", "08", "_1", "1_", "1__0", "0_x1F", "0_b1", " 1", "0b2",
+            "\u{661}",
+        ] {
             let error = parse_int(text).expect_err(text).to_string();
             assert_eq!(error, format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         }

@@ -9,6 +9,10 @@ pub fn quoted(text: &str) -> String {
     for c in text.chars() {
         let _ = match c {
             '"' | '\\' => write!(quoted, "\\{c}"),
+            '\x07' => write!(quoted, "\\a"),
+            '\x08' => write!(quoted, "\\b"),
+            '\x0b' => write!(quoted, "\\v"),
+            '\x0c' => write!(quoted, "\\f"),
             '\n' => write!(quoted, "\\n"),
             '\r' => write!(quoted, "\\r"),
             '\t' => write!(quoted, "\\t"),
@@ -40,6 +44,7 @@ mod tests {
             ("plain", r#""plain""#),
             ("it's \"quoted\" \\", r#""it's \"quoted\" \\""#),
             ("a\nb\r\tc", r#""a\nb\r\tc""#),
+            ("\u{7}\u{8}\u{b}\u{c}", r#""\a\b\v\f""#),
             ("\u{1b}[31mred\u{7f}", r#""\x1b[31mred\x7f""#),
             ("K\u{f6}ln \u{1f600}", "\"K\u{f6}ln \u{1f600}\""),
             ("\u{85}\u{2028}\u{e0001}", r#""\u0085\u2028\U000e0001""#),
