@@ -101,7 +101,7 @@ pub use basics::tls;
 pub use basics::{
     backoff::Backoff,
     dns, error_chain,
-    go::{parse_bool, parse_duration},
+    go::{NumError, parse_bool, parse_duration},
 };
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{

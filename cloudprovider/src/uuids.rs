@@ -1,6 +1,6 @@
 //! UUIDs that identify a machine and its Node: from the firmware, as kubelets report them, and from clouds.
 
-use uuid::Uuid;
+pub use uuid::Uuid;
 
 /// Parses a UUID as clouds, kubelets and people write it: with or without dashes, in either case.
 pub fn parse_uuid(text: &str) -> Option<Uuid> {
