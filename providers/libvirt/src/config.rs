@@ -455,5 +455,4 @@ fn read_addresses(value: Value, problems: &mut Problems) -> AddressRules {
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

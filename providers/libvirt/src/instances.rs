@@ -415,5 +415,4 @@ fn retrying_like(error: Error, cause: &Error) -> Error {
 }
 
 #[cfg(test)]
-#[path = "instances_tests.rs"]
 mod tests;

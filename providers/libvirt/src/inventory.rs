@@ -284,5 +284,4 @@ fn merge(list: &mut Vec<InstanceRef>, more: Vec<InstanceRef>) {
 }
 
 #[cfg(test)]
-#[path = "inventory_tests.rs"]
 mod tests;

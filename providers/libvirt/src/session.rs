@@ -418,5 +418,4 @@ fn read_credential(what: &str, credential: &Credential) -> Result<SecretString, 
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;

@@ -450,5 +450,4 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "sys_tests.rs"]
 mod tests;

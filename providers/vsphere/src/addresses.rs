@@ -275,5 +275,4 @@ fn list(texts: impl Iterator<Item = String>) -> String {
 }
 
 #[cfg(test)]
-#[path = "addresses_tests.rs"]
 mod tests;

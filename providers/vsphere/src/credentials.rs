@@ -233,5 +233,4 @@ impl fmt::Debug for LoginMethod {
 }
 
 #[cfg(test)]
-#[path = "credentials_tests.rs"]
 mod tests;

@@ -481,5 +481,4 @@ fn is_final(error: &CallError) -> bool {
 }
 
 #[cfg(test)]
-#[path = "follow_tests.rs"]
 mod tests;

@@ -288,5 +288,4 @@ impl<'a> Candidate<'a> {
 }
 
 #[cfg(test)]
-#[path = "instances_tests.rs"]
 mod tests;

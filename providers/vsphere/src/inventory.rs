@@ -297,5 +297,4 @@ fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
 }
 
 #[cfg(test)]
-#[path = "inventory_tests.rs"]
 mod tests;

@@ -36,8 +36,6 @@ mod addresses;
 mod config;
 mod credentials;
 mod endpoint;
-#[cfg(test)]
-mod expiries;
 mod follow;
 mod guestinfo;
 mod http;
@@ -50,13 +48,13 @@ pub mod measured;
 mod moref;
 mod provider;
 mod provider_id;
-#[cfg(test)]
-mod scripted;
 mod secrets;
 mod session;
 mod session_manager;
 mod soap;
 mod tags;
+#[cfg(test)]
+mod testing;
 mod thumbprint;
 mod tls;
 mod vcenter;

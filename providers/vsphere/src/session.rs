@@ -423,5 +423,4 @@ impl fmt::Debug for Session {
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;

@@ -193,5 +193,4 @@ impl fmt::Debug for SessionManager {
 }
 
 #[cfg(test)]
-#[path = "session_manager_tests.rs"]
 pub(crate) mod tests;

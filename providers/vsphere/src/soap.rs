@@ -104,5 +104,4 @@ impl Transport for SoapTransport {
 }
 
 #[cfg(test)]
-#[path = "soap_tests.rs"]
 mod tests;

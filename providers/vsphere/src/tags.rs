@@ -341,5 +341,4 @@ impl fmt::Debug for TagClient {
 }
 
 #[cfg(test)]
-#[path = "tags_tests.rs"]
 mod tests;

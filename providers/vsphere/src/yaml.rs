@@ -316,5 +316,4 @@ fn syntax_fault(error: &ScanError) -> YamlFault {
 }
 
 #[cfg(test)]
-#[path = "yaml_tests.rs"]
 mod tests;

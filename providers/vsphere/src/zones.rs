@@ -112,5 +112,4 @@ impl ZoneAndRegion {
 }
 
 #[cfg(test)]
-#[path = "zones_tests.rs"]
 mod tests;

@@ -340,5 +340,4 @@ impl Scanner<'_> {
 }
 
 #[cfg(test)]
-#[path = "gcfg_tests.rs"]
 mod tests;

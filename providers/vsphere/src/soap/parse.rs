@@ -186,5 +186,4 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>, names: &mut Names) 
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
 mod tests;

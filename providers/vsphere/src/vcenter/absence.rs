@@ -218,5 +218,4 @@ fn retrieve(properties: PropertySpec, object: ObjectSpec) -> RetrievePropertiesE
 }
 
 #[cfg(test)]
-#[path = "absence_tests.rs"]
 mod tests;

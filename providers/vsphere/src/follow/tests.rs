@@ -6,8 +6,8 @@ use tokio::sync::{broadcast, watch};
 use super::*;
 use crate::{
     http::{Endpoint, HttpClient},
-    scripted::{Scripted, collector, node, reference, text},
     session::{Credentials, Session},
+    testing::scripted::{Scripted, collector, node, reference, text},
     vcenter::Settings,
     vim::{Transport, Value},
 };

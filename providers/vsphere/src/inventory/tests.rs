@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    scripted::{node, reference, text},
+    testing::scripted::{node, reference, text},
     vm::{Connection, Tools, VmPower},
 };
 

@@ -5,9 +5,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    scripted::Scripted,
     session::{Access, CALL_DEADLINE, Credentials, Session},
     session_manager::tests::Manager,
+    testing::scripted::Scripted,
     vim::{Call, Transport},
 };
 

@@ -13,7 +13,7 @@ use crate::{
     http::Endpoint,
     inventory::Changes,
     moref::MoRef,
-    scripted::{node as element, reference, text},
+    testing::scripted::{node as element, reference, text},
     vcenter::Settings,
     vim::{
         CallError,

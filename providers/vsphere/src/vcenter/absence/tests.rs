@@ -8,8 +8,8 @@ use super::*;
 use crate::{
     http::Endpoint,
     inventory::Changes,
-    scripted::{Scripted, node, reference, text},
     session::Credentials,
+    testing::scripted::{Scripted, node, reference, text},
     vcenter::Settings,
     vim::{
         Transport,

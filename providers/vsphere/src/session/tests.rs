@@ -1,7 +1,9 @@
 use std::sync::atomic::AtomicUsize;
 
+mod expiries;
+
 use super::*;
-use crate::{scripted::Scripted, session_manager::tests::Manager};
+use crate::{session_manager::tests::Manager, testing::scripted::Scripted};
 
 fn credentials(password: &str) -> Credentials {
     Credentials { user: "user".to_owned(), password: password.into() }

@@ -1,0 +1,3 @@
+//! Helpers of the unit tests.
+
+pub(crate) mod scripted;
