@@ -72,12 +72,17 @@ impl<'a> Table<'a> {
         }
         working.start().await?;
         let table = Self { run, working };
-        let (began, patience) = (Instant::now(), run.hooks.patience());
-        // The provider may need to connect first.
-        while table.try_list(CLUSTER).await?.is_err() && began.elapsed() < patience {
+        table.wait_for_connection().await?;
+        Ok(table)
+    }
+
+    /// Waits until the provider can list routes, but no longer than it may take.
+    async fn wait_for_connection(&self) -> Checked<()> {
+        let (began, patience) = (Instant::now(), self.run.hooks.patience());
+        while self.try_list(CLUSTER).await?.is_err() && began.elapsed() < patience {
             sleep(POLL_INTERVAL).await;
         }
-        Ok(table)
+        Ok(())
     }
 
     /// The routes to test. None of them exists yet.
@@ -303,11 +308,8 @@ async fn disconnected(run: &Run<'_>) -> Checked {
     }
     let seen = in_trouble(&table, wanted.last().unwrap_or(&found), &found).await;
     run.hooks.reconnect().await?;
-    let (began, patience) = (Instant::now(), run.hooks.patience());
     // The first calls may still use the broken connection.
-    while table.try_list(CLUSTER).await?.is_err() && began.elapsed() < patience {
-        sleep(POLL_INTERVAL).await;
-    }
+    table.wait_for_connection().await?;
     let kept = table.are_all(CLUSTER, &wanted[..1]).await;
     table.delete_all(CLUSTER, &wanted).await?;
     seen.and(kept)?;
