@@ -87,6 +87,7 @@ mod provider_id;
 mod registry;
 mod routes;
 mod secrets;
+mod service_access;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod unknown_word;
@@ -128,5 +129,9 @@ pub use provider_id::{ProviderId, ProviderIdError};
 pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
 pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
+pub use service_access::{
+    AddressClaim, AddressHolder, ConfigMapName, ConfigMapStream, EndOfTerm, NoServiceAccess, ServiceAccess,
+    ServiceAccessNeeds, ServiceChange, ServiceRef,
+};
 pub use unknown_word::UnknownWord;
 pub use zones::{Zone, Zones};

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, Instances, LoadBalancer, NoSecrets, Result, Routes, SecretName, SecretSource, Zones};
+use crate::{
+    Clusters, Instances, LoadBalancer, NoSecrets, NoServiceAccess, Result, Routes, SecretName, SecretSource,
+    ServiceAccess, ServiceAccessNeeds, Zones,
+};
 
 /// A cloud, as the controllers see it.
 ///
@@ -48,6 +51,11 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         true
     }
 
+    /// What the provider does with [`StartContext::services`]. This method makes no calls.
+    fn service_access_needs(&self) -> ServiceAccessNeeds {
+        ServiceAccessNeeds::default()
+    }
+
     /// Instances. Without this part no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 
@@ -75,18 +83,28 @@ pub struct StartContext {
     pub cluster_name: String,
     /// Reads Secrets of the cluster, for configurations that name some.
     pub secrets: Arc<dyn SecretSource>,
+    /// Claims addresses for Services and writes to Services, for load balancers that no cloud runs.
+    pub services: Arc<dyn ServiceAccess>,
 }
 
 impl StartContext {
-    /// A context for a cluster of this name, [without Secrets](NoSecrets).
+    /// A context for a cluster of this name, [without Secrets](NoSecrets) and [without Services](NoServiceAccess).
     pub fn new(stop: CancellationToken, cluster_name: impl Into<String>) -> Self {
-        Self { stop, cluster_name: cluster_name.into(), secrets: Arc::new(NoSecrets) }
+        let (secrets, services) = (Arc::new(NoSecrets), Arc::new(NoServiceAccess));
+        Self { stop, cluster_name: cluster_name.into(), secrets, services }
     }
 
     /// Sets where Secrets are read from.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
         self.secrets = secrets;
+        self
+    }
+
+    /// Sets how Services are accessed.
+    #[must_use]
+    pub fn with_services(mut self, services: Arc<dyn ServiceAccess>) -> Self {
+        self.services = services;
         self
     }
 }

@@ -1,0 +1,198 @@
+//! The cluster's Services, for load balancers that no cloud runs.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Weak};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, future, stream, stream::BoxStream};
+
+use crate::{Error, Result};
+
+/// What a provider does in the cluster for load balancers that no cloud runs: it claims addresses for Services, and writes
+/// annotations that other components read.
+///
+/// The daemon implements this trait and knows Kubernetes. All writes belong to the term of leadership in which the Service
+/// controller runs. Outside of a term they fail with [`Unavailable`](crate::ErrorKind::Unavailable).
+#[async_trait]
+pub trait ServiceAccess: fmt::Debug + Send + Sync {
+    /// All claims that daemons of this cluster have written, in no particular order.
+    async fn claims(&self) -> Result<Vec<AddressClaim>>;
+
+    /// The claim of this address, as it is now. `None`: nobody has claimed it.
+    async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>>;
+
+    /// Writes a claim, if the stored one still has the [`version`](AddressClaim::version) of `claim`. Returns the claim with
+    /// its new version. The API server decides between several writers, so one address never has two first holders.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict): the stored claim is another one, or somebody else uses the address.
+    async fn write_claim(&self, claim: &AddressClaim) -> Result<AddressClaim>;
+
+    /// Deletes a claim, if the stored one still has the version of `claim`. Succeeds if it is already gone.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict): the stored claim is another one.
+    async fn delete_claim(&self, claim: &AddressClaim) -> Result<()>;
+
+    /// Whether this very Service exists, as the API server says now. A provider asks before it releases what a Service holds
+    /// that it was not asked to delete.
+    async fn exists(&self, service: &ServiceRef) -> Result<bool>;
+
+    /// Changes annotations, labels and `spec.loadBalancerIP` of a Service. Nothing is written if `change` is empty.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound): the Service is gone, or another one has its name.
+    async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()>;
+
+    /// Records a Warning event on a Service. Returns at once. `reason` is a CamelCase word.
+    fn warn(&self, service: &ServiceRef, reason: &'static str, message: String);
+
+    /// Follows a `ConfigMap`. The stream begins with the present content and continues with each change; `None` means that
+    /// there is no such `ConfigMap`. It ends only with the daemon. If the `ConfigMap` cannot be read, the stream yields an
+    /// error that names it, and goes on.
+    fn follow_config_map(&self, name: &ConfigMapName) -> ConfigMapStream;
+
+    /// Calls `what` at the end of each term, before the Lease is given back.
+    fn at_end_of_term(&self, what: Weak<dyn EndOfTerm>);
+}
+
+/// The versions of a `ConfigMap`'s `data`, the newest last.
+pub type ConfigMapStream = BoxStream<'static, Result<Option<BTreeMap<String, String>>>>;
+
+/// What ends with a term of leadership.
+#[async_trait]
+pub trait EndOfTerm: Send + Sync {
+    /// Ends what only a leader does, such as answering for addresses. Another leader may begin as soon as this returns, and
+    /// after a few seconds even if it does not.
+    async fn stand_down(&self);
+}
+
+/// Names a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceRef {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+}
+
+impl fmt::Display for ServiceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A claim of an address: an object of its own in the cluster, so that two daemons can never hand out one address twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressClaim {
+    /// The address.
+    pub address: IpAddr,
+    /// The Services that hold it, at least one. There are several only if they share it.
+    pub holders: Vec<AddressHolder>,
+    /// The version of the object. Empty for a claim that is not stored yet.
+    pub version: String,
+}
+
+/// A Service that holds an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressHolder {
+    /// The Service.
+    pub service: ServiceRef,
+    /// Services with the same key may share an address. `None`: it is not shared.
+    pub sharing_key: Option<String>,
+    /// The Service's ports as `80/TCP`, sorted. Services that share an address have no port in common.
+    pub ports: Vec<String>,
+}
+
+/// A change of a Service's metadata and of `spec.loadBalancerIP`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceChange {
+    /// Annotations to set, or to remove where the value is `None`.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Labels to set, or to remove where the value is `None`.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// `spec.loadBalancerIP`: `Some` to set it, `Some(None)` to remove it.
+    pub load_balancer_ip: Option<Option<String>>,
+}
+
+impl ServiceChange {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.annotations.is_empty() && self.labels.is_empty() && self.load_balancer_ip.is_none()
+    }
+}
+
+/// Names a `ConfigMap`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name in the namespace.
+    pub name: String,
+}
+
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a provider needs of [`ServiceAccess`]. The daemon's account must be allowed to do this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceAccessNeeds {
+    /// It claims addresses.
+    pub claims: bool,
+    /// It changes Services.
+    pub changes: bool,
+    /// The `ConfigMap`s that it follows.
+    pub config_maps: Vec<ConfigMapName>,
+}
+
+/// Access without a cluster: everything fails as [`Unsupported`](crate::ErrorKind::Unsupported).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoServiceAccess;
+
+impl NoServiceAccess {
+    fn error() -> Error {
+        Error::unsupported("there is no cluster whose Services can be read and written")
+    }
+}
+
+#[async_trait]
+impl ServiceAccess for NoServiceAccess {
+    async fn claims(&self) -> Result<Vec<AddressClaim>> {
+        Err(Self::error())
+    }
+
+    async fn claim_of(&self, _: IpAddr) -> Result<Option<AddressClaim>> {
+        Err(Self::error())
+    }
+
+    async fn write_claim(&self, _: &AddressClaim) -> Result<AddressClaim> {
+        Err(Self::error())
+    }
+
+    async fn delete_claim(&self, _: &AddressClaim) -> Result<()> {
+        Err(Self::error())
+    }
+
+    async fn exists(&self, _: &ServiceRef) -> Result<bool> {
+        Err(Self::error())
+    }
+
+    async fn change_service(&self, _: &ServiceRef, _: &ServiceChange) -> Result<()> {
+        Err(Self::error())
+    }
+
+    fn warn(&self, _: &ServiceRef, _: &'static str, _: String) {}
+
+    fn follow_config_map(&self, name: &ConfigMapName) -> ConfigMapStream {
+        let error = Error::unsupported(format!(
+            "ConfigMap {name} cannot be read: there is no cluster to read it from"
+        ));
+        stream::once(future::ready(Err(error))).chain(stream::pending()).boxed()
+    }
+
+    fn at_end_of_term(&self, _: Weak<dyn EndOfTerm>) {}
+}
