@@ -131,6 +131,12 @@ pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
 }
 
+/// Whether the provider [changes the network](CloudProvider::changes_host_network) of the host. `false` where the provider
+/// panics when it is asked.
+pub fn changes_host_network(provider: &dyn CloudProvider) -> bool {
+    caught(|| provider.changes_host_network()).unwrap_or(false)
+}
+
 /// Whether the provider [needs](CloudProvider::needs_secret) this Secret. It counts as needed where the provider panics
 /// when it is asked.
 pub fn needs_secret(provider: &dyn CloudProvider, secret: &SecretName) -> bool {

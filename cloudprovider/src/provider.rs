@@ -56,6 +56,13 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
         ServiceAccessNeeds::default()
     }
 
+    /// Whether the provider changes the network of the daemon's own host: it adds addresses or routes, or sends packets
+    /// below IP. The pod then needs the host network and the capabilities `NET_ADMIN` and `NET_RAW`. This method makes no
+    /// calls.
+    fn changes_host_network(&self) -> bool {
+        false
+    }
+
     /// Instances. Without this part no Node is initialised.
     fn instances(&self) -> Option<&dyn Instances>;
 

@@ -75,6 +75,11 @@ pub struct ManifestsCommand {
     #[arg(long)]
     pub no_host_network: bool,
 
+    /// The daemon announces addresses of load balancers or makes routes on its own host: the pods run as root with the
+    /// capabilities NET_ADMIN and NET_RAW. Not needed where the file of --cloud-config says so.
+    #[arg(long, conflicts_with = "no_host_network")]
+    pub host_network_admin: bool,
+
     /// Adds a Service and a ServiceMonitor for the Prometheus operator.
     #[arg(long)]
     pub service_monitor: bool,
@@ -121,6 +126,7 @@ impl ManifestsCommand {
 
     fn options(&self, registry: &Registry) -> Result<(ManifestOptions, Vec<String>), Vec<String>> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+        let mut host_network_admin = self.host_network_admin;
         if self.provider.is_empty() {
             faults.push("--provider cannot be empty".to_owned());
         }
@@ -151,6 +157,7 @@ impl ManifestsCommand {
                         match content::read(&text, path, &self.provider, registry) {
                             Ok(wanted) => {
                                 secrets.extend(wanted.secrets);
+                                host_network_admin |= wanted.changes_host_network;
                                 files = wanted.files;
                                 warnings.extend(wanted.warnings.iter().map(|warning| told(warning)));
                                 warnings.extend(wanted.elsewhere.iter().map(|file| elsewhere(path, file)));
@@ -182,6 +189,13 @@ impl ManifestsCommand {
             faults.push(fault);
             MonitorAccess::default()
         });
+        if host_network_admin && self.no_host_network {
+            faults.push(
+                "--no-host-network: the provider's configuration asks for announcements or routes on the host, which need \
+                 the host network"
+                    .to_owned(),
+            );
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -205,6 +219,7 @@ impl ManifestsCommand {
             image: self.image.clone().unwrap_or(defaults.image),
             replicas: self.replicas,
             host_network: !self.no_host_network,
+            host_network_admin,
             api_server,
             cloud_config,
             secrets: secrets.into_iter().collect(),

@@ -14,6 +14,7 @@ use super::{
     options::{CONFIG_KEY, is_key},
     workload::CONFIG_FOLDER,
 };
+use crate::cloud;
 
 /// The content that stands for a file which only the pods have. It is probably a credential or a certificate.
 const UNKNOWN_CONTENT: &[u8] = b"-----BEGIN UNKNOWN-----\n";
@@ -25,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) files: BTreeMap<String, ByteString>,
     /// The Secrets that it names.
     pub(super) secrets: Vec<SecretName>,
+    /// Whether the provider changes the network of the host.
+    pub(super) changes_host_network: bool,
     /// Files that the configuration names and that cannot be in its Secret.
     pub(super) elsewhere: Vec<PathBuf>,
     /// Oddities in it that are not errors.
@@ -61,7 +64,12 @@ pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry)
         warnings => format!("{}; beside that: {}", error.report(), warnings.join("; ")),
     })?;
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Wanted { secrets: crate::cloud::secrets_of(&*created), warnings, ..found })
+    Ok(Wanted {
+        secrets: cloud::secrets_of(&*created),
+        changes_host_network: cloud::changes_host_network(&*created),
+        warnings,
+        ..found
+    })
 }
 
 fn unknown_content(error: io::Error) -> io::Result<Vec<u8>> {

@@ -34,6 +34,8 @@ pub struct ManifestOptions {
     pub replicas: Option<u32>,
     /// Whether the pods use the host network, which they need before the pod network works.
     pub host_network: bool,
+    /// Whether the daemon changes the network of its host, for which it needs the host network and two capabilities.
+    pub host_network_admin: bool,
     /// Host and port of the API server, in place of the Service `kubernetes`.
     pub api_server: Option<(String, u16)>,
     /// `--cloud-config`
@@ -150,6 +152,7 @@ impl ManifestOptions {
             image: format!("{name}:{}", program.version().trim_start_matches('v')),
             replicas: None,
             host_network: true,
+            host_network_admin: false,
             api_server: None,
             cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
             secrets: Vec::new(),

@@ -80,13 +80,7 @@ fn pod(options: &ManifestOptions, flags: &Flags) -> Value {
         "terminationGracePeriodSeconds": GRACE_PERIOD,
         "affinity": affinity(options),
         "tolerations": tolerations(),
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": user(options),
         "containers": [container(options, flags)],
     });
     if options.host_network {
@@ -102,6 +96,30 @@ fn pod(options: &ManifestOptions, flags: &Flags) -> Value {
         spec["volumes"] = json!([volume]);
     }
     spec
+}
+
+fn user(options: &ManifestOptions) -> Value {
+    let mut context = json!({
+        "runAsNonRoot": true,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    if options.host_network_admin {
+        context["#"] = json!("Kubernetes gives capabilities to root alone.");
+        context["runAsNonRoot"] = json!(false);
+        context["runAsUser"] = json!(0);
+    }
+    context
+}
+
+fn capabilities(options: &ManifestOptions) -> Value {
+    let mut capabilities = json!({"drop": ["ALL"]});
+    if options.host_network_admin {
+        capabilities["add"] = json!(["NET_ADMIN", "NET_RAW"]);
+    }
+    capabilities
 }
 
 fn affinity(options: &ManifestOptions) -> Value {
@@ -165,7 +183,7 @@ fn container(options: &ManifestOptions, flags: &Flags) -> Value {
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
+            "capabilities": capabilities(options),
         },
     });
     if let Some(port) = flags.secure_serving.port() {

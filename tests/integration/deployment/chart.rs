@@ -101,6 +101,10 @@ pub(super) fn chart_cases() -> Vec<(Value, ManifestOptions)> {
             ManifestOptions { cloud_config: CloudConfig::None, host_network: false, ..base() },
         ),
         (
+            json!({"provider": "libvirt", "hostNetworkAdmin": true}),
+            ManifestOptions { host_network_admin: true, ..base() },
+        ),
+        (
             json!({"provider": "libvirt", "useServiceAccountCredentials": true, "securePort": 11000}),
             ManifestOptions {
                 arguments: strings(&["--secure-port=11000", "--use-service-account-credentials"]),
@@ -255,6 +259,10 @@ pub(super) fn chart_faults() -> Outcome {
             "needs /livez and /readyz",
         ),
         (json!({"provider": "libvirt", "hostnetwork": true}), "hostnetwork"),
+        (
+            json!({"provider": "libvirt", "hostNetworkAdmin": true, "hostNetwork": false}),
+            "hostNetworkAdmin: needs hostNetwork",
+        ),
         (json!({"provider": "libvirt", "cloudConfig": "a", "existingConfigMap": "b"}), "exclude each other"),
     ] {
         match helm.template(&values) {

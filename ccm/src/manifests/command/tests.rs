@@ -3,6 +3,7 @@ use std::sync::Arc;
 use clap::Parser;
 use cloudprovider::{CloudProvider, ConfigProblem, Error, FactoryInput, Result, testing::FakeCloud};
 use component::yaml::without_comments;
+use serde_json::json;
 
 use super::*;
 
@@ -249,4 +250,27 @@ fn whom_prometheus_shows_its_token_is_chosen() {
         let faults = options(&[&format!("--service-monitor-ca={ca}")]).expect_err("refused");
         assert!(faults.iter().any(|fault| fault.contains("secret/NAME/KEY")), "{faults:?}");
     }
+}
+
+#[test]
+fn the_network_of_the_host_is_changed_by_root_with_two_capabilities() {
+    let registry = registry();
+    let options = |arguments: &[&str]| {
+        command(&[&["--provider=libvirt"], arguments].concat()).options(&registry).map(|(options, _)| options)
+    };
+    let pod = |options: &ManifestOptions| {
+        let objects = options.render().expect("good options");
+        let workload = objects.iter().find(|object| object["kind"] == "DaemonSet").expect("one");
+        workload["spec"]["template"]["spec"].clone()
+    };
+    let usual = pod(&options(&[]).expect("accepted"));
+    assert_eq!(usual["securityContext"]["runAsUser"], 65_532);
+    assert_eq!(usual["containers"][0]["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+    let admin = pod(&options(&["--host-network-admin"]).expect("accepted"));
+    assert_eq!(admin["securityContext"]["runAsUser"], 0);
+    assert_eq!(admin["hostNetwork"], true);
+    assert_eq!(
+        admin["containers"][0]["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]})
+    );
 }
