@@ -4,11 +4,13 @@ mod handover;
 mod initialize;
 mod join;
 mod restart;
+mod routes;
+mod services;
 mod settled;
 mod startup;
 mod vsphere;
 
-use std::{collections::BTreeMap, process::Command, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
 use anyhow::{Result, ensure};
 use test_env::Process;
@@ -17,6 +19,8 @@ pub(crate) use handover::{End, Handover};
 pub(crate) use initialize::Initialize;
 pub(crate) use join::Join;
 pub(crate) use restart::Restart;
+pub(crate) use routes::Routes;
+pub(crate) use services::{ServiceNodes, Services};
 pub(crate) use settled::Settled;
 pub(crate) use startup::Startup;
 pub(crate) use vsphere::{Vsphere, VsphereChange};
@@ -39,6 +43,9 @@ pub(crate) enum Case {
     Startup(Startup),
     Vsphere(Vsphere),
     VsphereChange(VsphereChange),
+    Services(Services),
+    ServiceNodes(ServiceNodes),
+    Routes(Routes),
 }
 
 impl Case {
@@ -52,6 +59,9 @@ impl Case {
             Self::Startup(_) => "startup",
             Self::Vsphere(_) => "vsphere",
             Self::VsphereChange(_) => "vsphere-change",
+            Self::Services(_) => "services",
+            Self::ServiceNodes(_) => "service-nodes",
+            Self::Routes(_) => "routes",
         }
     }
 
@@ -65,6 +75,9 @@ impl Case {
             Self::Startup(_) => String::new(),
             Self::Vsphere(case) => case.variant(),
             Self::VsphereChange(case) => case.variant(),
+            Self::Services(case) => case.variant(),
+            Self::ServiceNodes(case) => case.variant(),
+            Self::Routes(case) => case.variant(),
         }
     }
 
@@ -79,6 +92,9 @@ impl Case {
             Self::Startup(case) => case.run(manager).await,
             Self::Vsphere(case) => case.run(manager).await,
             Self::VsphereChange(case) => case.run(manager).await,
+            Self::Services(case) => case.run(manager).await,
+            Self::ServiceNodes(case) => case.run(manager).await,
+            Self::Routes(case) => case.run(manager).await,
         }?;
         Ok(Measurement {
             case: self.name().to_owned(),
@@ -110,7 +126,7 @@ fn used(process: &Process) -> Result<Values> {
 struct Working {
     process: Process,
     port: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Working {
@@ -118,7 +134,7 @@ impl Working {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
         let setup = Setup { kubeconfig: cluster.kubeconfig(), cloud, folder: folder.path(), port };
-        Ok(Self { process: manager.start(&setup, arguments)?, port, _folder: folder })
+        Ok(Self { process: manager.start(&setup, arguments)?, port, folder })
     }
 
     /// What the manager serves under this path.
@@ -130,6 +146,11 @@ impl Working {
             .output()?;
         ensure!(output.status.success(), "no {path}: {}", self.process.log_tail());
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Where its files are.
+    fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn end(self) -> Result<()> {

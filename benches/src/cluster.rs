@@ -1,5 +1,7 @@
 //! A cluster to measure in: API server, etcd and Nodes, and a watch that notes when Nodes are complete.
 
+mod networks;
+
 use std::{
     collections::BTreeMap,
     net::TcpListener,

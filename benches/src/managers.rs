@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use test_env::{FrameworkCcm, Process, Signal, built};
 
 /// A program that initialises Nodes.
@@ -31,17 +32,26 @@ pub(crate) enum Manager {
 pub(crate) enum Cloud<'a> {
     /// A cloud with an instance for each Node, which takes this many milliseconds for an answer.
     Ideal { delay_millis: u64 },
+    /// The same with load balancers and routes. It writes how often it was called into the file [`COUNTS`].
+    Networks { delay_millis: u64 },
     /// The vCenter that this configuration file names.
     Vsphere { config: &'a Path },
 }
+
+/// Where the cloud writes how often each operation of load balancers and routes was called, in the manager's folder.
+pub(crate) const COUNTS: &str = "counts.json";
 
 /// As many connections as the daemon uses at most for its writes.
 const FLOOR_CONNECTIONS: &str = "32";
 
 /// The flags with which Go's managers are fastest: as many workers as make a difference, and no throttle in
 /// the client.
-const BEST_FLAGS: [&str; 3] =
-    ["--concurrent-node-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"];
+const BEST_FLAGS: [&str; 4] = [
+    "--concurrent-node-syncs=64",
+    "--concurrent-service-syncs=64",
+    "--kube-api-qps=100000",
+    "--kube-api-burst=100000",
+];
 
 /// A flag that only the framework of 1.37 has.
 const BEST_FLAG_OF_GO: &str = "--concurrent-node-lifecycle-syncs=64";
@@ -69,7 +79,7 @@ impl Manager {
 
     fn program_for(self, cloud: Cloud<'_>) -> Result<PathBuf> {
         match (self, cloud) {
-            (Self::Ours, Cloud::Ideal { .. }) => beside_this_program("ideal"),
+            (Self::Ours, Cloud::Ideal { .. } | Cloud::Networks { .. }) => beside_this_program("ideal"),
             (Self::Ours, Cloud::Vsphere { .. }) => beside_this_program("cloud-controller-manager"),
             (Self::Floor, _) => beside_this_program("floor"),
             (Self::GoDefaults | Self::GoBest, _) => Ok(FrameworkCcm::program()?),
@@ -93,6 +103,13 @@ impl Manager {
                 Cloud::Ideal { delay_millis } => {
                     let path = setup.folder.join("cloud.json");
                     std::fs::write(&path, format!("{{\"delayMillis\": {delay_millis}}}"))?;
+                    ("ideal", path)
+                }
+                Cloud::Networks { delay_millis } => {
+                    let path = setup.folder.join("cloud.json");
+                    let counts = setup.folder.join(COUNTS);
+                    let config = json!({"delayMillis": delay_millis, "networks": true, "counts": counts});
+                    std::fs::write(&path, config.to_string())?;
                     ("ideal", path)
                 }
                 Cloud::Vsphere { config } => ("vsphere", config.to_owned()),

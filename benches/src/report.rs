@@ -101,6 +101,52 @@ const ABOUT: &[About] = &[
         plot: None,
     },
     About {
+        case: "services",
+        title: "Services that wait when the manager starts",
+        text: "Services of type `LoadBalancer` are there when the process is started, with ten Nodes. Time runs until every \
+               Service has an address. Calls of the cloud and writes of Services are for each Service until then; the last \
+               two columns are all that came in the five seconds after. Only the service controller runs.",
+        columns: &[
+            ("seconds", "time"),
+            ("calls", "calls a Service"),
+            ("writes", "writes a Service"),
+            ("cpu_seconds", "CPU"),
+            ("peak_bytes", "peak memory"),
+            ("more_calls", "calls after"),
+            ("more_writes", "writes after"),
+        ],
+        plot: None,
+    },
+    About {
+        case: "service-nodes",
+        title: "Nodes that come and go beside Services",
+        text: "All Services have their load balancers. Nodes are added, then each gets a label that no load balancer depends \
+               on, then they are deleted. Time and calls do not count the labels; calls while they were written have a column \
+               of their own. Time includes two pauses of five seconds without a call.",
+        columns: &[
+            ("seconds", "time"),
+            ("calls", "calls a Service"),
+            ("idle_calls", "calls for labels"),
+            ("cpu_seconds", "CPU"),
+            ("peak_bytes", "peak memory"),
+        ],
+        plot: None,
+    },
+    About {
+        case: "routes",
+        title: "Nodes that wait for routes when the manager starts",
+        text: "Each Node has a pod CIDR. Time runs from the start of the process until every Node's condition \
+               `NetworkUnavailable` is `False`. Only the route controller runs.",
+        columns: &[
+            ("seconds", "time"),
+            ("calls", "calls a Node"),
+            ("writes", "writes a Node"),
+            ("cpu_seconds", "CPU"),
+            ("peak_bytes", "peak memory"),
+        ],
+        plot: None,
+    },
+    About {
         case: "startup",
         title: "The program",
         text: "Both with their ideal cloud and nothing else built in.",

@@ -3,7 +3,10 @@
 use anyhow::Result;
 
 use crate::{
-    cases::{Case, End, Handover, Initialize, Join, Restart, Settled, Startup, Vsphere, VsphereChange},
+    cases::{
+        Case, End, Handover, Initialize, Join, Restart, Routes, ServiceNodes, Services, Settled, Startup,
+        Vsphere, VsphereChange,
+    },
     cluster::NodeSize,
     managers::Manager,
     results::Results,
@@ -68,6 +71,10 @@ fn initialize(nodes: usize) -> Initialize {
     Initialize { nodes, size: NodeSize::Real, delay_millis: 0 }
 }
 
+fn service_nodes(services: usize, nodes: usize) -> ServiceNodes {
+    ServiceNodes { services, nodes, delay_millis: 20 }
+}
+
 fn full() -> Vec<Plan> {
     use Manager::{CpiBest, CpiDefaults, Floor, GoBest, GoDefaults, Ours};
     let (bare, slow) = (
@@ -91,6 +98,12 @@ fn full() -> Vec<Plan> {
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 5), (GoDefaults, 5)]),
         (Case::Handover(Handover { end: End::Killed }), vec![(Ours, 5), (GoDefaults, 5)]),
         (Case::Settled(Settled { nodes: 5000, minutes: 10 }), vec![(Ours, 1), (Floor, 1), (GoBest, 1)]),
+        (
+            Case::Services(Services { services: 2000, delay_millis: 200 }),
+            vec![(Ours, 3), (GoBest, 3), (GoDefaults, 1)],
+        ),
+        (Case::ServiceNodes(service_nodes(500, 200)), vec![(Ours, 3), (GoBest, 3), (GoDefaults, 1)]),
+        (Case::Routes(Routes { nodes: 1000, delay_millis: 20 }), vec![(Ours, 3), (GoDefaults, 3)]),
     ]
 }
 
@@ -107,5 +120,11 @@ fn quick() -> Vec<Plan> {
         (Case::Restart(Restart { nodes: 100 }), vec![(Ours, 1), (GoBest, 1)]),
         (Case::Handover(Handover { end: End::Terminated }), vec![(Ours, 1), (GoDefaults, 1)]),
         (Case::Settled(Settled { nodes: 100, minutes: 1 }), vec![(Ours, 1), (Floor, 1), (GoBest, 1)]),
+        (
+            Case::Services(Services { services: 100, delay_millis: 200 }),
+            vec![(Ours, 1), (GoBest, 1), (GoDefaults, 1)],
+        ),
+        (Case::ServiceNodes(service_nodes(20, 10)), vec![(Ours, 1), (GoBest, 1)]),
+        (Case::Routes(Routes { nodes: 50, delay_millis: 20 }), vec![(Ours, 1), (GoDefaults, 1)]),
     ]
 }

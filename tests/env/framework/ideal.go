@@ -19,14 +19,25 @@ const idealName = "ideal"
 type ideal struct {
 	// Pause before each answer, in milliseconds.
 	DelayMillis int `json:"delayMillis"`
+	// Whether it has load balancers and routes too.
+	Networks bool `json:"networks"`
+	// Where it writes how often each operation of load balancers and routes was called. Empty: nowhere.
+	Counts string `json:"counts"`
+
+	counts   *counts
+	networks *idealNetworks
 }
 
 func newIdeal(config io.Reader) (cloudprovider.Interface, error) {
 	c := &ideal{}
-	if config == nil {
-		return c, nil
+	if config != nil {
+		if err := json.NewDecoder(config).Decode(c); err != nil {
+			return nil, err
+		}
 	}
-	return c, json.NewDecoder(config).Decode(c)
+	c.counts = newCounts(c.Counts)
+	c.networks = &idealNetworks{cloud: c, routes: map[string]*cloudprovider.Route{}}
+	return c, nil
 }
 
 var digits = regexp.MustCompile(`[0-9]+$`)
@@ -68,12 +79,14 @@ func (c *ideal) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprov
 	}, nil
 }
 
-func (c *ideal) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-func (c *ideal) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return nil, false }
-func (c *ideal) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
-func (c *ideal) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return c, true }
-func (c *ideal) Instances() (cloudprovider.Instances, bool)                        { return nil, false }
-func (c *ideal) Zones() (cloudprovider.Zones, bool)                                { return nil, false }
-func (c *ideal) Clusters() (cloudprovider.Clusters, bool)                          { return nil, false }
-func (c *ideal) ProviderName() string                                              { return idealName }
-func (c *ideal) HasClusterID() bool                                                { return true }
+func (c *ideal) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	go c.counts.write(stop)
+}
+func (c *ideal) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c.networks, c.Networks }
+func (c *ideal) Routes() (cloudprovider.Routes, bool)             { return c.networks, c.Networks }
+func (c *ideal) InstancesV2() (cloudprovider.InstancesV2, bool)   { return c, true }
+func (c *ideal) Instances() (cloudprovider.Instances, bool)       { return nil, false }
+func (c *ideal) Zones() (cloudprovider.Zones, bool)               { return nil, false }
+func (c *ideal) Clusters() (cloudprovider.Clusters, bool)         { return nil, false }
+func (c *ideal) ProviderName() string                             { return idealName }
+func (c *ideal) HasClusterID() bool                               { return true }

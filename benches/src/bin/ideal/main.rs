@@ -2,25 +2,45 @@
 //! alone. So only the daemon is measured. The Go framework's binary has the same cloud
 //! (`tests/env/framework/ideal.go`).
 //!
-//! `ideal --cloud-provider=ideal --cloud-config=cloud.json`, with `{"delayMillis": 20}` for a slow one.
+//! `ideal --cloud-provider=ideal --cloud-config=cloud.json`, with `{"delayMillis": 20}` for a slow one and
+//! `{"networks": true}` for one with load balancers and routes.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+mod networks;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use cloudprovider::{
     CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instance, InstanceLookup, InstanceMetadata,
     InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, ProviderId, Registry,
     Result, Routes, StartContext, Zones, async_trait,
 };
+use networks::Networks;
 use serde::Deserialize;
 
 const NAME: &str = "ideal";
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Ideal {
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Config {
     /// Pause before each answer, in milliseconds.
-    #[serde(default)]
     delay_millis: u64,
+    /// Whether there are load balancers and routes too.
+    networks: bool,
+    /// Where the provider writes how often each operation of load balancers and routes was called.
+    counts: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Ideal {
+    config: Config,
+    networks: Arc<Networks>,
+}
+
+impl From<Config> for Ideal {
+    fn from(config: Config) -> Self {
+        let networks = Arc::new(Networks::new(Duration::from_millis(config.delay_millis)));
+        Self { config, networks }
+    }
 }
 
 fn main() -> ExitCode {
@@ -32,10 +52,10 @@ fn main() -> ExitCode {
 }
 
 fn factory(input: &FactoryInput) -> Result<Arc<dyn CloudProvider>> {
-    let Some(text) = &input.config else { return Ok(Arc::new(Ideal::default())) };
-    let ideal: Ideal = serde_json::from_str(text)
+    let text = input.config.as_deref().unwrap_or("{}");
+    let config: Config = serde_json::from_str(text)
         .map_err(|error| Error::invalid_configuration(vec![ConfigProblem::new("", error.to_string())]))?;
-    Ok(Arc::new(ideal))
+    Ok(Arc::new(Ideal::from(config)))
 }
 
 fn instance(node: &NodeIdentity) -> InstanceLookup {
@@ -62,8 +82,8 @@ impl Instances for Ideal {
         provider_id.starts_with("ideal://")
     }
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        if self.delay_millis > 0 {
-            tokio::time::sleep(Duration::from_millis(self.delay_millis)).await;
+        if self.config.delay_millis > 0 {
+            tokio::time::sleep(Duration::from_millis(self.config.delay_millis)).await;
         }
         nodes.iter().map(|node| instance(node)).collect()
     }
@@ -77,7 +97,11 @@ impl CloudProvider for Ideal {
     fn name(&self) -> &'static str {
         NAME
     }
-    async fn start(&self, _context: StartContext) -> Result<()> {
+    async fn start(&self, context: StartContext) -> Result<()> {
+        if let Some(path) = self.config.counts.clone() {
+            let networks = Arc::clone(&self.networks);
+            tokio::spawn(async move { networks.write_counts(path, context.stop).await });
+        }
         Ok(())
     }
     fn instances(&self) -> Option<&dyn Instances> {
@@ -87,10 +111,10 @@ impl CloudProvider for Ideal {
         None
     }
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
+        self.config.networks.then_some(&*self.networks as &dyn LoadBalancer)
     }
     fn routes(&self) -> Option<&dyn Routes> {
-        None
+        self.config.networks.then_some(&*self.networks as &dyn Routes)
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
         None
