@@ -13,6 +13,7 @@
 //! cloud's answer and what was seen before. The loop that acts on the decision is apart from them.
 
 pub mod app;
+pub mod cache;
 pub mod clients;
 pub mod cloud;
 pub mod cloud_config;
@@ -27,6 +28,7 @@ pub mod nodes;
 pub mod permissions;
 mod rbac;
 pub mod secrets;
+pub mod writes;
 
 /// The modules of the crate [`component`], which has what any Kubernetes daemon needs.
 #[doc(no_inline)]

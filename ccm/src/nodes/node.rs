@@ -10,6 +10,7 @@ use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition_types;
+use crate::cache::CachedObject;
 
 /// A Node in the cache.
 ///
@@ -123,23 +124,27 @@ impl Node {
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|t| t.key == key)
     }
+}
 
-    /// Whether everything but the resource version is the same.
-    pub fn same_content(&self, other: &Self) -> bool {
+impl CachedObject for Node {
+    fn key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.identity.name)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    fn set_resource_version(&mut self, version: &str) {
+        version.clone_into(&mut self.resource_version);
+    }
+
+    fn same_content(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.created == other.created
             && self.deleting == other.deleting
             && self.taints == other.taints
             && self.conditions == other.conditions
-    }
-
-    /// Whether the cached version is older than `written`, the version that one of our own writes produced.
-    /// Versions that are not numbers are never older.
-    pub fn is_older_than(&self, written: &str) -> bool {
-        match (self.resource_version.parse::<u64>(), written.parse::<u64>()) {
-            (Ok(cached), Ok(written)) => cached < written,
-            _ => false,
-        }
     }
 }
 

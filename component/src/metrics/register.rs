@@ -1,7 +1,7 @@
 //! Registers metrics, and records their descriptions for the documentation.
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     core::Collector,
 };
 
@@ -58,6 +58,17 @@ impl<'r> Register<'r> {
     pub fn own(&self, name: &str) -> String {
         format!("{}_{name}", self.namespace)
     }
+
+    /// A counter without labels.
+    ///
+    /// # Errors
+    /// The name is already registered.
+    pub fn counter(&mut self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        let metric = IntCounter::new(name, help)?;
+        self.add("counter", &metric)?;
+        Ok(metric)
+    }
+
     /// A histogram without labels.
     ///
     /// # Errors

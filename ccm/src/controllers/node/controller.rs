@@ -35,7 +35,9 @@ use super::{
 use crate::{
     cloud::{Cloud, Owner},
     conditions::WantedCondition,
-    nodes::{Node, NodeStore, NodeWriter, WrittenVersion},
+    cache::CachedObject as _,
+    nodes::{Node, NodeStore, NodeWriter},
+    writes::WrittenVersion,
 };
 
 /// How many look-ups may be under way. With enough of them, a slow one does not delay a new Node. With few, Nodes gather in

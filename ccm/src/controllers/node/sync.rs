@@ -16,7 +16,8 @@ use super::{
 use crate::{
     cloud::Cloud,
     conditions::WantedCondition,
-    nodes::{Node, NodePatch, NodeStore, NodeWriter, WriteError, WrittenVersion},
+    nodes::{Node, NodePatch, NodeStore, NodeWriter},
+    writes::{WriteError, WrittenVersion},
 };
 
 /// How long the watch may take to show a patch before the next one is sent anyway.

@@ -31,7 +31,8 @@ use super::{
 use crate::{
     cloud::Cloud,
     conditions::INSTANCE_EXISTS,
-    nodes::{Changes, Node, NodeStore, NodeWriter, ReadyStatus},
+    cache::Changes,
+    nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
 
 /// One pass in this many asks about all Nodes. The others ask about Nodes that are not Ready or in question,

@@ -14,8 +14,10 @@ use super::{
     verdict::{HeldBack, Verdict},
 };
 use crate::{
+    cache::CachedObject as _,
     cloud::CallTime,
-    nodes::{Node, WrittenVersion},
+    nodes::Node,
+    writes::WrittenVersion,
 };
 
 /// Backoff after failed writes.

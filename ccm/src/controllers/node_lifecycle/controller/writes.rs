@@ -8,7 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{super::silence::SilentKubelet, NodeLifecycleController};
-use crate::nodes::{Node, NodePatch, WriteError, WrittenVersion};
+use crate::{
+    nodes::{Node, NodePatch},
+    writes::{WriteError, WrittenVersion},
+};
 
 /// What to write about one Node after a look.
 pub(super) enum Write {

@@ -1,4 +1,4 @@
-//! The cache of Nodes and its subscribers.
+//! The cache of the objects of one kind, and its subscribers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,52 +6,58 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use cloudprovider::InstanceRef;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::Node;
+use super::CachedObject;
 
-/// All Nodes of the cluster, kept up to date by [`watch_nodes`](super::watch_nodes). Clones share the Nodes.
-#[derive(Clone, Debug)]
-pub struct NodeStore {
-    shared: Arc<Shared>,
+/// All objects of one kind in the cluster, by their [keys](CachedObject::key), kept up to date by a watch. Clones share the
+/// objects.
+#[derive(Debug)]
+pub struct Cache<T> {
+    shared: Arc<Shared<T>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    nodes: RwLock<HashMap<String, Arc<Node>>>,
+struct Shared<T> {
+    objects: RwLock<HashMap<String, Arc<T>>>,
     subscribers: Mutex<Vec<Arc<Pending>>>,
-    /// Those who wait for the next version of a Node, by its name.
+    /// Those who wait for the next version of an object, by its key.
     waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Infallible>>>>,
     synced: watch::Sender<bool>,
 }
 
-/// The names of Nodes that changed and that one subscriber has not taken yet.
+/// The keys of objects that changed and that one subscriber has not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
-    names: Mutex<HashSet<String>>,
+    keys: Mutex<HashSet<String>>,
     notify: Notify,
 }
 
-/// The names of Nodes that changed since the last look. Each is there once, however often the Node changed, so a slow reader
-/// costs no memory.
+/// The keys of objects that changed since the last look. Each is there once, however often the object changed, so a slow
+/// reader costs no memory.
 #[derive(Debug)]
 pub struct Changes {
     pending: Arc<Pending>,
 }
 
-impl Default for NodeStore {
+impl<T> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T: CachedObject> Default for Cache<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl NodeStore {
+impl<T: CachedObject> Cache<T> {
     /// An empty store, not synced.
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
-                nodes: RwLock::default(),
+                objects: RwLock::default(),
                 subscribers: Mutex::default(),
                 waiting: Mutex::default(),
                 synced: watch::Sender::new(false),
@@ -59,52 +65,30 @@ impl NodeStore {
         }
     }
 
-    /// The Node of this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Node>> {
-        self.read().get(name).cloned()
+    /// The object with this key.
+    pub fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.read().get(key).cloned()
     }
 
-    /// All Nodes, in no particular order.
-    pub fn all(&self) -> Vec<Arc<Node>> {
+    /// All objects, in no particular order.
+    pub fn all(&self) -> Vec<Arc<T>> {
         self.read().values().cloned().collect()
     }
 
-    /// How many Nodes there are.
+    /// How many objects there are.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// Whether there are no Nodes.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Names of the Nodes that any of `instances` may belong to: by provider ID, or, for Nodes without one, by
-    /// system UUID or name.
-    pub fn matching(&self, instances: &[InstanceRef]) -> Vec<String> {
-        let texts = |field: fn(&InstanceRef) -> Option<&String>| -> HashSet<String> {
-            instances.iter().filter_map(field).map(|text| text.to_ascii_lowercase()).collect()
-        };
-        let provider_ids = texts(|i| i.provider_id.as_ref());
-        let system_uuids = texts(|i| i.system_uuid.as_ref());
-        let names = texts(|i| i.name.as_ref());
-        let has = |set: &HashSet<String>, text: &str| set.contains(&text.to_ascii_lowercase());
-        self.read()
-            .values()
-            .map(|node| &node.identity)
-            .filter(|node| {
-                node.provider_id.as_deref().is_some_and(|id| has(&provider_ids, id))
-                    || node.system_uuid.as_deref().is_some_and(|uuid| has(&system_uuids, uuid))
-                    || has(&names, &node.name)
-            })
-            .map(|node| node.name.clone())
-            .collect()
-    }
-
-    /// Subscribes to changes from now on. Every Node that exists already counts as changed.
+    /// Subscribes to changes from now on. Every object that exists already counts as changed.
     pub fn subscribe(&self) -> Changes {
         let pending = Arc::new(Pending::default());
-        // Subscribed before the names are read. So a change in between is seen twice, and not lost.
+        // Subscribed before the keys are read. So a change in between is seen twice, and not lost.
         lock(&self.shared.subscribers).push(pending.clone());
         pending.add(self.read().keys().cloned());
         Changes { pending }
@@ -116,72 +100,72 @@ impl NodeStore {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// Waits until the watch shows this version of a Node or a later one, and returns the Node that it shows
-    /// then. `None` if the Node does not exist any more.
-    pub async fn until_shown(&self, name: &str, version: &str) -> Option<Arc<Node>> {
+    /// Waits until the watch shows this version of an object or a later one, and returns the object that it shows
+    /// then. `None` if the object does not exist any more.
+    pub async fn until_shown(&self, key: &str, version: &str) -> Option<Arc<T>> {
         let is_shown =
-            |node: &Option<Arc<Node>>| node.as_ref().is_none_or(|node| !node.is_older_than(version));
+            |object: &Option<Arc<T>>| object.as_ref().is_none_or(|object| !object.is_older_than(version));
         loop {
-            let node = self.get(name);
-            if is_shown(&node) {
-                return node;
+            let object = self.get(key);
+            if is_shown(&object) {
+                return object;
             }
             let (next_version, comes) = oneshot::channel();
             {
                 let mut waiting = lock(&self.shared.waiting);
-                let waiting = waiting.entry(name.to_owned()).or_default();
+                let waiting = waiting.entry(key.to_owned()).or_default();
                 waiting.retain(|waits| !waits.is_closed());
                 waiting.push(next_version);
             }
             // A change in between has not been announced to us.
-            let node = self.get(name);
-            if is_shown(&node) {
-                lock(&self.shared.waiting).remove(name);
-                return node;
+            let object = self.get(key);
+            if is_shown(&object) {
+                lock(&self.shared.waiting).remove(key);
+                return object;
             }
             // Nothing is ever sent. That the sender is dropped is the message.
             let _ = comes.await;
         }
     }
 
-    /// Stores a Node, and notifies the subscribers if anything but its version changed.
-    pub(super) fn apply(&self, node: Node) {
-        let name = node.name().to_owned();
-        let node = Arc::new(node);
-        let before = self.write().insert(name.clone(), node.clone());
-        lock(&self.shared.waiting).remove(&name);
-        if before.is_none_or(|before| !before.same_content(&node)) {
-            self.tell(&[name]);
+    /// Stores an object, and notifies the subscribers if anything but its version changed.
+    pub(crate) fn apply(&self, object: T) {
+        let key = object.key().into_owned();
+        let object = Arc::new(object);
+        let before = self.write().insert(key.clone(), object.clone());
+        lock(&self.shared.waiting).remove(&key);
+        if before.is_none_or(|before| !before.same_content(&object)) {
+            self.tell(&[key]);
         }
     }
 
-    /// Sets the version of a Node of which nothing else changed.
-    pub(super) fn set_version(&self, name: &str, version: &str) {
-        if let Some(node) = self.write().get_mut(name) {
-            version.clone_into(&mut Arc::make_mut(node).resource_version);
+    /// Sets the version of an object of which nothing else changed.
+    pub(crate) fn set_version(&self, key: &str, version: &str) {
+        if let Some(object) = self.write().get_mut(key) {
+            Arc::make_mut(object).set_resource_version(version);
         }
-        lock(&self.shared.waiting).remove(name);
+        lock(&self.shared.waiting).remove(key);
     }
 
-    /// Removes a Node.
-    pub(super) fn remove(&self, name: &str) {
-        if self.write().remove(name).is_some() {
-            lock(&self.shared.waiting).remove(name);
-            self.tell(&[name.to_owned()]);
+    /// Removes an object.
+    pub(crate) fn remove(&self, key: &str) {
+        if self.write().remove(key).is_some() {
+            lock(&self.shared.waiting).remove(key);
+            self.tell(&[key.to_owned()]);
         }
     }
 
-    /// Replaces all Nodes with those of a complete list.
-    pub(super) fn replace(&self, nodes: Vec<Node>) {
-        let new: HashMap<String, Arc<Node>> =
-            nodes.into_iter().map(|node| (node.name().to_owned(), Arc::new(node))).collect();
+    /// Replaces all objects with those of a complete list.
+    pub(crate) fn replace(&self, objects: Vec<T>) {
+        let new: HashMap<String, Arc<T>> =
+            objects.into_iter().map(|object| (object.key().into_owned(), Arc::new(object))).collect();
         let changed: Vec<String> = {
             let mut current = self.write();
-            let vanished = current.keys().filter(|name| !new.contains_key(*name)).cloned();
-            let differs = |(name, node): &(&String, &Arc<Node>)| {
-                current.get(*name).is_none_or(|old| !old.same_content(node))
+            let vanished = current.keys().filter(|key| !new.contains_key(*key)).cloned();
+            let differs = |(key, object): &(&String, &Arc<T>)| {
+                current.get(*key).is_none_or(|old| !old.same_content(object))
             };
-            let changed = vanished.chain(new.iter().filter(differs).map(|(name, _)| name.clone())).collect();
+            let changed = vanished.chain(new.iter().filter(differs).map(|(key, _)| key.clone())).collect();
             *current = new;
             changed
         };
@@ -190,28 +174,28 @@ impl NodeStore {
         self.shared.synced.send_replace(true);
     }
 
-    fn tell(&self, names: &[String]) {
+    fn tell(&self, keys: &[String]) {
         let mut subscribers = lock(&self.shared.subscribers);
         // Nobody else holds it any more, so the subscriber is gone.
         subscribers.retain(|pending| Arc::strong_count(pending) > 1);
         for pending in subscribers.iter() {
-            pending.add(names.iter().cloned());
+            pending.add(keys.iter().cloned());
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Node>>> {
-        self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<T>>> {
+        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<Node>>> {
-        self.shared.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<T>>> {
+        self.shared.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pending {
-    fn add(&self, names: impl IntoIterator<Item = String>) {
-        let mut pending = lock(&self.names);
-        pending.extend(names);
+    fn add(&self, keys: impl IntoIterator<Item = String>) {
+        let mut pending = lock(&self.keys);
+        pending.extend(keys);
         if !pending.is_empty() {
             self.notify.notify_one();
         }
@@ -219,17 +203,17 @@ impl Pending {
 }
 
 impl Changes {
-    /// Takes the names of the Nodes that changed, those of removed Nodes too.
+    /// Takes the keys of the objects that changed, those of removed objects too.
     pub fn take(&mut self) -> HashSet<String> {
-        std::mem::take(&mut *lock(&self.pending.names))
+        std::mem::take(&mut *lock(&self.pending.keys))
     }
 
-    /// Waits until some Nodes changed and takes all their names, those of removed Nodes too. Cancel-safe.
+    /// Waits until some objects changed and takes all their keys, those of removed objects too. Cancel-safe.
     pub async fn next(&mut self) -> HashSet<String> {
         loop {
-            let names = self.take();
-            if !names.is_empty() {
-                return names;
+            let keys = self.take();
+            if !keys.is_empty() {
+                return keys;
             }
             self.pending.notify.notified().await;
         }
@@ -246,6 +230,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::nodes::{Node, NodeStore};
 
     fn node(name: &str, version: &str) -> Node {
         let identity =
@@ -337,22 +322,5 @@ mod tests {
             assert!(store.until_shown("a", "6").now_or_never().is_none());
         }
         assert_eq!(lock(&store.shared.waiting)["a"].len(), 1);
-    }
-
-    #[test]
-    fn instances_find_their_nodes() {
-        let store = NodeStore::new();
-        let mut by_id = node("a", "1");
-        by_id.identity.provider_id = Some("libvirt:///X".into());
-        let mut by_uuid = node("b", "1");
-        by_uuid.identity.system_uuid = Some("ABC".into());
-        store.replace(vec![by_id, by_uuid, node("c", "1"), node("d", "1")]);
-        let refs = [
-            InstanceRef { provider_id: Some("libvirt:///x".into()), ..InstanceRef::default() },
-            InstanceRef { system_uuid: Some("abc".into()), name: Some("c".into()), ..InstanceRef::default() },
-        ];
-        let mut found = store.matching(&refs);
-        found.sort();
-        assert_eq!(found, ["a", "b", "c"]);
     }
 }

@@ -1,0 +1,69 @@
+//! The watch that keeps a cache up to date.
+
+use cloudprovider::error_chain;
+use component::watching::watch;
+use futures::{StreamExt, pin_mut};
+use kube::{Api, Resource, runtime::watcher};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cache, CachedObject};
+
+/// An object as it comes from the API server.
+pub(crate) trait Watched:
+    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static
+{
+    /// What is kept of it.
+    type Kept: CachedObject + From<Self>;
+
+    /// Key and version of an object of which nothing else has changed since the last event, where the client says so.
+    fn as_version(&self) -> Option<(&str, &str)> {
+        None
+    }
+}
+
+/// Keeps `cache` up to date until `stop` is cancelled. `kind` is what logs call the objects, in the plural, and `page` the
+/// number of objects in one page of the list. The client of `api` comes from [`client`](component::watching::client).
+///
+/// After a lost watch, an expired version (410 Gone), an event that cannot be read, or while the API server is away, it tries
+/// again with backoff. Meanwhile the cache shows what was last known.
+pub(crate) async fn watch_objects<W: Watched>(
+    kind: &'static str,
+    api: Api<W>,
+    page: u32,
+    cache: Cache<W::Kept>,
+    stop: CancellationToken,
+) {
+    let events = watch(api, watcher::Config::default().page_size(page));
+    pin_mut!(events);
+    let mut listing: Vec<W::Kept> = Vec::new();
+    let mut failing = false;
+    while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                // One line for each outage, not one for each try.
+                if !failing {
+                    tracing::warn!(error = %error_chain(&error), "watch of {kind} failed, trying again");
+                }
+                failing = true;
+                continue;
+            }
+        };
+        if failing && !matches!(event, watcher::Event::Init) {
+            failing = false;
+            tracing::info!("watch of {kind} works again");
+        }
+        match event {
+            watcher::Event::Init => listing.clear(),
+            // In a list each object is complete.
+            watcher::Event::InitApply(object) => listing.push(object.into()),
+            watcher::Event::InitDone => cache.replace(std::mem::take(&mut listing)),
+            watcher::Event::Apply(object) => match object.as_version() {
+                Some((key, version)) => cache.set_version(key, version),
+                None => cache.apply(object.into()),
+            },
+            watcher::Event::Delete(object) => cache.remove(&W::Kept::from(object).key()),
+        }
+    }
+}
