@@ -12,5 +12,8 @@ pub const INITIALIZED: &str = "CloudProviderInitialized";
 /// when the answer matters, so most Nodes never have it.
 pub const INSTANCE_EXISTS: &str = "CloudProviderInstanceExists";
 
+/// Whether the Node's pods cannot be reached. The route controller says so of its routes. Network plugins write it too.
+pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
 /// The conditions that are kept in memory.
-pub const KEPT: [&str; 3] = [READY, INITIALIZED, INSTANCE_EXISTS];
+pub const KEPT: [&str; 4] = [READY, INITIALIZED, INSTANCE_EXISTS, NETWORK_UNAVAILABLE];

@@ -29,6 +29,8 @@ pub struct Node {
     pub deleting: bool,
     /// `spec.taints`, in order.
     pub taints: Vec<Taint>,
+    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set. As they are written, one for each address family.
+    pub pod_cidrs: Vec<String>,
     /// The entries of `status.conditions` with a type of [`condition_types::KEPT`].
     pub conditions: Vec<Condition>,
 }
@@ -63,7 +65,8 @@ pub struct Condition {
     /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people. It is not kept for the `Ready` condition, where it changes often.
+    /// A sentence for people. It is not kept for `Ready`, where it changes often, and for `NetworkUnavailable`, where nobody
+    /// reads it.
     #[serde(default)]
     pub message: String,
 }
@@ -144,6 +147,7 @@ impl CachedObject for Node {
             && self.created == other.created
             && self.deleting == other.deleting
             && self.taints == other.taints
+            && self.pod_cidrs == other.pod_cidrs
             && self.conditions == other.conditions
     }
 }
@@ -169,6 +173,20 @@ struct WireSpec {
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
     taints: Option<Vec<Taint>>,
+    #[serde(rename = "podCIDR")]
+    pod_cidr: Option<String>,
+    #[serde(rename = "podCIDRs")]
+    pod_cidrs: Option<Vec<String>>,
+}
+
+impl WireSpec {
+    /// API servers fill in both fields. A Node of an older one may only have the first.
+    fn take_pod_cidrs(&mut self) -> Vec<String> {
+        let all = self.pod_cidrs.take().filter(|all| !all.is_empty());
+        let mut all = all.unwrap_or_else(|| self.pod_cidr.take().into_iter().collect());
+        all.retain(|cidr| !cidr.is_empty());
+        all
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -247,13 +265,20 @@ impl WireNode {
 }
 
 impl From<WireNode> for Node {
-    fn from(wire: WireNode) -> Self {
+    fn from(mut wire: WireNode) -> Self {
+        let mut pod_cidrs = wire.spec.take_pod_cidrs();
         let node_info = wire.status.node_info.unwrap_or_default();
         let mut conditions = wire.status.conditions.unwrap_or_default();
         conditions.retain(|c| condition_types::KEPT.contains(&c.condition_type.as_str()));
-        for condition in conditions.iter_mut().filter(|c| c.condition_type == condition_types::READY) {
-            condition.reason = String::new();
-            condition.message = String::new();
+        for condition in &mut conditions {
+            match &*condition.condition_type {
+                condition_types::READY => {
+                    condition.reason = String::new();
+                    condition.message = String::new();
+                }
+                condition_types::NETWORK_UNAVAILABLE => condition.message = String::new(),
+                _ => {}
+            }
         }
         let mut addresses = wire.status.addresses.unwrap_or_default();
         let mut taints = wire.spec.taints.unwrap_or_default();
@@ -261,6 +286,7 @@ impl From<WireNode> for Node {
         addresses.shrink_to_fit();
         conditions.shrink_to_fit();
         taints.shrink_to_fit();
+        pod_cidrs.shrink_to_fit();
         Self {
             identity: NodeIdentity {
                 name: wire.metadata.name.unwrap_or_default(),
@@ -276,6 +302,7 @@ impl From<WireNode> for Node {
             created: wire.metadata.creation_timestamp.map(|time| time.0),
             deleting: wire.metadata.deletion_timestamp.is_some(),
             taints,
+            pod_cidrs,
             conditions,
         }
     }
@@ -304,12 +331,13 @@ mod tests {
                 "labels": {"a": "b"}, "annotations": {"c": "d"},
                 "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
             },
-            "spec": {"providerID": "", "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}]},
+            "spec": {"providerID": "", "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:1::/64"], "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}]},
             "status": {
                 "addresses": [{"type": "Hostname", "address": "n"}],
                 "conditions": [
                     {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "x", "lastHeartbeatTime": "2026-01-02T03:04:05Z"},
                     {"type": "DiskPressure", "status": "False"},
+                    {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": "x"},
                 ],
                 "nodeInfo": {"systemUUID": "s", "machineID": "", "kernelVersion": "6"},
                 "images": [{"names": ["registry/x:1"], "sizeBytes": 1}],
@@ -320,8 +348,11 @@ mod tests {
         assert_eq!(node.identity.system_uuid.as_deref(), Some("s"));
         assert_eq!(node.identity.machine_id, None);
         assert_eq!(node.ready(), ReadyStatus::True);
-        assert_eq!(node.conditions.len(), 1);
+        assert_eq!(node.conditions.len(), 2);
         assert_eq!(node.conditions[0].reason, "");
+        let network = node.condition(condition_types::NETWORK_UNAVAILABLE).expect("kept");
+        assert_eq!((&*network.status, &*network.reason, &*network.message), ("False", "RouteCreated", ""));
+        assert_eq!(node.pod_cidrs, ["10.244.1.0/24", "fd00:1::/64"]);
         assert_eq!(node.taints[0].time_added.as_deref(), Some("2026-01-02T03:04:05Z"));
         assert_eq!(node.created.map(Timestamp::as_second), Some(1_767_323_045));
     }
@@ -337,6 +368,19 @@ mod tests {
         );
         let bare = Node::from_json(json!({"metadata": {"name": "n"}}));
         assert_eq!(bare.identity.name, "n");
+    }
+
+    #[test]
+    fn pod_cidrs_are_those_of_either_field() {
+        let of = |spec: serde_json::Value| {
+            Node::from_json(json!({"metadata": {"name": "n"}, "spec": spec})).pod_cidrs
+        };
+        assert_eq!(of(json!({"podCIDR": "10.0.0.0/24"})), ["10.0.0.0/24"]);
+        assert_eq!(of(json!({"podCIDR": "10.0.0.0/24", "podCIDRs": null})), ["10.0.0.0/24"]);
+        assert_eq!(of(json!({"podCIDRs": ["fd00::/64"]})), ["fd00::/64"]);
+        assert!(of(json!({"podCIDR": ""})).is_empty() && of(json!({})).is_empty());
+        let node = |cidr: &str| Node { pod_cidrs: vec![cidr.to_owned()], ..Node::default() };
+        assert!(!node("10.0.0.0/24").same_content(&node("10.0.1.0/24")));
     }
 
     #[test]

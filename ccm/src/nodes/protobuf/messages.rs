@@ -277,11 +277,17 @@ struct Time {
 /// `core.v1.NodeSpec`
 #[derive(Hash, Message, Serialize)]
 struct NodeSpec {
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(rename = "podCIDR", serialize_with = "text")]
+    pod_cidr: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(rename = "providerID", serialize_with = "text")]
     provider_id: Bytes,
     #[prost(message, repeated, tag = "5")]
     taints: Vec<Taint>,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    #[serde(rename = "podCIDRs", serialize_with = "texts")]
+    pod_cidrs: Vec<Bytes>,
 }
 
 /// `core.v1.Taint`
@@ -407,6 +413,10 @@ struct StatusCause {
 
 fn text<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn texts<S: Serializer>(list: &[Bytes], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(list.iter().map(|bytes| String::from_utf8_lossy(bytes)))
 }
 
 fn map<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {

@@ -73,13 +73,16 @@ fn node(name: &str) -> Vec<u8> {
         field(5, taint.concat()),
         field(5, eternal),
         field(5, old.concat()),
+        field(7, "10.0.0.0/24"),
+        field(7, "fd00::/64"),
     ];
     let condition = |kind: &str, message: &[u8]| {
         [field(1, kind), field(2, "True"), field(3, number(1, 5)), field(5, "R"), field(6, message)].concat()
     };
     let status = [
         field(1, entry("cpu", "2")),
-        field(4, condition("NetworkUnavailable", b"bad \xff byte")),
+        field(4, condition("NetworkUnavailable", b"not kept")),
+        field(4, condition("CloudProviderInitialized", b"bad \xff byte")),
         field(4, condition("DiskPressure", b"x")),
         field(5, [field(1, "InternalIP"), field(2, "10.0.0.1")].concat()),
         field(7, [field(1, "m"), field(2, "s"), field(3, "boot")].concat()),
@@ -127,6 +130,8 @@ async fn a_list_is_what_it_is_in_json() {
                 "labels": {"a": "b", "e": ""}, "annotations": {"c": "d"},
             },
             "spec": {
+                "podCIDR": "10.0.0.0/24",
+                "podCIDRs": ["10.0.0.0/24", "fd00::/64"],
                 "providerID": "test://1",
                 "taints": [
                     {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"},
@@ -135,9 +140,13 @@ async fn a_list_is_what_it_is_in_json() {
                 ],
             },
             "status": {
-                "conditions": [{
-                    "type": "NetworkUnavailable", "status": "True", "reason": "R", "message": "bad \u{fffd} byte",
-                }],
+                "conditions": [
+                    {"type": "NetworkUnavailable", "status": "True", "reason": "R"},
+                    {
+                        "type": "CloudProviderInitialized", "status": "True", "reason": "R",
+                        "message": "bad \u{fffd} byte",
+                    },
+                ],
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
                 "nodeInfo": {"machineID": "m", "systemUUID": "s"},
             },
