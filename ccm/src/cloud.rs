@@ -3,8 +3,10 @@
 
 mod batches;
 mod call_time;
+mod guarded;
 mod in_force;
 mod metrics;
+mod routes;
 mod seen;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -174,6 +176,7 @@ pub struct Cloud {
     replaced: watch::Sender<u64>,
     in_force: Arc<InForce>,
     batches: Arc<Batches>,
+    metrics: CloudMetrics,
     /// The labels of `--node-labels`.
     labels: Arc<BTreeMap<String, String>>,
 }
@@ -182,8 +185,8 @@ impl Cloud {
     /// Puts the boundary around `provider`.
     pub fn new(provider: Started, metrics: CloudMetrics) -> Self {
         let (current, replaced) = (Arc::new(ArcSwap::from_pointee(provider)), watch::Sender::new(0));
-        let (in_force, batches) = (Arc::new(InForce::new()), Arc::new(Batches::new(metrics)));
-        Self { current, replaced, in_force, batches, labels: Arc::default() }
+        let (in_force, batches) = (Arc::new(InForce::new()), Arc::new(Batches::new(metrics.clone())));
+        Self { current, replaced, in_force, batches, metrics, labels: Arc::default() }
     }
 
     /// Adds these labels to every instance. They take precedence over the provider's own labels.
@@ -214,6 +217,24 @@ impl Cloud {
         self.in_force.begins();
         self.current.store(other.current.load_full());
         self.replaced.send_modify(|count| *count += 1);
+    }
+
+    /// How many times another provider has taken over, from now on.
+    pub fn replacements(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
+    }
+
+    /// Makes one call of the current provider that can neither panic nor take longer than `limit`. The call is counted as
+    /// `operation`. A provider that is replaced meanwhile is not stopped before the call has ended.
+    async fn guarded<T>(
+        &self,
+        operation: &'static str,
+        limit: Duration,
+        call: impl AsyncFnOnce(Arc<Started>) -> cloudprovider::Result<T>,
+    ) -> cloudprovider::Result<T> {
+        let current = self.current.load_full();
+        // The provider's code may panic before its first pause too, so it begins inside the guard.
+        guarded::guarded(&self.metrics, operation, limit, async move { call(current).await }).await
     }
 
     /// Stops the provider and waits, for a few seconds at most, until it has ended what it began.

@@ -3,19 +3,19 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, NodeIdentity};
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{call_time::CallTime, metrics::CloudMetrics};
-
-/// Deadline of one call, for providers that set none of their own.
-pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+use super::{
+    call_time::CallTime,
+    guarded::{CALL_TIMEOUT, caught_in_time},
+    metrics::CloudMetrics,
+};
 
 /// How long all calls of a batch after the first one may take together. To this is added twice the time of one call about
 /// all nodes, [`CALL_TIMEOUT`] at most, since asking again in halves takes that long. Without enough time for it the next
@@ -190,35 +190,23 @@ impl Batches {
         call: impl Future<Output = Vec<T>>,
         is_error: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
-        let began = Instant::now();
         self.metrics.inventory_age.asked(operation);
         #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^52 nodes")]
         self.metrics.provider_batch.with_label_values(&[operation]).observe(count as f64);
-        let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
-        let outcome = tokio::time::timeout(limit, &mut call).await;
-        // Dropping a call that was given up runs the provider's code too, which may panic.
-        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(call)));
-        self.metrics
-            .provider_call_duration
-            .with_label_values(&[operation])
-            .observe(began.elapsed().as_secs_f64());
-        let over = || if count == 1 { "this node".to_owned() } else { format!("one of {count} nodes") };
+        let outcome = caught_in_time(&self.metrics, operation, limit, call).await;
+        let over =
+            if count == 1 { " over this node".to_owned() } else { format!(" over one of {count} nodes") };
         let fault = match outcome {
-            Ok(Ok(answers)) if answers.len() == count => {
+            Ok(answers) if answers.len() == count => {
                 let result = if answers.iter().any(is_error) { "partial" } else { "ok" };
                 self.metrics.provider_calls.with_label_values(&[operation, result]).inc();
                 return Ok(answers);
             }
-            Ok(Ok(answers)) => Error::new(
+            Ok(answers) => Error::new(
                 ErrorKind::Internal,
                 format!("the cloud provider gave {} answers for {count} nodes", answers.len()),
             ),
-            // The panic's message is in the log, by the panic hook. It may contain anything, so it is not passed on.
-            Ok(Err(_)) => Error::new(
-                ErrorKind::Internal,
-                format!("the cloud provider panicked over {}; the log says more", over()),
-            ),
-            Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}")),
+            Err(fault) => fault.into_error(&over),
         };
         self.metrics.provider_calls.with_label_values(&[operation, fault.kind().as_str()]).inc();
         Err(fault.with_operation(operation))
