@@ -9,12 +9,14 @@ use std::{error::Error, fmt};
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 
+mod ip_addresses;
 mod kinds;
 mod lists;
 mod nodes;
 mod objects;
 mod patches;
 mod prelude;
+mod services;
 mod watches;
 
 /// The result of a case. The error says what differed.
@@ -55,5 +57,8 @@ cases! {
         status_is_apart, node_registration;
     lists: selectors, pages, resource_versions, tables;
     watches: replay, initial_state, streaming_list, bookmarks, selector_transitions, unreadable_version, metadata_only;
-    kinds: leases, events_in_both_groups, services, namespaces, custom_resources, discovery;
+    kinds: leases, events_in_both_groups, endpoint_slices, namespaces, custom_resources, discovery;
+    services: service_defaults, service_families, type_changes, load_balancer_class, service_status, status_patches,
+        cleanup_finalizer, deleted_services, service_refusals;
+    ip_addresses: one_object_for_each_address, address_names, parents_are_immutable, address_preconditions;
 }

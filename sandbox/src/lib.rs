@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Built-in kinds are Node, Namespace, Event (core and `events.k8s.io`), `ConfigMap`, Secret, Service,
-//! `ServiceAccount`, Pod, Endpoints, Lease and `CustomResourceDefinition`; a definition serves its kinds as soon
+//! `ServiceAccount`, Pod, Endpoints, `EndpointSlice`, `IPAddress`, Lease and `CustomResourceDefinition`; a definition serves its kinds as soon
 //! as it is created, and [`Sandbox::register`] adds kinds without one. [`Sandbox::faults`] makes requests fail
 //! or wait, and [`Sandbox::requests`] counts them. [`conformance`] holds the cases that run against this API
 //! and a real kube-apiserver alike. Creation times are those of the wall clock, also on a paused tokio clock.
@@ -32,7 +32,8 @@
 //! # Not supported, on purpose
 //! No authentication, authorisation or schemas: unknown fields are kept, and pods get no defaults. The only
 //! admission is the not-ready taint of new Nodes. No garbage collection by owner reference: propagation
-//! policies are accepted and ignored. No managed fields: server-side apply merges and never conflicts. A
+//! policies are accepted and ignored. No `IPAddress` objects for the cluster
+//! IPs of Services. No managed fields: server-side apply merges and never conflicts. A
 //! deleted Namespace is removed at once, with all objects in it. Protobuf is not supported.
 
 pub mod conformance;
@@ -40,6 +41,7 @@ mod crd;
 mod definition;
 mod discovery;
 mod faults;
+mod kinds;
 pub mod kubelet;
 mod list;
 mod object;

@@ -199,7 +199,7 @@ pub(crate) fn defaults(kind: &ResourceKind, object: &mut Value) {
             object["spec"] = json!({"finalizers": ["kubernetes"]});
             object["status"] = json!({"phase": "Active"});
         }
-        "services" => service_defaults(object),
+        "services" => crate::kinds::services::defaults(object),
         "secrets" => secret_defaults(object),
         "events" => {
             if object["source"].is_null() {
@@ -224,57 +224,6 @@ fn secret_defaults(secret: &mut Value) {
     for (key, value) in plain.iter().filter_map(Value::as_object).flatten() {
         let encoded = k8s_openapi::ByteString(value.as_str().unwrap_or_default().as_bytes().to_vec());
         secret["data"][key] = serde_json::to_value(encoded).unwrap_or_default();
-    }
-}
-
-fn service_defaults(service: &mut Value) {
-    if service["spec"].is_null() {
-        service["spec"] = json!({});
-    }
-    let spec = &mut service["spec"];
-    let mut default = |field: &str, value: Value| {
-        if spec[field].is_null() {
-            spec[field] = value;
-        }
-    };
-    default("type", "ClusterIP".into());
-    default("sessionAffinity", "None".into());
-    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-    if kind != "ExternalName" {
-        if spec["internalTrafficPolicy"].is_null() {
-            spec["internalTrafficPolicy"] = "Cluster".into();
-        }
-        if spec["ipFamilies"].is_null() {
-            spec["ipFamilies"] = json!(["IPv4"]);
-            spec["ipFamilyPolicy"] = "SingleStack".into();
-        }
-    }
-    let node_ports = kind == "LoadBalancer" || kind == "NodePort";
-    if node_ports && spec["externalTrafficPolicy"].is_null() {
-        spec["externalTrafficPolicy"] = "Cluster".into();
-    }
-    if kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"].is_null() {
-        spec["allocateLoadBalancerNodePorts"] = true.into();
-    }
-    for port in spec["ports"].as_array_mut().into_iter().flatten() {
-        if !port.is_object() {
-            continue;
-        }
-        if port["protocol"].is_null() {
-            port["protocol"] = "TCP".into();
-        }
-        if port["targetPort"].is_null() {
-            port["targetPort"] = port["port"].clone();
-        }
-    }
-    let ingress = service.pointer_mut("/status/loadBalancer/ingress").and_then(Value::as_array_mut);
-    for point in ingress.into_iter().flatten() {
-        if point["ip"].is_string() && point["ipMode"].is_null() {
-            point["ipMode"] = "VIP".into();
-        }
-    }
-    if service["status"].is_null() {
-        service["status"] = json!({"loadBalancer": {}});
     }
 }
 

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use k8s_openapi::api::{coordination::v1::Lease, core::v1};
+use k8s_openapi::api::{
+    coordination::v1::Lease, core::v1, discovery::v1::EndpointSlice, networking::v1::IPAddress,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -341,7 +343,15 @@ fn built_in() -> Vec<ResourceKind> {
             omit_empty: &[
                 "/spec/ports",
                 "/spec/selector",
+                "/spec/clusterIP",
+                "/spec/clusterIPs",
                 "/spec/externalIPs",
+                "/spec/externalName",
+                "/spec/externalTrafficPolicy",
+                "/spec/healthCheckNodePort",
+                "/spec/ipFamilies",
+                "/spec/loadBalancerIP",
+                "/spec/publishNotReadyAddresses",
                 "/spec/loadBalancerSourceRanges",
                 "/status/conditions",
                 "/status/loadBalancer/ingress",
@@ -374,6 +384,12 @@ fn built_in() -> Vec<ResourceKind> {
             check: typed::<Lease>,
             ..Rules::BUILT_IN
         }),
+        ResourceKind::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+            .namespaced()
+            .rules(Rules { generation: true, check: typed::<EndpointSlice>, ..Rules::BUILT_IN }),
+        ResourceKind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses")
+            .short_name("ip")
+            .rules(Rules { check: typed::<IPAddress>, ..Rules::BUILT_IN }),
         ResourceKind::new(
             "apiextensions.k8s.io",
             "v1",

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{resources::ResourceKind, selector::Selectable};
+use crate::{kinds::services::Allocations, resources::ResourceKind, selector::Selectable};
 
 /// How many changes are kept per resource, for watches that resume. A watch that is further behind gets 410
 /// Gone, as from a real server.
@@ -157,10 +157,8 @@ pub(crate) struct Inner {
     buckets: HashMap<String, Bucket>,
     snapshots: VecDeque<(u64, Snapshot)>,
     next_snapshot: u64,
-    /// The number of allocated cluster IPs.
-    services: u64,
-    /// The number of allocated node ports.
-    node_ports: u64,
+    /// The addresses and ports of Services.
+    pub(crate) allocations: Allocations,
 }
 
 /// The store: one lock, held for the length of one read or write.
@@ -280,29 +278,4 @@ pub(crate) fn serialise(kind: &ResourceKind, value: &Value) -> Bytes {
         text.remove(start); // the brace that the prefix already opened
     }
     text.into()
-}
-
-impl Inner {
-    /// Gives a Service its cluster IP and node ports.
-    pub(crate) fn allocate(&mut self, kind: &ResourceKind, object: &mut Value) {
-        if kind.plural != "services" || !kind.group.is_empty() {
-            return;
-        }
-        let spec = &mut object["spec"];
-        let service_type = spec["type"].as_str().unwrap_or_default().to_owned();
-        if service_type != "ExternalName" && spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
-            self.services += 1;
-            let ip = format!("10.0.{}.{}", self.services / 250 % 250, self.services % 250 + 1);
-            spec["clusterIPs"] = serde_json::json!([ip]);
-            spec["clusterIP"] = ip.into();
-        }
-        let wanted = service_type == "NodePort"
-            || service_type == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false;
-        for port in spec["ports"].as_array_mut().into_iter().flatten() {
-            if wanted && port.is_object() && port["nodePort"].as_i64().unwrap_or(0) == 0 {
-                self.node_ports += 1;
-                port["nodePort"] = (30_000 + self.node_ports % 2_768).into();
-            }
-        }
-    }
 }

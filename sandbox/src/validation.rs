@@ -1,8 +1,9 @@
-//! The API server's validation rules that are relevant for Nodes, taints, labels and names.
+//! The API server's validation rules that are relevant for Nodes, taints, labels, names, Services and IP addresses.
 
 use serde_json::{Value, json};
 
 use crate::{
+    kinds::{ip_addresses, services},
     resources::ResourceKind,
     status::{ApiError, ApiResult, FieldError},
 };
@@ -106,6 +107,11 @@ fn validate_name(kind: &ResourceKind, name: &str, errors: &mut Vec<FieldError>) 
             }
             if !dns_label(name) || name.as_bytes().first().is_some_and(u8::is_ascii_digit) {
                 fail(SERVICE_LABEL);
+            }
+        }
+        ("networking.k8s.io", "ipaddresses") => {
+            if let Some(fault) = ip_addresses::name_fault(name) {
+                fail(&fault);
             }
         }
         _ => {
@@ -228,6 +234,12 @@ pub(crate) fn validate(kind: &ResourceKind, object: &Value, before: Option<&Valu
                 errors.push(FieldError::invalid("spec.providerID", &Value::Null, &fault));
             }
         }
+    }
+    if services::is_service(kind) {
+        services::validate(object, before, &mut errors);
+    }
+    if (kind.group.as_str(), kind.plural.as_str()) == ("networking.k8s.io", "ipaddresses") {
+        ip_addresses::validate(object, before, &mut errors);
     }
     if kind.kind == "Event" && before.is_none() {
         let involved = object.pointer("/involvedObject/namespace").unwrap_or(&Value::Null);

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
+    kinds::services,
     object::{self, deleting, has_finalizers, meta},
     patch::Patch,
     request::Target,
@@ -119,7 +120,9 @@ impl Verb<'_> {
         }
         object::normalise(&self.stored, &mut object);
         object::defaults(&self.stored, &mut object);
-        inner.allocate(&self.stored, &mut object);
+        if services::is_service(&self.stored) {
+            services::allocate(&mut inner.allocations, &mut object, None);
+        }
         if inner.get(&self.stored.storage(), &key).is_some() {
             return Err(ApiError::already_exists(kind, &key.1));
         }
@@ -270,9 +273,12 @@ impl Verb<'_> {
         }
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         object::normalise(&self.stored, &mut new);
-        if self.stored.plural == "services" {
+        if services::is_service(&self.stored) {
             object::defaults(&self.stored, &mut new);
-            inner.allocate(&self.stored, &mut new);
+            if self.target.subresource.is_empty() {
+                services::allocate(&mut inner.allocations, &mut new, Some(old));
+                services::drop_by_type(&mut new, old);
+            }
         }
         validate(kind, &new, Some(old))?;
         if new == *old {

@@ -52,31 +52,6 @@ pub(super) async fn events_in_both_groups(client: Client) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn services(client: Client) -> Outcome {
-    const SERVICES: &str = "/api/v1/namespaces/default/services";
-    let name = unique("svc");
-    let path = format!("{SERVICES}/{name}");
-    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"a": "b"}});
-    let created = post(&client, SERVICES, &json!({"metadata": {"name": name}, "spec": spec})).await?.ok()?;
-    ensure!(created["spec"]["clusterIP"].is_string(), "no cluster IP: {created}");
-    ensure!(created["spec"]["ports"][0]["nodePort"].is_i64(), "no node port: {created}");
-    same!(created["spec"]["ports"][0]["protocol"], "TCP");
-    same!(created["spec"]["ports"][0]["targetPort"], 80);
-    same!(created["spec"]["externalTrafficPolicy"], "Cluster");
-    same!(created["status"], json!({"loadBalancer": {}}));
-    let ingress = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
-    let main = patch(&client, &path, MERGE_PATCH, &ingress).await?.ok()?;
-    same!(main["status"], json!({"loadBalancer": {}}));
-    let status = patch(&client, &format!("{path}/status"), MERGE_PATCH, &ingress).await?.ok()?;
-    same!(status["status"]["loadBalancer"]["ingress"], json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]));
-    let ports = json!({"spec": {"ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]}});
-    let merged = patch(&client, &path, STRATEGIC_PATCH, &ports).await?.ok()?;
-    same!(merged["spec"]["ports"][0]["nodePort"], created["spec"]["ports"][0]["nodePort"]);
-    same!(merged["spec"]["ports"].as_array().map(Vec::len), Some(2));
-    same!(delete(&client, &path, &Value::Null).await?.ok()?["kind"], "Service");
-    Ok(())
-}
-
 pub(super) async fn namespaces(client: Client) -> Outcome {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
         let namespace = get(&client, &format!("/api/v1/namespaces/{name}")).await?.ok()?;
@@ -168,5 +143,25 @@ pub(super) async fn custom_resources(client: Client) -> Outcome {
     patch(&client, &path, MERGE_PATCH, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
     same!(get(&client, &path).await?.refusal(), (404, "NotFound"));
     delete(&client, &format!("{DEFINITIONS}/widgets.{group}"), &Value::Null).await?.ok()?;
+    Ok(())
+}
+
+pub(super) async fn endpoint_slices(client: Client) -> Outcome {
+    const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let name = unique("slice");
+    let path = format!("{SLICES}/{name}");
+    let slice = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}, "nodeName": "n1"}],
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+    });
+    let created = post(&client, SLICES, &slice).await?.ok()?;
+    same!(created["metadata"]["generation"], 1);
+    same!(created["endpoints"], slice["endpoints"]);
+    let listed = get(&client, &format!("{SLICES}?labelSelector=kubernetes.io/service-name%3D{name}")).await?;
+    same!(listed.ok()?["items"].as_array().map(Vec::len), Some(1));
+    let emptied = json!({"endpoints": []});
+    same!(patch(&client, &path, MERGE_PATCH, &emptied).await?.ok()?["metadata"]["generation"], 2);
+    delete(&client, &path, &Value::Null).await?.ok()?;
     Ok(())
 }

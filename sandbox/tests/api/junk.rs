@@ -24,6 +24,10 @@ async fn junk_in_every_field() {
         "/spec",
         "/spec/taints",
         "/spec/ports",
+        "/spec/parentRef",
+        "/spec/ipFamilies",
+        "/spec/clusterIPs",
+        "/spec/sessionAffinityConfig",
         "/spec/names",
         "/spec/versions",
         "/spec/providerID",
@@ -36,6 +40,7 @@ async fn junk_in_every_field() {
         "/status/conditions",
         "/status/addresses",
         "/status/loadBalancer",
+        "/status/loadBalancer/ingress",
         "/status/capacity",
         "/data",
         "/stringData",
@@ -82,6 +87,8 @@ async fn junk_in_every_field() {
         "/api/v1/namespaces/default/events",
         "/apis/events.k8s.io/v1/namespaces/default/events",
         "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+        "/apis/networking.k8s.io/v1/ipaddresses",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     ];
     for path in paths {
