@@ -284,7 +284,7 @@ impl Allocations {
 pub(crate) fn drop_by_type(service: &mut Value, before: &Value) {
     let mut gone = Vec::new();
     if has_cluster_ip(before) && !has_cluster_ip(service) {
-        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+        gone.extend(["clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"]);
     }
     if needs_health_check(before) && !needs_health_check(service) {
         gone.push("healthCheckNodePort");

@@ -57,7 +57,7 @@ fn another_type_loses_what_does_not_go_with_it() {
                 "type",
             ][..],
         ),
-        ("ExternalName", &["externalName", "internalTrafficPolicy", "ports", "sessionAffinity", "type"]),
+        ("ExternalName", &["externalName", "ports", "sessionAffinity", "type"]),
     ] {
         let mut after = before.clone();
         after["spec"]["type"] = kind.into();
