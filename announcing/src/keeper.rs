@@ -1,0 +1,403 @@
+//! Keeps the addresses that are held: sets them, renews them, announces them, and deletes them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    LIFETIME, RENEW_INTERVAL,
+    error::{Error, Result},
+    interface::{Host, Interface, InterfaceChoice, Place},
+    kernel::{Kernel, LinkChanges, Target, link_changes},
+    packet_socket::PacketSocket,
+    packets::announcements,
+    request::{Entries, Entry, Held, HoldRequest, ReleaseRequest, Request},
+    schedule::Schedule,
+};
+
+/// How long after a change of an interface to look at the host: changes come in groups.
+const LINK_DELAY: Duration = Duration::from_millis(50);
+
+/// How many requests are carried out together.
+const MAX_REQUESTS: usize = 1024;
+
+/// The task behind an announcer.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    kernel: Kernel,
+    /// Opened for the first announcement.
+    socket: Option<PacketSocket>,
+    entries: Entries,
+    next_renewal: Instant,
+    /// When addresses were last renewed, or the keeper began.
+    last_renewal: Instant,
+    /// Until then no address that the kernel lost is set again.
+    waits_until: Option<Instant>,
+}
+
+impl Keeper {
+    pub(crate) fn new(entries: Entries) -> Self {
+        let now = Instant::now();
+        Self {
+            kernel: Kernel::default(),
+            socket: None,
+            entries,
+            next_renewal: now + RENEW_INTERVAL,
+            last_renewal: now,
+            waits_until: None,
+        }
+    }
+
+    /// Works until all announcers are dropped, and then releases everything.
+    pub(crate) async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+        let mut links: Option<(LinkChanges, mpsc::UnboundedReceiver<u32>)> = None;
+        loop {
+            if links.is_none() {
+                // without it, changes are seen at the next renewal
+                links = link_changes().inspect_err(|error| debug!("{error}")).ok();
+            }
+            let mut batch = Vec::new();
+            tokio::select! {
+                // Requests may come without end, so what is due comes first.
+                biased;
+                () = sleep_until(self.due()) => self.on_time().await,
+                changed = next_change(&mut links) => match changed {
+                    Some(index) => self.note_change(index),
+                    None => links = None,
+                },
+                received = requests.recv_many(&mut batch, MAX_REQUESTS) => {
+                    if received == 0 {
+                        break;
+                    }
+                    self.carry_out(batch).await;
+                }
+            }
+        }
+        let all = std::mem::take(&mut *self.entries.lock());
+        if let Err(error) = self.delete(all.into_keys().collect()).await {
+            warn!("addresses stay on this host for up to {} s: {error}", LIFETIME.as_secs());
+        }
+    }
+
+    /// When something is to be done without a request.
+    fn due(&self) -> Instant {
+        let entries = self.entries.lock();
+        let announcement =
+            entries.values().filter(|entry| is_announced(entry)).map(|entry| entry.schedule.due());
+        announcement.chain([self.next_renewal]).min().unwrap_or(self.next_renewal)
+    }
+
+    async fn on_time(&mut self) {
+        if Instant::now() >= self.next_renewal {
+            self.renew().await;
+        }
+        self.announce();
+    }
+
+    /// Looks at the host soon if a change of this interface may matter.
+    fn note_change(&mut self, index: u32) {
+        let matters = |entry: &Entry| entry.interface.index == index || entry.fault.is_some();
+        if self.entries.lock().values().any(matters) {
+            self.next_renewal = self.next_renewal.min(Instant::now() + LINK_DELAY);
+        }
+    }
+
+    /// Carries out requests in their order, holds and releases that follow each other together.
+    async fn carry_out(&mut self, batch: Vec<Request>) {
+        let (mut holds, mut releases) = (Vec::new(), Vec::new());
+        for request in batch {
+            match request {
+                Request::Hold(hold) => {
+                    self.release(std::mem::take(&mut releases)).await;
+                    holds.push(hold);
+                }
+                Request::Release(release) => {
+                    self.hold(std::mem::take(&mut holds)).await;
+                    releases.push(release);
+                }
+            }
+        }
+        self.hold(holds).await;
+        self.release(releases).await;
+    }
+
+    async fn hold(&mut self, mut requests: Vec<HoldRequest>) {
+        requests = requests.into_iter().filter_map(|request| self.is_held_already(request)).collect();
+        if requests.is_empty() {
+            return;
+        }
+        let wanted = requests.iter().map(|request| (request.address, request.choice.clone())).collect();
+        let mut places = match self.settle(wanted, None).await {
+            Ok(places) => places,
+            Err(error) => {
+                for request in requests {
+                    let _ = request.answer.send(Err(error.clone()));
+                }
+                return;
+            }
+        };
+        let now = Instant::now();
+        let mut answers = Vec::new();
+        for HoldRequest { holder, address, choice, answer } in requests {
+            // of two requests for one address in this batch the second finds what the first one made
+            let held = match places.remove(&address) {
+                Some(Ok(place)) => {
+                    let mut entries = self.entries.lock();
+                    let entry = entries.entry(address).or_insert_with(|| Entry {
+                        holders: BTreeSet::new(),
+                        choice: choice.clone(),
+                        interface: place.interface.clone(),
+                        fault: None,
+                        schedule: Schedule::begin(now),
+                    });
+                    entry.choice = choice;
+                    note_place(entry, &place);
+                    entry.holders.insert(holder);
+                    debug!(%address, interface = place.interface.name, "an address is held");
+                    Ok(Held { interface: place.interface.name })
+                }
+                Some(Err(error)) => Err(error),
+                None => match self.entries.lock().get_mut(&address) {
+                    Some(entry) => {
+                        entry.holders.insert(holder);
+                        Ok(Held { interface: entry.interface.name.clone() })
+                    }
+                    None => Err(Error::Kernel {
+                        action: format!("set {address}"),
+                        reason: "it was refused".to_owned(),
+                    }),
+                },
+            };
+            answers.push((answer, held));
+        }
+        self.announce();
+        for (answer, held) in answers {
+            // who does not wait for it any more can ask again
+            let _ = answer.send(held);
+        }
+    }
+
+    /// Answers a request for an address that is set as requested. Gives others back.
+    fn is_held_already(&self, request: HoldRequest) -> Option<HoldRequest> {
+        let mut entries = self.entries.lock();
+        let set = entries
+            .get_mut(&request.address)
+            .filter(|entry| entry.fault.is_none() && entry.choice == request.choice)
+            .filter(|_| self.last_renewal.elapsed() < LIFETIME);
+        let Some(entry) = set else { return Some(request) };
+        entry.holders.insert(request.holder);
+        let _ = request.answer.send(Ok(Held { interface: entry.interface.name.clone() }));
+        None
+    }
+
+    async fn release(&mut self, requests: Vec<ReleaseRequest>) {
+        let mut gone = Vec::new();
+        for request in &requests {
+            self.entries.lock().retain(|address, entry| {
+                if request.address.is_none_or(|wanted| wanted == *address)
+                    && entry.holders.remove(&request.holder)
+                {
+                    if entry.holders.is_empty() {
+                        gone.push(*address);
+                    }
+                }
+                !entry.holders.is_empty()
+            });
+        }
+        let answer = self.delete(gone).await;
+        for request in requests {
+            let _ = request.answer.send(answer.clone());
+        }
+    }
+
+    /// Deletes those of these addresses that are ours.
+    async fn delete(&mut self, addresses: Vec<IpAddr>) -> Result<()> {
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let host = self.kernel.host().await?;
+        let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
+        let ours = host.addresses.iter().filter(|one| addresses.contains(&one.address) && one.is_ours());
+        let targets: Vec<Target> = ours.map(|one| (one.address, one.interface)).collect();
+        debug!(?targets, "addresses are released");
+        self.kernel.delete(&targets).await.into_iter().collect()
+    }
+
+    /// Sets addresses where they belong, and deletes them elsewhere. The outer error concerns them all. With `lost`,
+    /// addresses that the kernel does not have are left alone, with that error.
+    async fn settle(
+        &mut self,
+        wanted: BTreeMap<IpAddr, InterfaceChoice>,
+        lost: Option<Error>,
+    ) -> Result<BTreeMap<IpAddr, Result<Place>>> {
+        let began = Instant::now();
+        let mut host = self.kernel.host().await?;
+        if wanted
+            .iter()
+            .any(|(address, choice)| *choice == InterfaceChoice::Automatic && host.needs_routes(*address))
+        {
+            host.default_routes = self.kernel.default_routes().await?;
+        }
+        let mut places: BTreeMap<IpAddr, Result<Place>> = wanted
+            .iter()
+            .map(|(address, choice)| (*address, self.place(&host, *address, choice, lost.as_ref())))
+            .collect();
+        let (mut stale, mut targets) = (Vec::new(), Vec::new());
+        for (address, place) in &places {
+            if let Ok(place) = place {
+                stale.extend(place.elsewhere.iter().map(|interface| (*address, *interface)));
+                targets.push((*address, place.interface.index));
+            }
+        }
+        for (error, target) in self.kernel.delete(&stale).await.into_iter().zip(&stale) {
+            if let Err(error) = error {
+                places.insert(target.0, Err(error));
+            }
+        }
+        targets.retain(|(address, _)| places.get(address).is_some_and(Result::is_ok));
+        let answers = self.kernel.set(&targets, began + RENEW_INTERVAL).await;
+        for (answer, (address, _)) in answers.into_iter().zip(targets) {
+            if let Err(error) = answer {
+                let name = match places.get(&address) {
+                    Some(Ok(place)) => place.interface.name.clone(),
+                    _ => continue,
+                };
+                let error = match error {
+                    Error::Ipv6Off { .. } => Error::Ipv6Off { interface: name },
+                    other => other,
+                };
+                places.insert(address, Err(error));
+            }
+        }
+        Ok(places)
+    }
+
+    /// Where an address belongs, if it can be set there and announced.
+    fn place(
+        &mut self,
+        host: &Host,
+        address: IpAddr,
+        choice: &InterfaceChoice,
+        lost: Option<&Error>,
+    ) -> Result<Place> {
+        let before = self.entries.lock().get(&address).map(|entry| entry.interface.name.clone());
+        let place = host.place(address, choice, before.as_deref())?;
+        if let Some(lost) = lost.filter(|_| !place.is_set) {
+            return Err(lost.clone());
+        }
+        if has_neighbours(&place.interface) && self.socket.is_none() {
+            self.socket = Some(PacketSocket::open().map_err(|error| cannot_send(&error))?);
+        }
+        Ok(place)
+    }
+
+    /// Renews all addresses, sets those that the kernel lost, and moves those that belong elsewhere.
+    async fn renew(&mut self) {
+        let now = Instant::now();
+        self.next_renewal = now + RENEW_INTERVAL;
+        let wanted: BTreeMap<_, _> =
+            self.entries.lock().iter().map(|(address, entry)| (*address, entry.choice.clone())).collect();
+        if wanted.is_empty() {
+            (self.last_renewal, self.waits_until) = (now, None);
+            return;
+        }
+        let stood_still = now - self.last_renewal;
+        if stood_still > LIFETIME {
+            warn!(
+                "addresses were not renewed for {} s, so the kernel may have removed them; those that are missing are set \
+                 again in {} s, if this process still leads then",
+                stood_still.as_secs(),
+                LIFETIME.as_secs()
+            );
+            self.waits_until = Some(now + LIFETIME);
+        }
+        self.last_renewal = now;
+        self.waits_until = self.waits_until.filter(|until| now < *until);
+        let lost = self.waits_until.map(|_| Error::Kernel {
+            action: "renew the address in time".to_owned(),
+            reason: "the process stood still; it is set again soon".to_owned(),
+        });
+        let places = match self.settle(wanted, lost).await {
+            Ok(places) => places,
+            Err(error) => {
+                warn!("cannot renew addresses: {error}");
+                return;
+            }
+        };
+        let mut entries = self.entries.lock();
+        for (address, place) in places {
+            let Some(entry) = entries.get_mut(&address) else { continue };
+            match place {
+                Ok(place) => note_place(entry, &place),
+                Err(error) => {
+                    if entry.fault.as_ref() != Some(&error) {
+                        warn!(%address, "an address is not held: {error}");
+                    }
+                    entry.fault = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Sends the announcements that are due.
+    fn announce(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        let now = Instant::now();
+        for (address, entry) in self.entries.lock().iter_mut() {
+            let (Some(mac), true) = (entry.interface.mac, is_announced(entry) && entry.schedule.due() <= now)
+            else {
+                continue;
+            };
+            for packet in announcements(*address, mac) {
+                if let Err(error) = socket.send(entry.interface.index, &packet) {
+                    // such as an interface that was switched off just now; the next announcement follows
+                    debug!(%address, interface = entry.interface.name, "cannot announce: {error}");
+                }
+            }
+            entry.schedule.done(now);
+        }
+    }
+}
+
+/// The next interface that changes. Waits for ever if changes cannot be followed.
+async fn next_change(links: &mut Option<(LinkChanges, mpsc::UnboundedReceiver<u32>)>) -> Option<u32> {
+    match links {
+        Some((_, changes)) => changes.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Notes that the address is set in `place`, and begins to announce it if neighbours must learn something new.
+fn note_place(entry: &mut Entry, place: &Place) {
+    if !place.is_set || entry.fault.is_some() || entry.interface != place.interface {
+        entry.announce_again();
+    }
+    if let Some(fault) = entry.fault.take() {
+        info!(interface = place.interface.name, "an address is held again, after: {fault}");
+    }
+    entry.interface = place.interface.clone();
+}
+
+fn is_announced(entry: &Entry) -> bool {
+    entry.fault.is_none() && entry.interface.is_up && has_neighbours(&entry.interface)
+}
+
+/// Whether there are neighbours that resolve addresses on this interface.
+fn has_neighbours(interface: &Interface) -> bool {
+    !interface.is_loopback && !interface.is_no_arp && interface.mac.is_some()
+}
+
+fn cannot_send(error: &std::io::Error) -> Error {
+    if error.raw_os_error() == Some(libc::EPERM) {
+        return Error::Permission { action: "announce addresses to the neighbours", capability: "NET_RAW" };
+    }
+    Error::Kernel { action: "open a packet socket".to_owned(), reason: error.to_string() }
+}

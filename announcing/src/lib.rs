@@ -1,0 +1,70 @@
+//! Holds addresses of load balancers on the interfaces of this host, and tells the neighbours where they are.
+//!
+//! So a cluster on bare machines needs neither kube-vip nor MetalLB: the daemon that leads holds the addresses on the host
+//! that it runs on, and kube-proxy there does the rest.
+//!
+//! # Example
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), announcing::Error> {
+//! use announcing::{Announcer, HolderId, InterfaceChoice};
+//!
+//! let announcer = Announcer::of_process();
+//! let me = HolderId::new("pool of cluster prod");
+//! let held = announcer.hold(&me, "192.0.2.5".parse().unwrap(), &InterfaceChoice::Automatic).await?;
+//! println!("on {}", held.interface);
+//! announcer.release_all(&me).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What happens when the process dies
+//!
+//! An address lives in the kernel for [`LIFETIME`] only, and is renewed every [`RENEW_INTERVAL`]. If the process is killed, or
+//! stands still, the kernel itself removes its addresses. So they are gone before the lease of the election runs out
+//! (15 s by default), and the next leader never meets a host that still answers for them. The lifetime must be shorter
+//! than the lease (`--leader-elect-lease-duration`).
+//!
+//! - A holder that stops, or that may not lead any longer, calls [`Announcer::release_all`], and the addresses are gone at
+//!   once. This is necessary: an announcer does not know the election, and renews addresses for as long as it works.
+//! - A process that stood still for longer than [`LIFETIME`] does not set its addresses again by itself for another
+//!   [`LIFETIME`]. By then its election has seen that the term is over. A call of [`Announcer::hold`] sets them at once.
+//! - An address that is left from before a restart is recognized by [`ADDRESS_PROTOCOL`], and taken over.
+//! - An address that anybody else set is never changed or deleted. [`Announcer::hold`] fails and names the interface.
+//!
+//! # What is set
+//!
+//! Single addresses (`/32`, `/128`) without a route for a network, and deprecated, so that the host's own connections do not
+//! use them as their source. IPv6's detection of duplicates is off.
+//!
+//! The neighbours are told by gratuitous ARP (a request and a reply) and by unsolicited neighbour advertisements: at once, after
+//! 0.1, 0.5, 1 and 2 seconds, and then every 30 seconds; also when the interface comes back or has a new Ethernet
+//! address. Nothing is announced on loopback interfaces, and on those without Ethernet addresses.
+//!
+//! The process needs the capabilities `NET_ADMIN` and `NET_RAW` in the network namespace of the host.
+
+mod announcer;
+mod error;
+mod interface;
+#[cfg(target_os = "linux")]
+mod keeper;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod packet_socket;
+mod packets;
+mod request;
+mod schedule;
+
+use std::time::Duration;
+
+pub use announcer::{Announcer, HeldAddress};
+pub use error::{Error, Result};
+pub use interface::{ADDRESS_PROTOCOL, InterfaceChoice};
+pub use request::{Held, HolderId};
+
+/// How long the kernel keeps an address that is not renewed. Shorter than the lease of the election.
+pub const LIFETIME: Duration = Duration::from_secs(9);
+
+/// How often addresses are renewed: two renewals may fail.
+pub const RENEW_INTERVAL: Duration = Duration::from_secs(3);

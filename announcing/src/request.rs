@@ -1,0 +1,102 @@
+//! What an announcer asks its keeper for, and what they share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    error::{Error, Result},
+    interface::{Interface, InterfaceChoice},
+    schedule::Schedule,
+};
+
+/// Who holds addresses. Each new one differs from all others of the process, whatever its name: a provider that replaces
+/// another after a change of the configuration is another holder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HolderId {
+    number: u64,
+    name: Arc<str>,
+}
+
+impl HolderId {
+    /// A new holder. The name is for people.
+    pub fn new(name: &str) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), name: name.into() }
+    }
+}
+
+impl fmt::Display for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (holder {})", self.name, self.number)
+    }
+}
+
+/// Where an address is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// The name of the interface.
+    pub interface: String,
+}
+
+/// A request to the keeper.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Hold(HoldRequest),
+    Release(ReleaseRequest),
+}
+
+#[derive(Debug)]
+pub(crate) struct HoldRequest {
+    pub(crate) holder: HolderId,
+    pub(crate) address: IpAddr,
+    pub(crate) choice: InterfaceChoice,
+    pub(crate) answer: oneshot::Sender<Result<Held>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReleaseRequest {
+    pub(crate) holder: HolderId,
+    /// `None` means all.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) answer: oneshot::Sender<Result<()>>,
+}
+
+/// An address that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) holders: BTreeSet<HolderId>,
+    /// As the latest holder asked.
+    pub(crate) choice: InterfaceChoice,
+    /// The interface that has it, or had it.
+    pub(crate) interface: Interface,
+    /// Why the kernel may not have it at the moment.
+    pub(crate) fault: Option<Error>,
+    pub(crate) schedule: Schedule,
+}
+
+impl Entry {
+    /// Begins to announce the address anew.
+    pub(crate) fn announce_again(&mut self) {
+        self.schedule = Schedule::begin(Instant::now());
+    }
+}
+
+/// All that is held. Locked for moments only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries(Arc<Mutex<BTreeMap<IpAddr, Entry>>>);
+
+impl Entries {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
