@@ -78,7 +78,10 @@ pub(crate) async fn within_deadline<T>(call: impl Future<Output = kube::Result<T
     before(Instant::now() + WRITE_TIMEOUT, call).await
 }
 
-pub(crate) async fn before<T>(deadline: Instant, call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+pub(crate) async fn before<T>(
+    deadline: Instant,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, WriteError> {
     let began = Instant::now();
     match timeout_at(deadline, call).await {
         Ok(Ok(value)) => Ok(value),

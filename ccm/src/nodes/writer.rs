@@ -8,7 +8,10 @@ use kube::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::writes::{JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, WriteError, WrittenVersion, before, patch, within_deadline};
+use crate::writes::{
+    JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, WriteError, WrittenVersion, before, patch,
+    within_deadline,
+};
 
 /// A patch of a Node.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,10 @@
 //! How one failing node affects a batch.
 
 use super::{
-    super::batches::{CALL_TIMEOUT, HANG_TIMEOUT, MORE_CALLS},
+    super::{
+        batches::{HANG_TIMEOUT, MORE_CALLS},
+        guarded::CALL_TIMEOUT,
+    },
     *,
 };
 

@@ -33,9 +33,9 @@ use super::{
     sync::{Gone, Outcome, Shared},
 };
 use crate::{
+    cache::CachedObject as _,
     cloud::{Cloud, Owner},
     conditions::WantedCondition,
-    cache::CachedObject as _,
     nodes::{Node, NodeStore, NodeWriter},
     writes::WrittenVersion,
 };

@@ -29,9 +29,9 @@ use super::{
     metrics::NodeLifecycleMetrics,
 };
 use crate::{
+    cache::Changes,
     cloud::Cloud,
     conditions::INSTANCE_EXISTS,
-    cache::Changes,
     nodes::{Node, NodeStore, NodeWriter, ReadyStatus},
 };
 

@@ -13,12 +13,7 @@ use super::{
     unseen::Unseen,
     verdict::{HeldBack, Verdict},
 };
-use crate::{
-    cache::CachedObject as _,
-    cloud::CallTime,
-    nodes::Node,
-    writes::WrittenVersion,
-};
+use crate::{cache::CachedObject as _, cloud::CallTime, nodes::Node, writes::WrittenVersion};
 
 /// Backoff after failed writes.
 const WRITE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
