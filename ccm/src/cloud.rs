@@ -5,6 +5,7 @@ mod batches;
 mod call_time;
 mod guarded;
 mod in_force;
+mod load_balancers;
 mod metrics;
 mod routes;
 mod seen;

@@ -5,6 +5,7 @@ pub mod node;
 pub mod node_lifecycle;
 mod permissions;
 mod running;
+pub mod service;
 
 pub(crate) use descriptor::{
     Capability, ControllerContext, ControllerDescriptor, Implementation, NodeQuestion, Run,
@@ -12,19 +13,13 @@ pub(crate) use descriptor::{
 pub(crate) use permissions::{ControllerPermissions, node_patches};
 pub use running::{ControllerMetrics, ControllerRuns};
 
-use crate::flags::{ROUTE, SERVICE};
+use crate::flags::ROUTE;
 
 /// The controllers, in the order in which they start.
 pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     node::DESCRIPTOR,
     node_lifecycle::DESCRIPTOR,
-    ControllerDescriptor {
-        names: SERVICE,
-        client: "service-controller",
-        events_from: "service-controller",
-        needs: Some(Capability::LoadBalancer),
-        implementation: None,
-    },
+    service::DESCRIPTOR,
     ControllerDescriptor {
         names: ROUTE,
         client: "route-controller",

@@ -34,9 +34,10 @@ use crate::{
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
     controllers::{CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerMetrics},
-    flags::{ControllerNames, Flags},
+    flags::{ControllerNames, Flags, SERVICE},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
+    services::{ServiceStore, watch_services},
 };
 
 /// The component's name: on the pages of the secure port, in the names of its own certificate's files, and in
@@ -187,6 +188,7 @@ struct Base {
     api_server: Option<ApiServer>,
     cloud: Cloud,
     nodes: NodeStore,
+    services: ServiceStore,
     events: EventRecorder,
     metrics: Metrics,
     health: HealthChecks,
@@ -260,6 +262,11 @@ impl Base {
         let mut support = JoinSet::new();
         let informers = protobuf::client_for(&flags.generic.kube_api_content_type, clients.informers.clone());
         support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
+        let services = ServiceStore::new();
+        if table.iter().any(|row| row.names == SERVICE && row.can_run(flags, &cloud)) {
+            let client = clients.informers.clone();
+            support.spawn(watch_services(client, services.clone(), stop_support.clone()));
+        }
         if let Some(api_server) = parts.api_server.clone() {
             let reporter = ReloadReporter::new(metrics.get()?, Some(events.clone()));
             support.spawn(api_server.follow(reporter, stop_support.clone()));
@@ -281,7 +288,8 @@ impl Base {
             _ends_with_us: ends_with_us,
         };
         let api_server = parts.api_server.clone();
-        let base = Self { table, clients, api_server, cloud, nodes, events, metrics, health, debug_state };
+        let base =
+            Self { table, clients, api_server, cloud, nodes, services, events, metrics, health, debug_state };
         Ok(Some((base, support)))
     }
 
@@ -333,10 +341,7 @@ impl Base {
         let missing = enabled().filter(|controller| controller.implementation.is_none());
         let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
-            tracing::info!(
-                controllers = missing,
-                "not there yet: nobody here makes load balancers and routes"
-            );
+            tracing::info!(controllers = missing, "not there yet: nobody here makes routes");
         }
         if !self.cloud.has_instances() {
             tracing::warn!(
@@ -347,7 +352,7 @@ impl Base {
         let mut pause = Duration::ZERO;
         for controller in enabled().filter(|row| row.needs.is_none_or(|needs| needs.is_of(&self.cloud))) {
             let Some(implementation) = &controller.implementation else { continue };
-            let shared = (&self.nodes, &self.cloud);
+            let shared = (&self.nodes, &self.services, &self.cloud);
             let run = (implementation.build)(ControllerContext::new(
                 controller,
                 flags,

@@ -28,6 +28,7 @@ pub mod nodes;
 pub mod permissions;
 mod rbac;
 pub mod secrets;
+pub mod services;
 pub mod writes;
 
 /// The modules of the crate [`component`], which has what any Kubernetes daemon needs.

@@ -48,7 +48,8 @@ pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
 /// The permissions that have to be granted for the enabled controllers.
 fn needed_for_controllers(flags: &Flags) -> Vec<Permission> {
     let mut needed = Vec::new();
-    for (client, ControllerPermissions { writes, reads }) in controllers(flags) {
+    for (client, ControllerPermissions { writes, reads, watches }) in controllers(flags) {
+        needed.extend(watches);
         let account = has_accounts(flags).then_some(client);
         match account {
             Some(account) => needed.extend(token_requests(account)),
@@ -195,6 +196,9 @@ mod tests {
             "list nodes",
             "patch nodes/status",
             "delete nodes",
+            "list services",
+            "watch services",
+            "patch services/status",
             "get leases.coordination.k8s.io in kube-node-lease",
             "create events",
             "create leases.coordination.k8s.io in kube-system",
@@ -232,6 +236,8 @@ mod tests {
                 "create serviceaccounts in kube-system",
                 "create serviceaccounts/token \"node-controller\" in kube-system",
                 "get leases.coordination.k8s.io in kube-node-lease for the service account kube-system/node-controller",
+                "get serviceaccounts \"service-controller\" in kube-system",
+                "create serviceaccounts/token \"service-controller\" in kube-system",
             ]
         );
         let fewer: Vec<_> = all.iter().filter(|text| !accounts.contains(text)).collect();
@@ -242,6 +248,7 @@ mod tests {
                 "patch nodes/status",
                 "delete nodes",
                 "get leases.coordination.k8s.io in kube-node-lease",
+                "patch services/status",
             ]
         );
         let dry = texts(&["--use-service-account-credentials", "--dry-run"]);
@@ -252,7 +259,7 @@ mod tests {
             "{dry:#?}"
         );
         assert!(dry.iter().all(|text| all.contains(text)), "{dry:#?}");
-        assert_eq!(given(&["--use-service-account-credentials"]).len(), 5);
+        assert_eq!(given(&["--use-service-account-credentials"]).len(), 8);
         assert_eq!(given(&["--use-service-account-credentials", "--controllers=cloud-node"]).len(), 4);
         assert!(
             given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()

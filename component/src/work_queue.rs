@@ -129,6 +129,17 @@ impl WorkQueue {
         names
     }
 
+    /// Takes the name that has been ready for the longest time. It is at work until [`done`](Self::done) is called.
+    pub fn take_next(&mut self) -> Option<String> {
+        let name = self.ready.pop_front()?;
+        self.in_ready.remove(&name);
+        if let Some(meter) = &mut self.meter {
+            meter.taken(&name);
+        }
+        self.at_work.insert(name.clone());
+        Some(name)
+    }
+
     /// Marks the work on a name as ended.
     pub fn done(&mut self, name: &str) {
         if self.at_work.remove(name)
@@ -197,5 +208,18 @@ mod tests {
         assert!(queue.has_ready());
         queue.remove("a");
         assert!(!queue.has_ready());
+    }
+
+    #[test]
+    fn names_are_taken_one_by_one() {
+        let mut queue = WorkQueue::new();
+        for name in ["b", "a", "b"] {
+            queue.add(name);
+        }
+        assert_eq!(queue.take_next().as_deref(), Some("b"));
+        assert_eq!(queue.lengths(), Lengths { ready: 1, at_work: 1, waiting: 0 });
+        queue.add("b");
+        assert_eq!(queue.take_next().as_deref(), Some("a"));
+        assert_eq!(queue.take_next(), None);
     }
 }

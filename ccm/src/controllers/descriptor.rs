@@ -14,6 +14,7 @@ use crate::{
     cloud::Cloud,
     flags::{ControllerNames, Flags},
     nodes::{Node, NodeStore},
+    services::ServiceStore,
 };
 
 /// A controller.
@@ -28,6 +29,15 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) needs: Option<Capability>,
     /// `None`: not implemented yet.
     pub(crate) implementation: Option<Implementation>,
+}
+
+impl ControllerDescriptor {
+    /// Whether these flags enable the controller, and the cloud has what it needs.
+    pub(crate) fn can_run(&self, flags: &Flags, cloud: &Cloud) -> bool {
+        self.implementation.is_some()
+            && flags.enables(self.names.name)
+            && self.needs.is_none_or(|needs| needs.is_of(cloud))
+    }
 }
 
 /// The implementation of a controller.
@@ -59,7 +69,7 @@ impl Capability {
     pub(crate) fn is_of(self, cloud: &Cloud) -> bool {
         match self {
             Self::Instances => cloud.has_instances(),
-            Self::LoadBalancer => cloud.provider().load_balancer().is_some(),
+            Self::LoadBalancer => cloud.has_load_balancers(),
             Self::Routes => cloud.provider().routes().is_some(),
         }
     }
@@ -81,6 +91,7 @@ pub(crate) struct NodeQuestion<'a> {
 pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
+    pub(crate) services: ServiceStore,
     pub(crate) cloud: Cloud,
     pub(crate) metrics: &'a Metrics,
     pub(crate) clients: ControllerClients,
@@ -93,7 +104,7 @@ impl<'a> ControllerContext<'a> {
     pub(crate) fn new(
         controller: &ControllerDescriptor,
         flags: &'a Flags,
-        (nodes, cloud): (&NodeStore, &Cloud),
+        (nodes, services, cloud): (&NodeStore, &ServiceStore, &Cloud),
         metrics: &'a Metrics,
         events: &EventRecorder,
         clients: &TermClients,
@@ -102,6 +113,7 @@ impl<'a> ControllerContext<'a> {
         Self {
             flags,
             nodes: nodes.clone(),
+            services: services.clone(),
             cloud: cloud.clone(),
             metrics,
             events: events.for_component(controller.events_from, clients.client.clone()),

@@ -10,6 +10,8 @@ pub(crate) struct ControllerPermissions {
     pub(crate) writes: Vec<Permission>,
     /// Reads. A controller's own service account needs a grant for these too.
     pub(crate) reads: Vec<Permission>,
+    /// What the daemon watches for the controller, a standby's daemon too, with its own account.
+    pub(crate) watches: Vec<Permission>,
 }
 
 /// The patches that both node controllers send.

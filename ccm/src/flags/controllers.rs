@@ -16,7 +16,7 @@ pub use service_lb::ServiceLbControllerFlags;
 pub const NODE_CONTROLLER: &str = "cloud-node-controller";
 /// Taints and deletes Nodes.
 pub const NODE_LIFECYCLE_CONTROLLER: &str = "cloud-node-lifecycle-controller";
-/// Makes load balancers; not there yet.
+/// Makes load balancers.
 pub const SERVICE_CONTROLLER: &str = "service-lb-controller";
 /// Makes routes; not there yet.
 pub const ROUTE_CONTROLLER: &str = "node-route-controller";
@@ -52,7 +52,7 @@ pub const SERVICE: ControllerNames = ControllerNames {
     name: SERVICE_CONTROLLER,
     alias: "service",
     older: &["service-controller"],
-    exists: false,
+    exists: true,
 };
 /// Those of [`ROUTE_CONTROLLER`].
 pub const ROUTE: ControllerNames =

@@ -278,10 +278,10 @@ fn one_warning_for_what_has_no_effect() {
             "setting GA feature gate DeclarativeValidation=true",
         ),
         (
-            &["--controllers=service,cloud-node"],
-            "--controllers: service-lb-controller is asked for and does not exist yet",
+            &["--controllers=route,cloud-node"],
+            "--controllers: node-route-controller is asked for and does not exist yet",
         ),
-        (&["--controllers=*,-cloud-node,-cloud-node-lifecycle"], "--controllers: no controller runs"),
+        (&["--controllers=*,-cloud-node,-cloud-node-lifecycle,-service"], "--controllers: no controller runs"),
         (&["--controllers="], "--controllers: no controller runs"),
         (&["--allocate-node-cidrs"], "--allocate-node-cidrs with --configure-cloud-routes asks for routes"),
         (

@@ -27,11 +27,11 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
 };
 
 fn permissions() -> ControllerPermissions {
-    ControllerPermissions { writes: node_patches().into(), reads: Vec::new() }
+    ControllerPermissions { writes: node_patches().into(), ..ControllerPermissions::default() }
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
     let options = NodeControllerOptions {
         concurrent_syncs: flags.controllers.cloud_node.syncs(),
         status_update_frequency: flags.misc.node_status_update_frequency,

@@ -37,6 +37,7 @@ fn permissions() -> ControllerPermissions {
     ControllerPermissions {
         writes: node_patches().into_iter().chain([deletion]).collect(),
         reads: vec![lease.in_namespace(LEASE_NAMESPACE).optional()],
+        watches: Vec::new(),
     }
 }
 
@@ -48,7 +49,7 @@ fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
     let lifecycle = &flags.controllers.cloud_node_lifecycle;
     let options = NodeLifecycleOptions {
         monitor_period: lifecycle.node_monitor_period,

@@ -1,0 +1,22 @@
+//! service-lb-controller: a load balancer in the cloud for each Service of type `LoadBalancer`.
+
+mod action;
+mod controller;
+mod events;
+mod memory;
+mod metrics;
+mod needs_update;
+mod nodes;
+mod outcome;
+mod patch;
+mod plan;
+mod row;
+mod status;
+mod wanted;
+
+pub use controller::{ServiceController, ServiceControllerOptions};
+pub use metrics::ServiceMetrics;
+pub(crate) use row::DESCRIPTOR;
+
+/// `source.component` of the events.
+pub const COMPONENT: &str = "service-controller";

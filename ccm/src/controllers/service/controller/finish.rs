@@ -1,0 +1,121 @@
+//! Takes note of what came of the work on a Service.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Done, ServiceController};
+use crate::controllers::service::{
+    memory::Standing,
+    outcome::{Failure, Outcome},
+    plan::{Action, Next},
+};
+
+/// The API server may say that a Service does not exist while the watch still shows it. Until the watch shows that too, or
+/// for this time, it is not tried again.
+const GONE_FOR: Duration = Duration::from_secs(60);
+
+impl ServiceController {
+    pub(super) fn finish(&mut self, done: Done) {
+        let Done { key, action, existed, outcome } = done;
+        if matches!(outcome, Outcome::Gone)
+            && let Some(memory) = self.memories.get_mut(&key)
+        {
+            // Without the finalizer the cloud was not called.
+            memory.may_exist = existed;
+        }
+        let is_failure = self.note(&key, action, outcome);
+        self.queue.done(&key);
+        let retry = match self.next_for(&key).1 {
+            Next::At(at, _) if is_failure => Some(at.saturating_duration_since(Instant::now())),
+            _ => None,
+        };
+        match retry {
+            Some(wait) => self.queue.retry_after(&key, wait),
+            None => self.look_at(&key),
+        }
+        self.leave_pass_if_told(&key);
+        self.end_pass();
+    }
+
+    /// Returns whether the work failed.
+    fn note(&mut self, key: &str, action: Action, outcome: Outcome) -> bool {
+        let now = Instant::now();
+        let verify_at = self.verify_at(now);
+        let Some(memory) = self.memories.get_mut(key) else { return false };
+        if let Some(version) = outcome.version() {
+            memory.written = Some(version.clone());
+        }
+        match outcome {
+            Outcome::Ensured { status, .. } => {
+                memory.succeed(Standing::Ensured(status));
+                memory.verify_at = verify_at;
+            }
+            Outcome::Elsewhere { .. } => memory.succeed(Standing::Elsewhere),
+            Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
+            Outcome::Updated => {}
+            Outcome::NothingToUpdate | Outcome::Differs => {
+                memory.standing = Standing::Due;
+                memory.retry = None;
+            }
+            Outcome::Repaired { .. } => {
+                memory.repaired = Some(now);
+                memory.retry = None;
+            }
+            Outcome::Verified => memory.verify_at = verify_at,
+            Outcome::NotVerified { retry_after } => {
+                memory.verify_at = retry_after.map(|after| now + after).or(verify_at);
+            }
+            Outcome::CleanedUp { .. } => {
+                memory.succeed(Standing::CleanedUp);
+                memory.may_exist = false;
+            }
+            Outcome::OldDeleted => self.forget(key),
+            Outcome::Gone => {
+                let why = "the API server does not have this Service any more".to_owned();
+                memory.fail(action, why, Some(GONE_FOR), now);
+            }
+            Outcome::Stopped => {}
+            Outcome::Failed(failure) => {
+                note_failure(memory, action, failure, now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Half of the period at least, so that the load balancers that were ensured together are verified one after the other.
+    fn verify_at(&self, now: Instant) -> Option<Instant> {
+        let period = self.options.verification_period?;
+        Some(now + period.mul_f64(fastrand::f64().mul_add(0.5, 0.5)))
+    }
+}
+
+fn note_failure(
+    memory: &mut crate::controllers::service::memory::Memory,
+    action: Action,
+    failure: Failure,
+    now: Instant,
+) {
+    let Failure { why, retry_after, unsupported, .. } = failure;
+    match action {
+        // A load balancer that could not be told of its Nodes is ensured, at once unless the cloud says when.
+        Action::UpdateNodes => {
+            let is_waiting = memory.retry_of(Action::Ensure).is_some_and(|at| at > now);
+            memory.standing = Standing::Due;
+            if let Some(after) = retry_after {
+                memory.fail(Action::Ensure, why, Some(after), now);
+            } else {
+                memory.last_error = Some(why);
+                if !is_waiting {
+                    memory.retry = None;
+                }
+            }
+        }
+        Action::Ensure if unsupported => {
+            memory.succeed(Standing::Unsupported);
+            memory.last_error = Some(why);
+        }
+        _ => memory.fail(action, why, retry_after, now),
+    }
+}

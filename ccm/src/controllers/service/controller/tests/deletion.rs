@@ -1,0 +1,99 @@
+use super::*;
+
+impl Working {
+    /// Deletes a Service whose finalizer somebody has removed, while the controller cannot bring it back.
+    async fn vanish(&self, name: &str) {
+        let patches = Matcher::any().verb("patch").resource("services").subresource("status");
+        let refused = sandbox::Fault::new(patches, sandbox::Action::InternalError);
+        self.sandbox.faults().inject(refused);
+        self.patch(name, json!({"metadata": {"finalizers": null}})).await;
+        self.services().delete(name, &DeleteParams::default()).await.expect("deleted");
+        self.sandbox.faults().clear();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_goes_before_the_finalizer() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.sandbox.reset_requests();
+    working.fake.fail_next(Operation::DeleteLoadBalancer, Error::new(ErrorKind::Unavailable, "quota"));
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
+    assert_eq!(working.calls_after(SOON).await, [get, delete]);
+    assert!(working.has_finalizer("web").await);
+    assert_eq!(working.calls_after(Duration::from_secs(5)).await, [get, delete]);
+    assert_eq!(working.get("web").await.finalizers(), ["example.com/other"]);
+    assert!(working.addresses("web").await.is_empty() && working.fake.load_balancers().is_empty());
+    assert_eq!(working.writes(), 1);
+    let events = working.events().await;
+    for reason in ["DeletingLoadBalancer", "SyncLoadBalancerFailed", "DeletedLoadBalancer"] {
+        assert!(events.iter().any(|event| event == reason), "{reason} in {events:?}");
+    }
+    assert_eq!(working.calls_after(PERIOD).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_type_ends_the_load_balancer() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.patch("web", json!({"spec": {"type": "NodePort"}})).await;
+    let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
+    assert_eq!(working.calls_after(SOON).await, [get, delete]);
+    assert!(!working.has_finalizer("web").await && working.addresses("web").await.is_empty());
+    working.patch("web", json!({"spec": {"type": "LoadBalancer"}})).await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    assert!(working.has_finalizer("web").await);
+    // Somebody removes the finalizer with the type.
+    working.patch("web", json!({"metadata": {"finalizers": null}, "spec": {"type": "ClusterIP"}})).await;
+    assert_eq!(working.calls_after(SOON).await, [get, delete]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_being_deleted_gets_no_finalizer() {
+    let sandbox = Sandbox::new();
+    let working = Working::on(sandbox, FakeCloud::new().with_load_balancers(), options());
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(Error::new(ErrorKind::Unavailable, "x")));
+    let created = working.create("web").await;
+    working.services().delete(&created.name_any(), &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(PERIOD).await;
+    assert!(!working.has_finalizer("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_vanished_leaves_nothing_behind() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    let busy = Error::in_progress(Duration::from_secs(40), "busy").wrap("delete");
+    working.fake.fail_next(Operation::DeleteLoadBalancer, busy);
+    working.vanish("web").await;
+    let delete = Operation::DeleteLoadBalancer;
+    assert_eq!(working.calls_after(Duration::from_secs(39)).await, [delete]);
+    assert_eq!(working.calls_after(SOON).await, [delete]);
+    assert!(working.fake.load_balancers().is_empty());
+    let events = working.events().await;
+    for reason in ["DeletingLoadBalancer", "DeleteLoadBalancerFailed", "DeletedLoadBalancer"] {
+        assert!(events.iter().any(|event| event == reason), "{reason} in {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_service_of_the_same_name_the_old_load_balancer_goes_first() {
+    let working = Working::start().await;
+    let old = working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.vanish("web").await;
+    let new = working.create("web").await;
+    let (delete, ensure) = (Operation::DeleteLoadBalancer, Operation::EnsureLoadBalancer);
+    assert_eq!(working.calls_after(SOON).await, [delete, ensure]);
+    let names: Vec<String> = working.fake.load_balancers().into_keys().collect();
+    assert_ne!(old.uid(), new.uid());
+    assert_eq!(names, [default_load_balancer_name(&new.uid().expect("a UID"))]);
+}

@@ -1,0 +1,96 @@
+use super::*;
+
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+impl Working {
+    /// The back ends of the only load balancer.
+    fn back_ends(&self) -> Vec<String> {
+        self.fake.load_balancers().into_values().next().map(|balancer| balancer.nodes).unwrap_or_default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_the_set_are_told() {
+    let working = Working::start().await;
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.back_ends(), ["n1", "n2"]);
+    let taints = |taints: Value| json!({"spec": {"taints": taints}});
+    for (patch, back_ends) in [
+        (json!({"metadata": {"labels": {EXCLUDED: "true"}}}), &["n2"][..]),
+        (json!({"metadata": {"labels": {EXCLUDED: "false"}}}), &["n1", "n2"]),
+        (taints(json!([{"key": TO_BE_DELETED_TAINT, "effect": "NoSchedule"}])), &["n2"]),
+        (taints(json!([])), &["n1", "n2"]),
+        (json!({"spec": {"providerID": "fake:///1"}}), &["n1", "n2"]),
+        (json!({"metadata": {"finalizers": ["example.com/slow"]}}), &[]),
+    ] {
+        working.patch_node("n1", patch.clone()).await;
+        let expected = if back_ends.is_empty() { vec![] } else { vec![Operation::UpdateLoadBalancer] };
+        assert_eq!(working.calls_after(SOON).await, expected, "{patch}");
+        if !back_ends.is_empty() {
+            assert_eq!(working.back_ends(), back_ends, "{patch}");
+        }
+    }
+    // With a deletion timestamp it leaves at once, and not only when it is gone.
+    working.nodes().delete("n1", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(working.calls_after(SOON).await, [Operation::UpdateLoadBalancer]);
+    assert_eq!(working.back_ends(), ["n2"]);
+    working.patch_node("n1", json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(working.calls_after(SOON).await, []);
+    kubelet::register(&working.sandbox.client(), &kubelet::node("n3", "n3")).await.expect("registered");
+    assert_eq!(working.calls_after(SOON).await, [Operation::UpdateLoadBalancer]);
+    assert_eq!(working.metrics.load_balancer_syncs.get(), 7);
+    assert_eq!(working.metrics.node_sync_errors.get(), 0);
+    assert_eq!(working.metrics.node_sync_latency.get_sample_count(), 7);
+    assert_eq!(working.metrics.update_latency.get_sample_count(), 7);
+    let events = working.events().await;
+    assert_eq!(events.last().map(String::as_str), Some("UpdatedLoadBalancer"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_nodes_a_warning() {
+    let working = Working::on(Sandbox::new(), FakeCloud::new().with_load_balancers(), options());
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    let expected = ["EnsuringLoadBalancer", "UnAvailableLoadBalancer", "EnsuredLoadBalancer"];
+    assert_eq!(working.events().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_update_is_an_ensure() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    let quota = || Error::new(ErrorKind::Unavailable, "quota");
+    working.fake.fail_next(Operation::UpdateLoadBalancer, quota());
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    let calls = working.calls_after(SOON).await;
+    let (update, get) = (Operation::UpdateLoadBalancer, Operation::GetLoadBalancer);
+    assert_eq!(calls, [update, get, Operation::EnsureLoadBalancer]);
+    assert_eq!(working.metrics.node_sync_errors.get(), 1);
+    assert!(working.events().await.contains(&"UpdateLoadBalancerFailed".to_owned()));
+    // The cloud says when.
+    let later = quota().with_retry_after(Duration::from_secs(40)).wrap("busy");
+    working.fake.fail_next(update, later);
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: null}}})).await;
+    assert_eq!(working.calls_after(Duration::from_secs(39)).await, [update, get]);
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    // Another component does it.
+    working.fake.fail_next(update, Error::implemented_elsewhere("x").wrap("y"));
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [update]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_not_there_is_made() {
+    let working = Working::start().await;
+    let service = working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.fake.lose_load_balancer(&default_load_balancer_name(&service.uid().expect("a UID")));
+    working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+    let expected = [Operation::UpdateLoadBalancer, Operation::GetLoadBalancer, Operation::EnsureLoadBalancer];
+    assert_eq!(working.calls_after(SOON).await, expected);
+    assert!(!working.events().await.contains(&"UpdateLoadBalancerFailed".to_owned()));
+}

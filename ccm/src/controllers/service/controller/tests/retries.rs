@@ -1,0 +1,94 @@
+use super::*;
+
+fn quota() -> Error {
+    Error::new(ErrorKind::Unavailable, "quota")
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstreams_backoff() {
+    let working = Working::start().await;
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(quota()));
+    working.create("web").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for (wait, count) in [(0, 1), (4, 1), (2, 2), (8, 2), (3, 3), (17, 3), (4, 4)] {
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        assert_eq!(working.fake.count(Operation::EnsureLoadBalancer), count, "{wait}");
+    }
+    // A change does not wait.
+    working.patch("web", json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}})).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(working.fake.count(Operation::EnsureLoadBalancer), 5);
+    working.fake.mend();
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(working.addresses("web").await.len(), 1);
+    assert!(working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_the_cloud_asks_for_is_kept_to() {
+    let working = Working::start().await;
+    let busy = || Error::in_progress(Duration::from_secs(77), "busy").wrap("ensure").wrap("sync");
+    for _ in 0..3 {
+        working.fake.fail_next(Operation::EnsureLoadBalancer, busy());
+    }
+    working.fake.fail_next(Operation::EnsureLoadBalancer, quota());
+    working.create("web").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for count in 2..=4 {
+        tokio::time::sleep(Duration::from_secs(75)).await;
+        assert_eq!(working.fake.count(Operation::EnsureLoadBalancer), count - 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(working.fake.count(Operation::EnsureLoadBalancer), count);
+    }
+    // None of them counted as a failure, so the first wait is the shortest.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(working.fake.count(Operation::EnsureLoadBalancer), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_cannot_do_is_said_once() {
+    let working = Working::start().await;
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(Error::unsupported("SCTP").wrap("ensure")));
+    working.create("web").await;
+    assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.events().await, ["EnsuringLoadBalancer", "SyncLoadBalancerFailed"]);
+    working.fake.mend();
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_component_does_is_left_to_it() {
+    let working = Working::start().await;
+    let elsewhere = || Fault::from(Error::implemented_elsewhere("kube-vip").wrap("ensure").wrap("sync"));
+    for operation in
+        [Operation::EnsureLoadBalancer, Operation::DeleteLoadBalancer, Operation::GetLoadBalancer]
+    {
+        working.fake.fail(operation, elsewhere());
+    }
+    working.create("web").await;
+    assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+    assert!(working.has_finalizer("web").await && working.addresses("web").await.is_empty());
+    assert_eq!(working.events().await, ["EnsuringLoadBalancer"]);
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(working.calls_after(SOON).await, [Operation::GetLoadBalancer]);
+    assert!(!working.has_finalizer("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_fail_are_tried_again() {
+    let working = Working::start().await;
+    let patches = || Matcher::any().verb("patch").resource("services").subresource("status");
+    let refused = sandbox::Fault::new(patches(), sandbox::Action::InternalError);
+    working.sandbox.faults().inject(refused.times(1));
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [], "without the finalizer the cloud is not called");
+    assert_eq!(working.calls_after(Duration::from_secs(5)).await, [Operation::EnsureLoadBalancer]);
+    // The write of the status.
+    let refused = sandbox::Fault::new(patches(), sandbox::Action::Conflict);
+    working.patch_status("web", json!({"status": {"loadBalancer": null}})).await;
+    working.sandbox.faults().inject(refused.times(1));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(working.addresses("web").await, ["198.18.0.1"]);
+}

@@ -1,0 +1,141 @@
+//! What the controller remembers of a Service. Losing it is harmless: what is needed is on the object or in the cloud.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::LoadBalancerStatus;
+use component::{backoff::Backoff, debug_state::seconds_from_now};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{nodes::BackendKeys, plan::Action, status};
+use crate::{cache::CachedObject as _, services::Service, writes::WrittenVersion};
+
+/// Upstream's waits between tries, with no spread.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), most: Duration::from_secs(300) };
+
+/// The shortest wait that a provider may ask for. Without one a provider that asks for none would be called without a pause.
+const MIN_RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Where a Service stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its load balancer is to be ensured, for the first time or again.
+    Due,
+    /// The load balancer is as the Service asks for. This was the cloud's answer.
+    Ensured(LoadBalancerStatus),
+    /// Another component makes its load balancer.
+    Elsewhere,
+    /// The cloud cannot do what the Service asks for. Only a change helps.
+    Unsupported,
+    /// `--dry-run`: what would be done has been said.
+    Rehearsed,
+    /// Its load balancer is deleted, and the finalizer removed.
+    CleanedUp,
+}
+
+/// When a failed action is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Retry {
+    pub(super) action: Action,
+    pub(super) at: Instant,
+}
+
+/// What is remembered of one Service.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    /// The Service as the cloud was told of it last.
+    pub(super) told: Arc<Service>,
+    /// Whether the cloud may have made a load balancer since then.
+    pub(super) may_exist: bool,
+    pub(super) standing: Standing,
+    /// Which provider was told: how many had taken over until then.
+    pub(super) provider: u64,
+    /// The back ends that the cloud was told of last.
+    pub(super) nodes: Option<Arc<BackendKeys>>,
+    /// The version of our last write.
+    pub(super) written: Option<WrittenVersion>,
+    /// When finalizer or status were last brought back.
+    pub(super) repaired: Option<Instant>,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    pub(super) retry: Option<Retry>,
+    /// When the cloud is to be asked whether the load balancer is still there.
+    pub(super) verify_at: Option<Instant>,
+    /// Why the last try failed.
+    pub(super) last_error: Option<String>,
+}
+
+impl Memory {
+    pub(super) fn new(service: &Arc<Service>, provider: u64) -> Self {
+        Self {
+            told: Arc::clone(service),
+            may_exist: false,
+            standing: Standing::Due,
+            provider,
+            nodes: None,
+            written: None,
+            repaired: None,
+            failures: 0,
+            retry: None,
+            verify_at: None,
+            last_error: None,
+        }
+    }
+
+    /// Whether the watch shows an older version than our last write. What it shows is no reason to act then.
+    pub(super) fn is_ahead_of(&self, service: &Service) -> bool {
+        self.written.as_ref().is_some_and(|written| service.is_older_than(written))
+    }
+
+    /// When this action may be tried again; `None` for at once.
+    pub(super) fn retry_of(&self, action: Action) -> Option<Instant> {
+        self.retry.filter(|retry| retry.action == action).map(|retry| retry.at)
+    }
+
+    /// Notes that an action worked.
+    pub(super) fn succeed(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.failures = 0;
+        self.retry = None;
+        self.last_error = None;
+    }
+
+    /// Notes that an action failed. A time that the cloud asks for is no failure of the Service, and kept to exactly.
+    pub(super) fn fail(&mut self, action: Action, why: String, retry_after: Option<Duration>, now: Instant) {
+        let wait = match retry_after {
+            Some(after) => after.max(MIN_RETRY_AFTER),
+            None => {
+                self.failures = self.failures.saturating_add(1);
+                BACKOFF.nominal(self.failures)
+            }
+        };
+        self.retry = Some(Retry { action, at: now + wait });
+        self.last_error = Some(why);
+    }
+
+    /// For `/debug/state`.
+    pub(super) fn to_json(&self) -> Value {
+        let standing = match &self.standing {
+            Standing::Due => "due",
+            Standing::Ensured(_) => "ensured",
+            Standing::Elsewhere => "implementedElsewhere",
+            Standing::Unsupported => "unsupported",
+            Standing::Rehearsed => "dryRun",
+            Standing::CleanedUp => "cleanedUp",
+        };
+        let address = match &self.standing {
+            Standing::Ensured(status) => Some(status::shown(status)),
+            _ => None,
+        };
+        json!({
+            "uid": self.told.uid(),
+            "standing": standing,
+            "address": address,
+            "toldVersion": self.told.resource_version,
+            "nodes": self.nodes.as_ref().map(|nodes| nodes.len()),
+            "failures": self.failures,
+            "lastError": self.last_error,
+            "verifiedInSeconds": self.verify_at.map(seconds_from_now),
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! What came of an action.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind, LoadBalancerStatus};
+
+use crate::writes::WrittenVersion;
+
+/// What came of an action.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    /// The load balancer is ensured, and the status is written. The version is that of the last write, if there was one.
+    Ensured {
+        status: LoadBalancerStatus,
+        version: Option<WrittenVersion>,
+    },
+    /// Another component makes the load balancer.
+    Elsewhere {
+        version: Option<WrittenVersion>,
+    },
+    /// `--dry-run`: what would be done was said.
+    Rehearsed {
+        version: Option<WrittenVersion>,
+    },
+    /// The load balancer knows the back ends.
+    Updated,
+    /// There is no load balancer that could be told.
+    NothingToUpdate,
+    /// Finalizer and status are as they should be.
+    Repaired {
+        version: Option<WrittenVersion>,
+    },
+    /// The cloud's load balancer is as it was.
+    Verified,
+    /// The cloud's load balancer is gone or another one.
+    Differs,
+    /// The cloud cannot tell.
+    NotVerified {
+        retry_after: Option<Duration>,
+    },
+    /// The load balancer is gone, and so is the finalizer.
+    CleanedUp {
+        version: Option<WrittenVersion>,
+    },
+    /// The load balancer of a Service that is gone was deleted.
+    OldDeleted,
+    /// The API server does not have this Service any more.
+    Gone,
+    Failed(Failure),
+    /// The controller stops. The next leader goes on.
+    Stopped,
+}
+
+/// Why an action failed.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// For people.
+    pub(super) why: String,
+    /// When the cloud wants to be asked again.
+    pub(super) retry_after: Option<Duration>,
+    /// Whether the cloud cannot do this at all.
+    pub(super) unsupported: bool,
+    /// The version that was written before.
+    pub(super) version: Option<WrittenVersion>,
+}
+
+impl Failure {
+    /// An error of the cloud, after upstream's words for what was tried.
+    pub(super) fn of_cloud(tried: &str, error: &Error) -> Self {
+        let why = if tried.is_empty() { error.report() } else { format!("{tried}: {}", error.report()) };
+        let unsupported = error.kind() == ErrorKind::Unsupported && error.retry_after().is_none();
+        Self { why, retry_after: error.retry_after(), unsupported, version: None }
+    }
+
+    /// An error of the API server.
+    pub(super) fn of_write(tried: &str, error: &crate::writes::WriteError) -> Self {
+        Self { why: format!("{tried}: {error}"), retry_after: None, unsupported: false, version: None }
+    }
+}

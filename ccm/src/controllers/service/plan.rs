@@ -1,0 +1,133 @@
+//! What to do next about a Service: from the object, from what is remembered, and the time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    memory::{Memory, Standing},
+    needs_update::needs_update,
+    nodes::{BackendKeys, same_backends},
+    status::same_status,
+    wanted::{needs_cleanup, wants_load_balancer},
+};
+use crate::services::Service;
+
+/// A finalizer or status that somebody removed or changed is brought back at once, but a second time only after this long.
+/// Two controllers that disagree must not write in turns.
+pub(super) const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Something to do about one Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Make or change the load balancer.
+    Ensure,
+    /// Tell the load balancer of the back ends.
+    UpdateNodes,
+    /// Bring finalizer and status back. The cloud is not asked.
+    Repair,
+    /// Ask the cloud whether the load balancer is as it was.
+    Verify,
+    /// Delete the load balancer, then remove the finalizer.
+    CleanUp,
+    /// Delete the load balancer of a Service that is gone, or that another one of the same name has replaced.
+    DeleteOld,
+}
+
+/// When to do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Now(Action),
+    At(Instant, Action),
+    /// Nothing, until something changes.
+    Wait,
+    /// Nothing, and nothing has to be remembered.
+    Forget,
+}
+
+/// What is the same for all Services.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    /// The back ends now.
+    pub(super) nodes: Arc<BackendKeys>,
+    /// How many providers have taken over so far.
+    pub(super) provider: u64,
+    pub(super) now: Instant,
+}
+
+impl World {
+    fn due(&self, at: Option<Instant>, action: Action) -> Next {
+        match at {
+            Some(at) if at > self.now => Next::At(at, action),
+            _ => Next::Now(action),
+        }
+    }
+}
+
+/// Decides about one Service: `service` is what the watch shows, `memory` what is remembered under its key.
+pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &World) -> Next {
+    let is_other = |memory: &Memory| service.is_none_or(|service| service.uid() != memory.told.uid());
+    let memory = match memory {
+        // The old load balancer goes first, as long as the object is known.
+        Some(memory) if is_other(memory) && memory.may_exist => {
+            return world.due(memory.retry_of(Action::DeleteOld), Action::DeleteOld);
+        }
+        memory => memory.filter(|memory| !is_other(memory)),
+    };
+    let Some(service) = service else { return Next::Forget };
+    let wants = wants_load_balancer(service);
+    let Some(memory) = memory else {
+        return if needs_cleanup(service) {
+            Next::Now(Action::CleanUp)
+        } else if wants && !service.deleting {
+            Next::Now(Action::Ensure)
+        } else {
+            Next::Forget
+        };
+    };
+    if memory.is_ahead_of(service) {
+        return Next::Wait;
+    }
+    let is_new = memory.provider != world.provider || needs_update(&memory.told, service);
+    if needs_cleanup(service) || (memory.may_exist && (service.deleting || !wants)) {
+        if memory.standing == Standing::CleanedUp && memory.told.resource_version == service.resource_version
+        {
+            return Next::Wait;
+        }
+        let retry = memory.retry_of(Action::CleanUp).filter(|_| memory.provider == world.provider);
+        return world.due(retry, Action::CleanUp);
+    }
+    if !wants || service.deleting {
+        return Next::Forget;
+    }
+    if is_new || memory.standing == Standing::CleanedUp {
+        return Next::Now(Action::Ensure);
+    }
+    let is_told = memory.nodes.as_ref().is_none_or(|nodes| same_backends(nodes, &world.nodes));
+    match &memory.standing {
+        // Without a retry it is ensured at once, and the back ends come with that.
+        Standing::Due => match memory.retry_of(Action::Ensure) {
+            Some(at) if at > world.now && !is_told && memory.may_exist => Next::Now(Action::UpdateNodes),
+            at => world.due(at, Action::Ensure),
+        },
+        Standing::Rehearsed if !is_told => Next::Now(Action::UpdateNodes),
+        Standing::Elsewhere | Standing::Unsupported | Standing::Rehearsed | Standing::CleanedUp => Next::Wait,
+        Standing::Ensured(_) if !is_told => Next::Now(Action::UpdateNodes),
+        Standing::Ensured(status) => {
+            let verify = memory.verify_at.map(|at| world.due(Some(at), Action::Verify));
+            if service.has_finalizer() && same_status(status, &service.content.status) {
+                return verify.unwrap_or(Next::Wait);
+            }
+            let earliest = memory.repaired.map(|repaired| repaired + REPAIR_INTERVAL);
+            let repair = world.due(earliest.max(memory.retry_of(Action::Repair)), Action::Repair);
+            match (repair, verify) {
+                (Next::At(repair_at, _), Some(verify @ Next::At(at, _))) if at < repair_at => verify,
+                (Next::At(..), Some(verify @ Next::Now(_))) => verify,
+                _ => repair,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

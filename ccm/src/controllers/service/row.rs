@@ -1,0 +1,52 @@
+//! The controller's row in the table of controllers.
+
+use component::work_queue::WorkQueueMetrics;
+
+use super::{COMPONENT, ServiceController, ServiceControllerOptions, ServiceMetrics};
+use crate::{
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
+    },
+    flags::SERVICE,
+    rbac::Permission,
+    services::ServiceWriter,
+};
+
+pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
+    names: SERVICE,
+    client: "service-controller",
+    events_from: COMPONENT,
+    needs: Some(Capability::LoadBalancer),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<ServiceMetrics>().map(drop),
+        permissions,
+        explain: None,
+    }),
+};
+
+fn permissions() -> ControllerPermissions {
+    let permission = |resource, verb, needed_for| Permission::new("", resource, verb, needed_for);
+    ControllerPermissions {
+        writes: vec![permission("services/status", "patch", "finalizers and addresses of Services")],
+        reads: Vec::new(),
+        watches: ["list", "watch"].map(|verb| permission("services", verb, "load balancers")).into(),
+    }
+}
+
+fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, services, cloud, metrics, clients, events } = context;
+    let own = &flags.controllers.service_lb;
+    let options = ServiceControllerOptions {
+        cluster_name: flags.generic.cluster_name.clone(),
+        concurrent_syncs: own.syncs(),
+        verification_period: own.verification_period(),
+        dry_run: flags.misc.dry_run,
+    };
+    let writer = ServiceWriter::new(clients.client);
+    // Upstream's name of this queue.
+    let queue = metrics.get::<WorkQueueMetrics>()?.named("service");
+    let controller =
+        ServiceController::new((services, nodes), cloud, writer, events, metrics.get()?, queue, options);
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+}
