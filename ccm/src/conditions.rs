@@ -5,7 +5,7 @@ use component::api_text::{api_time, truncated};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, READY};
+pub use crate::nodes::condition_types::{INITIALIZED, INSTANCE_EXISTS, KEPT, NETWORK_UNAVAILABLE, READY};
 
 use crate::nodes::{Node, NodePatch};
 

@@ -4,29 +4,22 @@ mod descriptor;
 pub mod node;
 pub mod node_lifecycle;
 mod permissions;
+pub mod route;
 mod running;
 pub mod service;
 
 pub(crate) use descriptor::{
     Capability, ControllerContext, ControllerDescriptor, Implementation, NodeQuestion, Run,
 };
-pub(crate) use permissions::{ControllerPermissions, node_patches};
+pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};
-
-use crate::flags::ROUTE;
 
 /// The controllers, in the order in which they start.
 pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     node::DESCRIPTOR,
     node_lifecycle::DESCRIPTOR,
     service::DESCRIPTOR,
-    ControllerDescriptor {
-        names: ROUTE,
-        client: "route-controller",
-        events_from: "route_controller",
-        needs: Some(Capability::Routes),
-        implementation: None,
-    },
+    route::DESCRIPTOR,
 ];
 
 #[cfg(test)]

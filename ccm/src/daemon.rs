@@ -33,8 +33,8 @@ use crate::{
     clients::{Clients, TermClients},
     cloud::{Cloud, Started},
     cloud_config::{CloudConfig, Follower},
-    controllers::{CONTROLLERS, ControllerContext, ControllerDescriptor, ControllerMetrics},
-    flags::{ControllerNames, Flags, SERVICE},
+    controllers::{CONTROLLERS, Capability, ControllerContext, ControllerDescriptor, ControllerMetrics},
+    flags::{ControllerNames, Flags, ROUTE_CONTROLLER, SERVICE},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
     services::{ServiceStore, watch_services},
@@ -341,12 +341,22 @@ impl Base {
         let missing = enabled().filter(|controller| controller.implementation.is_none());
         let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
         if !missing.is_empty() {
-            tracing::info!(controllers = missing, "not there yet: nobody here makes routes");
+            tracing::info!(controllers = missing, "not there yet");
         }
-        if !self.cloud.has_instances() {
-            tracing::warn!(
-                "the cloud provider does not support instances: the node controllers do not start"
-            );
+        for capability in Capability::ALL.into_iter().filter(|capability| !capability.is_of(&self.cloud)) {
+            let without =
+                enabled().filter(|row| row.needs == Some(capability) && row.implementation.is_some());
+            let without = without.map(|row| row.names.name).collect::<Vec<_>>().join(", ");
+            if !without.is_empty() {
+                let what = capability.what();
+                tracing::warn!(
+                    controllers = without,
+                    "not started: the cloud provider does not support {what}"
+                );
+            }
+        }
+        if let Some(flag) = flags.switched_off_by(ROUTE_CONTROLLER).filter(|flag| *flag != "--controllers") {
+            tracing::info!(controller = ROUTE_CONTROLLER, "not started: {flag}");
         }
         let running = self.metrics.get::<ControllerMetrics>()?;
         let mut pause = Duration::ZERO;

@@ -196,9 +196,18 @@ impl Flags {
         }
     }
 
-    /// Whether `--controllers` enables the controller of this canonical name.
+    /// Whether the flags enable the controller of this canonical name.
     pub fn enables(&self, controller: &str) -> bool {
-        controllers::enables(&self.generic.controllers, controller)
+        self.switched_off_by(controller).is_none()
+    }
+
+    /// The flag that switches the controller of this canonical name off. `None`: it is enabled.
+    pub fn switched_off_by(&self, controller: &str) -> Option<&'static str> {
+        if !controllers::enables(&self.generic.controllers, controller) {
+            return Some("--controllers");
+        }
+        let is_off = controller == ROUTE_CONTROLLER && !self.generic.configure_cloud_routes;
+        is_off.then_some("--configure-cloud-routes=false")
     }
 
     /// Which of our controllers run under which lock; `None` without leader migration.

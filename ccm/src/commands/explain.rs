@@ -4,7 +4,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use cloudprovider::{InstanceLookup, Registry};
+use cloudprovider::{Error, InstanceLookup, Registry, Route};
 use component::api_client::describe;
 use jiff::Timestamp;
 use kube::Client;
@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
-    controllers::{CONTROLLERS, NodeQuestion, node},
+    controllers::{CONTROLLERS, Capability, NodeQuestion, node},
     daemon,
-    flags::Flags,
+    flags::{Flags, ROUTE_CONTROLLER},
     nodes::{self, Node},
 };
 
@@ -116,15 +116,16 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
     let is_foreign = tools::is_foreign(&cloud, &node);
     let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
+    let routes = if flags.enables(ROUTE_CONTROLLER) { tools::list_routes(&cloud, flags).await } else { None };
     cloud.stop().await;
     let answer = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
-    Ok(explanation(flags, &node, &answer, &provider_name, is_foreign))
+    Ok(explanation(flags, &node, (&answer, routes.as_ref()), &provider_name, is_foreign))
 }
 
 fn explanation(
     flags: &Flags,
     node: &Node,
-    answer: &InstanceLookup,
+    (answer, routes): (&InstanceLookup, Option<&Result<Vec<Route>, Error>>),
     provider: &str,
     is_foreign: bool,
 ) -> Explanation {
@@ -136,20 +137,22 @@ fn explanation(
         let id = node.identity.provider_id.as_deref().unwrap_or_default();
         plan.differences.clear();
         next.push(format!("leave the Node alone: its provider ID {id} is of another cloud than {provider}"));
-    } else {
-        let question = NodeQuestion { node, answer, provider, flags, now };
-        for controller in CONTROLLERS {
-            let explain = controller.implementation.as_ref().and_then(|there| there.explain);
-            let (Some(explain), name) = (explain, controller.names.name) else { continue };
-            if flags.enables(name) {
-                next.extend(explain(&question));
-            } else {
-                next.push(format!("nothing of what {name} does: --controllers switches it off"));
-            }
+    }
+    let question = NodeQuestion { node, answer, routes, provider, flags, now };
+    for controller in CONTROLLERS {
+        let explain = controller.implementation.as_ref().and_then(|there| there.explain);
+        let (Some(explain), name) = (explain, controller.names.name) else { continue };
+        // The other controllers do not mind which cloud the Node is of.
+        if is_foreign && controller.needs == Some(Capability::Instances) {
+            continue;
         }
-        if next.is_empty() {
-            next.push("nothing: the Node is right".to_owned());
+        match flags.switched_off_by(name) {
+            None => next.extend(explain(&question)),
+            Some(flag) => next.push(format!("nothing of what {name} does: {flag} switches it off")),
         }
+    }
+    if next.is_empty() {
+        next.push("nothing: the Node is right".to_owned());
     }
     Explanation {
         node: node.name().to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, StartContext};
+use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, Route, StartContext};
 use component::{api_client, metrics::MetricSet as _};
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -62,6 +62,17 @@ pub(super) fn is_foreign(cloud: &Cloud, node: &Node) -> bool {
 pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceLookup> {
     let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
     saying(&waits_for, look_up_in_time(cloud, nodes)).await
+}
+
+/// The routes of the cluster, or why the cloud does not list them. `None` if the provider has no routes.
+pub(super) async fn list_routes(cloud: &Cloud, flags: &Flags) -> Option<Result<Vec<Route>, Error>> {
+    if !cloud.has_routes() {
+        return None;
+    }
+    let waits_for = format!("cloud provider {} to list its routes", cloud.provider().name());
+    let listing = tokio::time::timeout(CLOUD_DEADLINE, cloud.list_routes(&flags.generic.cluster_name));
+    let late = || Error::new(ErrorKind::Timeout, format!("no answer within {CLOUD_DEADLINE:?}"));
+    Some(saying(&waits_for, listing).await.unwrap_or_else(|_| Err(late())))
 }
 
 /// Waits for `work`. If that takes longer than [`SILENCE_MAX`], a message on stderr says what it waits for.

@@ -1,6 +1,6 @@
 //! Descriptions of controllers for the daemon.
 
-use cloudprovider::InstanceLookup;
+use cloudprovider::{Error, InstanceLookup, Route};
 use component::{
     api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
 };
@@ -65,12 +65,24 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Instances, Self::LoadBalancer, Self::Routes];
+
+    /// What the cloud provider does not support without it.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Instances => "instances",
+            Self::LoadBalancer => "load balancers",
+            Self::Routes => "routes",
+        }
+    }
+
     /// Whether this cloud has the capability.
     pub(crate) fn is_of(self, cloud: &Cloud) -> bool {
         match self {
             Self::Instances => cloud.has_instances(),
             Self::LoadBalancer => cloud.has_load_balancers(),
-            Self::Routes => cloud.provider().routes().is_some(),
+            Self::Routes => cloud.has_routes(),
         }
     }
 }
@@ -80,6 +92,8 @@ pub(crate) struct NodeQuestion<'a> {
     pub(crate) node: &'a Node,
     /// The cloud's answer about it.
     pub(crate) answer: &'a InstanceLookup,
+    /// The cluster's routes in the cloud, or why the cloud does not list them. `None` if they do not matter.
+    pub(crate) routes: Option<&'a Result<Vec<Route>, Error>>,
     /// The name of the cloud provider.
     pub(crate) provider: &'a str,
     pub(crate) flags: &'a Flags,

@@ -16,8 +16,10 @@ pub(crate) struct ControllerPermissions {
 
 /// The patches that both node controllers send.
 pub(crate) fn node_patches() -> [Permission; 2] {
-    [
-        Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"),
-        Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes"),
-    ]
+    [Permission::new("", "nodes", "patch", "initialising Nodes, labels, taints"), node_status_patch()]
+}
+
+/// The patch that the route controller sends too.
+pub(crate) fn node_status_patch() -> Permission {
+    Permission::new("", "nodes/status", "patch", "addresses and conditions of Nodes")
 }

@@ -58,7 +58,7 @@ pub(super) fn configz(flags: &Flags) -> Value {
                 "ExternalCloudVolumePlugin": generic.external_cloud_volume_plugin,
                 "UseServiceAccountCredentials": generic.use_service_account_credentials,
                 "AllowUntaggedCloud": generic.allow_untagged_cloud,
-                "RouteReconciliationPeriod": format_duration(generic.route_reconciliation_period),
+                "RouteReconciliationPeriod": format_duration(generic.route_period()),
                 "ClusterName": generic.cluster_name,
                 "ClusterCIDR": generic.cluster_cidr,
                 "AllocateNodeCIDRs": generic.allocate_node_cidrs,

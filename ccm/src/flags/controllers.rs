@@ -18,7 +18,7 @@ pub const NODE_CONTROLLER: &str = "cloud-node-controller";
 pub const NODE_LIFECYCLE_CONTROLLER: &str = "cloud-node-lifecycle-controller";
 /// Makes load balancers.
 pub const SERVICE_CONTROLLER: &str = "service-lb-controller";
-/// Makes routes; not there yet.
+/// Makes routes.
 pub const ROUTE_CONTROLLER: &str = "node-route-controller";
 
 /// What a controller is called.
@@ -56,7 +56,7 @@ pub const SERVICE: ControllerNames = ControllerNames {
 };
 /// Those of [`ROUTE_CONTROLLER`].
 pub const ROUTE: ControllerNames =
-    ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: false };
+    ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: true };
 
 /// The flags of the controllers, in the order in which the help shows them.
 #[derive(Clone, Debug, Args)]

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 use component::command_line::{
     FeatureGates,
-    notes::{Note, differs, no_effect, no_effect_either, not_yet},
+    notes::{Note, differs, no_effect, no_effect_either},
     values::{boolean, duration, duration_or_none, float, int32, list, path},
 };
 
@@ -14,6 +14,12 @@ use crate::nodes::protobuf::PROTOBUF;
 
 /// The least rate that makes any sense: a request in 1,000 s.
 const LEAST_QPS: f64 = 0.001;
+
+/// Period of the comparison of routes without `--route-reconciliation-period`. Changes of Nodes do not wait for it.
+const ROUTE_PERIOD: Duration = Duration::from_secs(300);
+
+/// The gate that makes upstream follow changes of Nodes. It then ignores `--route-reconciliation-period`.
+const WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
 /// The cloud, the API server, and which controllers run.
 #[derive(Clone, Debug, Args)]
@@ -74,17 +80,19 @@ pub struct GenericFlags {
     #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
     pub cidr_allocator_type: String,
 
-    /// The range of addresses for pods.
+    /// The range of addresses for pods, or one of each family, comma-separated. The route controller needs it: only
+    /// routes in there are ever deleted.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "CIDR")]
     pub cluster_cidr: String,
 
-    /// Make the cloud's routes for those ranges.
+    /// Run the route controller, which makes a route in the cloud for the pod addresses of each Node.
     #[arg(long, default_value = "true", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean)]
     pub configure_cloud_routes: bool,
 
-    /// Period of the comparison of the cloud's routes.
-    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
-    pub route_reconciliation_period: Duration,
+    /// Period of the comparison of the cloud's routes with the Nodes, beside the comparison that each change of a Node
+    /// causes at once. [default: 5m] [upstream default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub route_reconciliation_period: Option<Duration>,
 
     /// Deprecated: run although the cloud's instances carry no ID of the cluster.
     #[arg(long, default_value = "false", value_name = "BOOL", action = ArgAction::Set, value_parser = boolean, hide = true)]
@@ -100,7 +108,6 @@ pub struct GenericFlags {
 }
 
 const JSON: &str = "application/json";
-const NO_ROUTES: &str = "There is no route controller yet";
 
 pub(super) const NOTES: &[Note] = &[
     differs("kube-api-qps", "No limit unless this flag or --kube-api-burst asks for one; upstream: 20"),
@@ -114,10 +121,11 @@ pub(super) const NOTES: &[Note] = &[
     no_effect_either("cidr-allocator-type", "For providers that allocate the ranges; none here does"),
     no_effect_either("allow-untagged-cloud", "Deprecated. No provider here needs a cluster ID"),
     no_effect_either("node-sync-period", "Deprecated. Upstream does nothing with it either"),
-    not_yet("allocate-node-cidrs", NO_ROUTES),
-    not_yet("cluster-cidr", NO_ROUTES),
-    not_yet("configure-cloud-routes", NO_ROUTES),
-    not_yet("route-reconciliation-period", NO_ROUTES),
+    no_effect_either("allocate-node-cidrs", "For providers that allocate the ranges; none here does"),
+    differs(
+        "route-reconciliation-period",
+        "Changes of Nodes are followed at once, so without this flag all routes are compared every 5m; upstream: 10s. The gate `CloudControllerManagerWatchBasedRoutesReconciliation` makes 5m of any value",
+    ),
 ];
 
 impl GenericFlags {
@@ -131,17 +139,19 @@ impl GenericFlags {
                 "--kube-api-qps must be a number, at least {LEAST_QPS} or negative for no limit"
             ));
         }
+        if self.route_reconciliation_period.is_some_and(|period| period.is_zero()) {
+            faults.push("--route-reconciliation-period must be greater than 0".to_owned());
+        }
         faults.extend(controllers::faults(&self.controllers));
         faults
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.feature_gates.warnings();
-        if self.allocate_node_cidrs && self.configure_cloud_routes {
-            warnings.push(
-                "--allocate-node-cidrs with --configure-cloud-routes asks for routes in the cloud: there is no route controller yet, so none are made"
-                    .to_owned(),
-            );
+        if self.route_reconciliation_period.is_some() && self.has_watch_based_routes() {
+            warnings.push(format!(
+                "--route-reconciliation-period has no effect with the feature gate {WATCH_BASED_ROUTES}, as in upstream: routes are compared every 5m, and when a Node changes"
+            ));
         }
         let content_type = &self.kube_api_content_type;
         if ![PROTOBUF, JSON].contains(&content_type.as_str()) {
@@ -150,6 +160,15 @@ impl GenericFlags {
             ));
         }
         warnings
+    }
+
+    fn has_watch_based_routes(&self) -> bool {
+        self.feature_gates.enabled(WATCH_BASED_ROUTES)
+    }
+
+    /// Period of the comparison of all routes, beside the comparisons that changes of Nodes cause.
+    pub fn route_period(&self) -> Duration {
+        self.route_reconciliation_period.filter(|_| !self.has_watch_based_routes()).unwrap_or(ROUTE_PERIOD)
     }
 
     /// Average rate and burst of requests to the API server. `None`: no limit.

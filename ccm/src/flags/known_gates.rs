@@ -15,7 +15,8 @@ pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
 
 /// Gates that switch something here.
 #[cfg(test)]
-pub(super) const WITH_EFFECT: [&str; 5] = [
+pub(super) const WITH_EFFECT: [&str; 6] = [
+    "CloudControllerManagerWatchBasedRoutesReconciliation",
     "ComponentFlagz",
     "ComponentStatusz",
     "LoggingAlphaOptions",

@@ -1,0 +1,42 @@
+//! The controller's row in the table of controllers.
+
+use super::{COMPONENT, ClusterCidrs, RouteController, RouteControllerOptions, RouteMetrics, explain};
+use crate::{
+    controllers::{
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation,
+        NodeQuestion, Run, node_status_patch,
+    },
+    flags::ROUTE,
+    nodes::NodeWriter,
+};
+
+pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
+    names: ROUTE,
+    client: "route-controller",
+    events_from: COMPONENT,
+    needs: Some(Capability::Routes),
+    implementation: Some(Implementation {
+        build,
+        metrics: |metrics| metrics.get::<RouteMetrics>().map(drop),
+        permissions: || ControllerPermissions { writes: vec![node_status_patch()], reads: Vec::new() },
+        explain: Some(explain),
+    }),
+};
+
+fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
+    let Some(routes) = asked.routes else { return Vec::new() };
+    explain::explain(asked.node, routes, &asked.flags.generic.cluster_cidr)
+}
+
+fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let options = RouteControllerOptions {
+        cluster_name: flags.generic.cluster_name.clone(),
+        cluster_cidrs: ClusterCidrs::parse(&flags.generic.cluster_cidr)?,
+        period: flags.generic.route_period(),
+        dry_run: flags.misc.dry_run,
+    };
+    let writer = NodeWriter::new(clients.client);
+    let controller = RouteController::new(nodes, cloud, writer, events, metrics.get()?, options);
+    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+}
