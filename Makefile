@@ -129,6 +129,6 @@ build-packages: cargo
 .PHONY: peers
 peers: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@for peer in kubernetes kubernetes-previous kubelet containerd leader framework vcsim cpi helm guest; do \
+	@for peer in kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm guest; do \
 	    tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); \
 	done

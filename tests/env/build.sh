@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Builds the real peers that tests meet, from the modules and packages named beside this script.
 #
-#   tests/env/build.sh [kubernetes|kubernetes-previous|kubelet|containerd|leader|framework|vcsim|cpi|helm|guest|all]...
+#   tests/env/build.sh [PEER|all]...
+#
+# The peers: kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm
+# guest.
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -120,7 +123,8 @@ flags_of() {
 
 kubernetes_flags=$(flags_of kubernetes)
 previous_flags=$(flags_of kubernetes-previous)
-readonly kubernetes_flags previous_flags
+kube_proxy_flags=$(flags_of kube-proxy)
+readonly kubernetes_flags previous_flags kube_proxy_flags
 
 make_kubernetes() {
     go_build kubernetes "$kubernetes_flags" "$1" \
@@ -160,6 +164,17 @@ make_kubelet() {
 kubelet() {
     once "$(folder_for kubelet "kubelet $kubernetes_flags" \
         "$here/kubernetes/go.mod" "$here/kubernetes/go.sum")" make_kubelet
+}
+
+make_kube_proxy() {
+    go_build kube-proxy "$kube_proxy_flags" "$1" k8s.io/kubernetes/cmd/kube-proxy
+}
+
+# A module of its own with the versions of `kubernetes`: what that one compiled is used again, and its folder in
+# the cache keeps its name.
+kube_proxy() {
+    once "$(folder_for kube-proxy "kube-proxy $kube_proxy_flags" \
+        "$here/kube-proxy/go.mod" "$here/kube-proxy/go.sum")" make_kube_proxy
 }
 
 make_containerd() {
@@ -210,6 +225,15 @@ cpi() {
     once "$(folder_for cpi "cpi" "$here"/cpi/*)" make_cpi
 }
 
+make_kube_vip() {
+    go_build kube-vip "" "$1" github.com/kube-vip/kube-vip-cloud-provider
+}
+
+kube_vip() {
+    once "$(folder_for kube-vip "kube-vip" \
+        "$here/kube-vip/go.mod" "$here/kube-vip/go.sum")" make_kube_vip
+}
+
 make_helm() {
     go_build helm "" "$1" helm.sh/helm/v4/cmd/helm
 }
@@ -230,16 +254,18 @@ guest() {
 for peer in "$@"; do
     case $peer in
     kubernetes | kubelet | containerd | leader | framework | vcsim | cpi | helm | guest) "$peer" ;;
-    kubernetes-previous) kubernetes_previous ;;
+    kubernetes-previous | kube-proxy | kube-vip) "${peer//-/_}" ;;
     all)
         kubernetes
         kubernetes_previous
         kubelet
+        kube_proxy
         containerd
         leader
         framework
         vcsim
         cpi
+        kube_vip
         helm
         guest
         ;;
@@ -247,7 +273,7 @@ for peer in "$@"; do
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubernetes-previous kubelet containerd leader framework vcsim cpi helm guest all"
+        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm guest all"
         exit 2
         ;;
     esac

@@ -16,6 +16,8 @@ readonly test_packages=(
     libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils dnsmasq-base
     # network, mount and process namespaces, and the relays out of them; kernel modules of the guest
     iproute2 util-linux procps socat kmod
+    # the rules of kube-proxy
+    nftables
     # the parts of the guest
     busybox-static cpio gzip
     # keys of service accounts

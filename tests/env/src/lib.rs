@@ -1,6 +1,6 @@
 //! Builds, starts and stops the real peers of the tests: a Kubernetes control plane, a kubelet, a Go
-//! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator and vSphere's own
-//! cloud-controller-manager.
+//! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator, vSphere's own
+//! cloud-controller-manager, kube-vip's allocator, and kube-proxies in network namespaces.
 //!
 //! Every peer has a folder of its own in the system's temporary folder, listens on loopback or in a network
 //! namespace of its own, and ends when the value that started it is dropped. If the test process dies without
@@ -21,9 +21,12 @@ mod error;
 mod framework;
 mod guest;
 mod keys;
+mod kube_proxy;
+mod kube_vip;
 mod kubelet;
 mod libvirtd;
 mod namespace;
+mod network;
 mod ports;
 mod process;
 mod scratch;
@@ -36,7 +39,10 @@ pub use cpi::Cpi;
 pub use error::StartError;
 pub use framework::FrameworkCcm;
 pub use guest::{MicroGuest, MicroGuestImage, MicroGuestOptions};
+pub use kube_proxy::KubeProxy;
+pub use kube_vip::KubeVip;
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use libvirtd::Libvirtd;
+pub use network::Netns;
 pub use process::{Process, Signal};
 pub use vcsim::{Vcsim, VcsimOptions};
