@@ -14,6 +14,7 @@
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
 
+mod address_pools;
 mod api;
 mod campaign;
 mod clients;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         vsphere::trials(),
         outage::trials(),
         leader_election::trials(),
+        address_pools::trials(),
         swap_in::trials(),
         node::trials(),
         node_lifecycle::trials(),
