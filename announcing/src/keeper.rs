@@ -96,8 +96,19 @@ impl Keeper {
     }
 
     async fn on_time(&mut self) {
-        if Instant::now() >= self.next_renewal {
+        let began = Instant::now();
+        if began >= self.next_renewal {
             self.renew().await;
+            let now = Instant::now();
+            if now - began > RENEW_INTERVAL {
+                let (count, took) = (self.entries.lock().len(), now - began);
+                warn!(
+                    "renewing {count} addresses took {} s, which is too long; hold fewer on one host",
+                    took.as_secs()
+                );
+            }
+            // requests have their turn, even if renewing takes all the time
+            self.next_renewal = (began + RENEW_INTERVAL).max(now + LINK_DELAY);
         }
         self.announce();
     }
@@ -263,7 +274,7 @@ impl Keeper {
             }
         }
         targets.retain(|(address, _)| places.get(address).is_some_and(Result::is_ok));
-        let answers = self.kernel.set(&targets, began + RENEW_INTERVAL).await;
+        let answers = self.kernel.set(&targets, began).await;
         for (answer, (address, _)) in answers.into_iter().zip(targets) {
             if let Err(error) = answer {
                 let name = match places.get(&address) {
@@ -302,7 +313,6 @@ impl Keeper {
     /// Renews all addresses, sets those that the kernel lost, and moves those that belong elsewhere.
     async fn renew(&mut self) {
         let now = Instant::now();
-        self.next_renewal = now + RENEW_INTERVAL;
         let wanted: BTreeMap<_, _> =
             self.entries.lock().iter().map(|(address, entry)| (*address, entry.choice.clone())).collect();
         if wanted.is_empty() {

@@ -1,6 +1,11 @@
 //! The kernel's interfaces and addresses, by netlink.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use rtnetlink::{
@@ -30,6 +35,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many requests may wait for their answers, which must fit into the socket's buffer.
 const MAX_IN_FLIGHT: usize = 64;
+
+/// The longest pause between two of many addresses that are set. It is much shorter than the lease of the election.
+const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// How often a listing is tried that something changed meanwhile.
 const MAX_LISTINGS: usize = 5;
@@ -94,13 +102,22 @@ impl Kernel {
         self.note(answer)
     }
 
-    /// Sets these addresses, or renews their lives. The answers have the order of `targets`. Nothing is set after `until`.
-    pub(crate) async fn set(&mut self, targets: &[Target], until: Instant) -> Vec<Result<()>> {
-        let act = move |handle: Handle, target: Target| {
+    /// Sets these addresses, or renews their lives. The answers have the order of `targets`. `decided` is when the caller
+    /// looked at the host. If the process stands still after that, nothing more is set: another host may have the addresses
+    /// by now.
+    pub(crate) async fn set(&mut self, targets: &[Target], decided: Instant) -> Vec<Result<()>> {
+        let last = Arc::new(Mutex::new(decided));
+        let act = |handle: Handle, target: Target| {
+            let last = Arc::clone(&last);
             async move {
-                if Instant::now() >= until {
-                    let reason = "the process stood still meanwhile".to_owned();
-                    return Err(Error::Kernel { action: format!("set {}", target.0), reason });
+                {
+                    let (now, mut last) =
+                        (Instant::now(), last.lock().unwrap_or_else(PoisonError::into_inner));
+                    if now - *last > MAX_PAUSE {
+                        let reason = "the process stood still meanwhile".to_owned();
+                        return Err(Error::Kernel { action: format!("set {}", target.0), reason });
+                    }
+                    *last = now;
                 }
                 set(&handle, target).await
             }
