@@ -118,7 +118,7 @@ pub use instances::{
 pub use inventory::{instance_stream, look_once_listed};
 pub use labels::{label_key_fault, label_value_fault};
 pub use load_balancer::{
-    ExternalTrafficPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
+    ExternalTrafficPolicy, IpFamilyPolicy, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,
     default_load_balancer_name,
 };

@@ -70,6 +70,8 @@ pub struct LoadBalancerService {
     pub cluster_ips: Vec<String>,
     /// `spec.ipFamilies` as `IPv4` and `IPv6`, in order.
     pub ip_families: Vec<String>,
+    /// `spec.ipFamilyPolicy`. `None` where the API server does not say.
+    pub ip_family_policy: Option<IpFamilyPolicy>,
     /// `spec.externalIPs`.
     pub external_ips: Vec<String>,
     /// `spec.loadBalancerIP`, deprecated in the API and still in use.
@@ -137,6 +139,17 @@ pub enum SessionAffinity {
         /// 10,800.
         timeout_seconds: u32,
     },
+}
+
+/// `spec.ipFamilyPolicy`: how many address families a Service has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpFamilyPolicy {
+    /// `SingleStack`: one.
+    SingleStack,
+    /// `PreferDualStack`: both, or one where the cluster has no more.
+    PreferDualStack,
+    /// `RequireDualStack`: both.
+    RequireDualStack,
 }
 
 /// `spec.externalTrafficPolicy`.

@@ -17,6 +17,12 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// All claims that daemons of this cluster have written, in no particular order.
     async fn claims(&self) -> Result<Vec<AddressClaim>>;
 
+    /// The addresses in `status.loadBalancer` of all Services of type `LoadBalancer` that this daemon serves. Services that
+    /// another load balancer served before have addresses without claims, which nobody else may get.
+    async fn assigned(&self) -> Result<Vec<(ServiceRef, IpAddr)>> {
+        Ok(Vec::new())
+    }
+
     /// The claim of this address, as it is now. `None`: nobody has claimed it.
     async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>>;
 

@@ -35,6 +35,11 @@
 //! # });
 //! ```
 //!
+//! # The fake cluster
+//!
+//! A [`FakeServiceAccess`] is a cluster as [`ServiceAccess`](crate::ServiceAccess) shows it, with Services, claims of
+//! addresses and `ConfigMap`s: for load balancers that no cloud runs.
+//!
 //! # The conformance suites
 //!
 //! [`conformance::run`] takes [`Hooks`](conformance::Hooks), which create a provider and act on its cloud. It
@@ -83,5 +88,7 @@
 
 pub mod conformance;
 mod fake;
+mod service_access;
 
 pub use fake::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation};
+pub use service_access::{AccessCall, AccessFault, FakeServiceAccess};

@@ -1,0 +1,390 @@
+//! Decides which addresses a Service holds. Pure: pools, claims and a request give a plan.
+
+use std::{fmt, net::IpAddr};
+
+use cloudprovider::{AddressClaim, AddressHolder, Error, ErrorKind, ServiceRef};
+
+use crate::{
+    conventions::POOL,
+    index::Index,
+    pool::{Pool, Pools, Sharing},
+    range::{Family, Order},
+    request::{Need, Request},
+};
+
+/// The sharing key of all Services of a pool in which all share.
+pub(crate) const EVERYBODY: &str = "*";
+
+/// How many holders of a full pool are named.
+const HOLDERS_NAMED: usize = 3;
+
+/// What has to be done so that a Service has what it asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The addresses, in the order of the Service's families.
+    pub(crate) held: Vec<Held>,
+    /// The claims to write, before anything else.
+    pub(crate) claims: Vec<AddressClaim>,
+    /// The addresses to give back, after everything else.
+    pub(crate) release: Vec<IpAddr>,
+    /// Whether the address comes from a DHCP server.
+    pub(crate) dhcp: bool,
+}
+
+/// An address of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) address: IpAddr,
+    /// The interface of its pool.
+    pub(crate) interface: Option<String>,
+    /// The key by which it is shared.
+    pub(crate) sharing_key: Option<String>,
+    /// Whether it is in no pool that the Service may use, and kept because the Service has it.
+    pub(crate) is_outside: bool,
+    /// The address in the Service's status that it replaces although nobody asked for that, and why.
+    pub(crate) replaces: Option<(IpAddr, String)>,
+}
+
+/// Why a Service cannot have what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No free address. Room may come when Services are gone.
+    Exhausted(String),
+    /// No pool for the Service.
+    NoPool(String),
+    /// Another Service has the address, or gets it now.
+    Held(String),
+    /// The Service has to ask for something else.
+    Invalid(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Exhausted(words) | Self::NoPool(words) | Self::Held(words) | Self::Invalid(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::Exhausted(_) | Refusal::NoPool(_) => ErrorKind::Unavailable,
+            Refusal::Held(_) => ErrorKind::Conflict,
+            Refusal::Invalid(_) => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, refusal.to_string())
+    }
+}
+
+/// Decides for one Service.
+pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Plan, Refusal> {
+    let mut automatic = pools.automatic(&request.service.namespace);
+    if let Some(name) = &request.pool {
+        automatic = vec![wanted_pool(pools, request, name)?];
+    }
+    if request.asks_for_dhcp || (request.asked.is_empty() && automatic.first().is_some_and(|pool| pool.dhcp)) {
+        let release = index.of_service(&request.service.uid);
+        return Ok(Plan { dhcp: true, release, ..Plan::default() });
+    }
+    Planner { pools, index, request, automatic }.plan()
+}
+
+fn wanted_pool<'a>(pools: &'a Pools, request: &Request, name: &str) -> Result<&'a Pool, Refusal> {
+    let namespace = &request.service.namespace;
+    match pools.named(name) {
+        Some(pool) if pool.serves(namespace) => Ok(pool),
+        Some(pool) => Err(Refusal::Invalid(format!(
+            "the annotation {POOL} asks for the pool {name:?}, which is for the namespaces {} and not for {namespace}",
+            pool.namespaces.join(", ")
+        ))),
+        None => {
+            let known = pools.pools.iter().filter(|pool| pool.serves(namespace));
+            let known: Vec<_> = known.map(|pool| pool.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(Refusal::Invalid(format!(
+                "the annotation {POOL} asks for the pool {name:?}, which does not exist; pools for the namespace {namespace}: {known}"
+            )))
+        }
+    }
+}
+
+struct Planner<'a> {
+    pools: &'a Pools,
+    index: &'a Index,
+    request: &'a Request,
+    /// The pools to pick from.
+    automatic: Vec<&'a Pool>,
+}
+
+impl Planner<'_> {
+    fn plan(&self) -> Result<Plan, Refusal> {
+        let mut plan = Plan::default();
+        let mut refusals = Vec::new();
+        for family in &self.request.families {
+            let is_left_out = self.request.need != Need::All
+                && !self.request.asked.is_empty()
+                && self.request.asked_of(*family).is_none();
+            if is_left_out {
+                continue;
+            }
+            match self.of_family(*family) {
+                Ok(held) => plan.held.push(held),
+                Err(refusal) if self.request.need == Need::All || matches!(refusal, Refusal::Invalid(_) | Refusal::Held(_)) => {
+                    return Err(refusal);
+                }
+                Err(refusal) => refusals.push(refusal),
+            }
+            if self.request.need == Need::One && !plan.held.is_empty() {
+                break;
+            }
+        }
+        if plan.held.is_empty() {
+            return Err(worst(refusals));
+        }
+        let had = self.index.of_service(&self.request.service.uid);
+        plan.release = had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had)).collect();
+        plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();
+        Ok(plan)
+    }
+
+    fn of_family(&self, family: Family) -> Result<Held, Refusal> {
+        let namespace = &self.request.service.namespace;
+        if let Some(address) = self.request.asked_of(family) {
+            return self.asked(address);
+        }
+        let had = self.index.of_service(&self.request.service.uid);
+        let mut had: Vec<_> = had.into_iter().filter(|address| Family::of(*address) == family).collect();
+        // Of several the one that clients know.
+        had.sort_by_key(|address| !self.request.in_status.contains(address));
+        let preferred = self.request.preferred.iter().filter(|address| Family::of(**address) == family);
+        let is_mine = had.len();
+        let mut replaces = None;
+        for (at, address) in had.iter().chain(preferred).copied().enumerate() {
+            let pool = self.pools.of_address(address, namespace);
+            let refused = match pool {
+                Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
+                    Err(format!("it is in the pool {:?}, and another one is asked for", pool.name))
+                }
+                None if self.request.pool.is_some() => Err("it is in no pool, and one is asked for".to_owned()),
+                // An address that it only claims to have must be one that it could get.
+                Some(pool) if at >= is_mine && !pool.serves(namespace) => {
+                    Err(format!("the pool {:?} is not for the namespace {namespace}", pool.name))
+                }
+                None if at >= is_mine => Err(format!("it is in no pool of {}", self.pools.origin)),
+                _ => self.may_hold(pool, address),
+            };
+            match refused {
+                Ok(()) => return Ok(Held { replaces, ..self.held(pool, address) }),
+                Err(why) if replaces.is_none() && self.request.in_status.contains(&address) => {
+                    replaces = Some((address, why));
+                }
+                Err(_) => {}
+            }
+        }
+        self.picked(family).map(|held| Held { replaces, ..held })
+    }
+
+    /// An address that a person asked for.
+    fn asked(&self, address: IpAddr) -> Result<Held, Refusal> {
+        let service = &self.request.service;
+        let pool = self.pools.of_address(address, &service.namespace);
+        let has_it = self.request.in_status.contains(&address) || self.index.of_service(&service.uid).contains(&address);
+        match pool {
+            _ if has_it => {}
+            None => {
+                return Err(Refusal::Invalid(format!(
+                    "{address} is asked for, and is in no pool of {}; ask for an address of a pool, or add it to one",
+                    self.pools.origin
+                )));
+            }
+            Some(pool) if !pool.serves(&service.namespace) => {
+                return Err(Refusal::Invalid(format!(
+                    "{address} is asked for, and is in the pool {:?} for the namespaces {}, not for {}",
+                    pool.name,
+                    pool.namespaces.join(", "),
+                    service.namespace
+                )));
+            }
+            Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
+                return Err(Refusal::Invalid(format!(
+                    "{address} is asked for, and is in the pool {:?}; the annotation {POOL} asks for another one",
+                    pool.name
+                )));
+            }
+            Some(_) => {}
+        }
+        self.may_hold(pool, address).map_err(|why| Refusal::Held(format!("{address} is asked for, and {why}")))?;
+        Ok(self.held(pool, address))
+    }
+
+    /// Any address of a family.
+    fn picked(&self, family: Family) -> Result<Held, Refusal> {
+        let namespace = &self.request.service.namespace;
+        if let Some(fault) = self.automatic.first().and_then(|pool| pool.fault.as_ref()) {
+            return Err(Refusal::NoPool(fault.clone()));
+        }
+        let pools: Vec<_> = self.automatic.iter().copied().filter(|pool| pool.addresses.has(family)).collect();
+        if pools.is_empty() {
+            let of = match &self.request.pool {
+                Some(name) => format!("the pool {name:?} has no {family} addresses"),
+                None => format!("no pool gives {family} addresses to the namespace {namespace}"),
+            };
+            return Err(Refusal::NoPool(format!("{of}; see {}", self.pools.origin)));
+        }
+        let shared = pools.iter().find_map(|pool| self.shared(pool, family));
+        if let Some(held) = shared {
+            return Ok(held);
+        }
+        for pool in &pools {
+            let skips = |address| pool.skips(address);
+            let find = |range| self.index.free_in(range, pool.order, skips);
+            let mut ranges = pool.addresses.of_family(family);
+            let free = match pool.order {
+                Order::Ascending => ranges.find_map(find),
+                Order::Descending => ranges.rev().find_map(find),
+            };
+            if let Some(address) = free {
+                return Ok(self.held(Some(pool), address));
+            }
+        }
+        Err(Refusal::Exhausted(exhausted(self.index, &pools, family)))
+    }
+
+    /// An address of a pool that others share already.
+    fn shared(&self, pool: &Pool, family: Family) -> Option<Held> {
+        let key = self.sharing_key(Some(pool))?;
+        let mut addresses = self.index.with_key(&key).filter(|address| Family::of(*address) == family);
+        let fits = |address: &IpAddr| pool.addresses.contains(*address) && self.may_hold(Some(pool), *address).is_ok();
+        let found = match pool.order {
+            Order::Ascending => addresses.find(fits),
+            Order::Descending => addresses.rfind(fits),
+        };
+        found.map(|address| self.held(Some(pool), address))
+    }
+
+    /// The key by which the Service shares addresses of this pool.
+    fn sharing_key(&self, pool: Option<&Pool>) -> Option<String> {
+        if self.request.is_local || self.request.ports.is_empty() {
+            return None;
+        }
+        match self.pools.sharing(pool?, &self.request.service.namespace) {
+            Sharing::Never => None,
+            Sharing::ByKey => self.request.sharing_key.clone(),
+            Sharing::Always => Some(EVERYBODY.to_owned()),
+        }
+    }
+
+    /// Why the Service may not hold the address, as far as others use it.
+    fn may_hold(&self, pool: Option<&Pool>, address: IpAddr) -> Result<(), String> {
+        let uid = &self.request.service.uid;
+        if self.index.is_foreign(address) {
+            return Err("something else in the cluster uses it".to_owned());
+        }
+        if let Some(other) = self.index.reserved_for(address).filter(|other| other.uid != *uid) {
+            return Err(format!("the Service {other} has it in its status"));
+        }
+        let others = self.index.claim(address).map(|claim| claim.holders.iter()).into_iter().flatten();
+        let mut others = others.filter(|holder| holder.service.uid != *uid).peekable();
+        if others.peek().is_none() {
+            return match self.index.is_pending_elsewhere(address, uid) {
+                true => Err("another Service is just getting it".to_owned()),
+                false => Ok(()),
+            };
+        }
+        let key = self.sharing_key(pool);
+        for other in others {
+            let service = &other.service;
+            if key.is_none() || other.sharing_key.is_none() {
+                return Err(format!("the Service {service} holds it{}", self.hint(pool)));
+            }
+            if key != other.sharing_key {
+                return Err(format!("the Service {service} holds it with another sharing key"));
+            }
+            if let Some(port) = self.request.ports.iter().find(|port| other.ports.contains(*port)) {
+                return Err(format!("the Service {service} holds it with the same port {port}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What keeps the Service from sharing, where it seems to want to.
+    fn hint(&self, pool: Option<&Pool>) -> &'static str {
+        let Some(pool) = pool else { return "" };
+        match (self.pools.sharing(pool, &self.request.service.namespace), self.request.is_local) {
+            (Sharing::Never, _) if self.request.sharing_key.is_some() => "; the pool does not allow sharing",
+            (Sharing::ByKey, true) if self.request.sharing_key.is_some() => {
+                "; with externalTrafficPolicy Local an address cannot be shared"
+            }
+            (Sharing::Always, true) => "; with externalTrafficPolicy Local an address cannot be shared",
+            _ => "",
+        }
+    }
+
+    fn held(&self, pool: Option<&Pool>, address: IpAddr) -> Held {
+        let namespace = &self.request.service.namespace;
+        let usable = pool.filter(|pool| pool.serves(namespace));
+        Held {
+            address,
+            interface: pool.and_then(|pool| self.pools.interface(pool, namespace)).map(str::to_owned),
+            sharing_key: self.sharing_key(pool),
+            is_outside: usable.is_none(),
+            replaces: None,
+        }
+    }
+
+    /// The claim to write for an address. `None`: it is stored already.
+    fn claim(&self, held: &Held) -> Option<AddressClaim> {
+        let mine = AddressHolder {
+            service: self.request.service.clone(),
+            sharing_key: held.sharing_key.clone(),
+            ports: self.request.ports.clone(),
+        };
+        let Some(stored) = self.index.claim(held.address) else {
+            return Some(AddressClaim { address: held.address, holders: vec![mine], version: String::new() });
+        };
+        if stored.holders.contains(&mine) {
+            return None;
+        }
+        let others = stored.holders.iter().filter(|holder| holder.service.uid != mine.service.uid);
+        let mut holders: Vec<_> = others.cloned().collect();
+        holders.push(mine);
+        Some(AddressClaim { holders, ..stored.clone() })
+    }
+}
+
+/// The refusal to tell, of those for several families.
+fn worst(refusals: Vec<Refusal>) -> Refusal {
+    let is_full = |refusal: &&Refusal| matches!(refusal, Refusal::Exhausted(_));
+    let first = refusals.iter().find(is_full).or(refusals.first()).cloned();
+    first.unwrap_or_else(|| Refusal::NoPool("no address family is left to choose from".to_owned()))
+}
+
+/// Names full pools, how large they are, and who holds addresses of them.
+fn exhausted(index: &Index, pools: &[&Pool], family: Family) -> String {
+    let sizes: Vec<_> = pools.iter().map(|pool| format!("{:?} ({} addresses)", pool.name, pool.addresses.count(family))).collect();
+    let which = if sizes.len() == 1 { "the pool" } else { "the pools" };
+    let has = if sizes.len() == 1 { "has" } else { "have" };
+    let mut named: Vec<String> = Vec::new();
+    let mut more = 0_usize;
+    let is_of_pools = |address: IpAddr| pools.iter().any(|pool| pool.addresses.contains(address));
+    let claims = index.claims().filter(|claim| Family::of(claim.address) == family && is_of_pools(claim.address));
+    for ServiceRef { namespace, name, .. } in claims.flat_map(|claim| claim.holders.iter().map(|holder| &holder.service)) {
+        if named.len() < HOLDERS_NAMED {
+            named.push(format!("{namespace}/{name}"));
+        } else {
+            more += 1;
+        }
+    }
+    let holders = match (named.is_empty(), more) {
+        (true, _) => "nobody that this daemon knows of".to_owned(),
+        (false, 0) => named.join(", "),
+        (false, more) => format!("{} and {more} more", named.join(", ")),
+    };
+    format!(
+        "{which} {} {has} no free {family} address; held by {holders}; delete a Service or add addresses",
+        sizes.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! The section `addressPools` in the configuration of a provider.
+//!
+//! ```yaml
+//! addressPools:
+//!   announce: true
+//!   pools:
+//!   - name: public
+//!     addresses: [192.0.2.0/26, 2001:db8::100-2001:db8::1ff]
+//!     namespaces: [shop]
+//!     interface: eth1
+//! ```
+
+mod fields;
+
+use cloudprovider::{ConfigMapName, ConfigProblem, dns};
+use serde_json::Value;
+
+use self::fields::Fields;
+use crate::{
+    conventions::Announcer,
+    pool::{Pool, Pools, Sharing},
+    range::{AddressRange, AddressSet, RangeText},
+};
+
+/// The section `addressPools`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where the pools are.
+    pub source: Source,
+    /// Who announces the addresses.
+    pub announcer: Announcer,
+}
+
+/// Where the pools are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the configuration itself.
+    Own(Pools),
+    /// In a `ConfigMap` with kube-vip's keys, which may change at any time.
+    KubeVip(ConfigMapName),
+}
+
+impl Config {
+    /// The name of the section.
+    pub const KEY: &'static str = "addressPools";
+
+    /// Reads the section, which stands at `path`. Adds every fault to `problems`, each with the path of its key. `None`
+    /// if the section is of no use. Texts `true` and `false` count as the values.
+    pub fn read(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
+        let had = problems.len();
+        let mut fields = Fields::of(path, value, problems)?;
+        let pools = fields.list("pools", problems);
+        let config_map = fields.take("kubeVipConfigMap");
+        let announces = fields.flag("announce", false, problems);
+        let announced_by = fields.text("announcedBy", problems);
+        let source = match (pools, config_map) {
+            (Some(_), Some(_)) => {
+                let words = "stands beside pools; give one of the two".to_owned();
+                problems.push(ConfigProblem::new(fields.path("kubeVipConfigMap"), words));
+                None
+            }
+            (Some(list), None) => own_pools(&fields.path("pools"), list, problems).map(Source::Own),
+            (None, Some(value)) => {
+                config_map_name(&fields.path("kubeVipConfigMap"), &value, problems).map(Source::KubeVip)
+            }
+            (None, None) => {
+                if problems.len() == had {
+                    problems.push(ConfigProblem::new(
+                        path,
+                        "has no pools; list some under pools, or name kube-vip's under kubeVipConfigMap",
+                    ));
+                }
+                None
+            }
+        };
+        let is_kube_vip = matches!(source, Some(Source::KubeVip(_)));
+        let announcer = match (announces, announced_by) {
+            (false, None) if is_kube_vip => Announcer::KubeVip,
+            (false, None) => Announcer::Nobody,
+            (true, None) => Announcer::Itself,
+            (true, Some(_)) => {
+                let words = "stands beside announce: true; leave it out, or do not announce";
+                problems.push(ConfigProblem::new(fields.path("announcedBy"), words));
+                Announcer::Itself
+            }
+            (false, Some(word)) => {
+                let known = Announcer::OTHERS;
+                known.into_iter().find(|known| known.as_str() == word).unwrap_or_else(|| {
+                    let known = known.map(Announcer::as_str).join(", ");
+                    let words = format!("{word:?} is not known; known: {known}");
+                    problems.push(ConfigProblem::new(fields.path("announcedBy"), words));
+                    Announcer::Nobody
+                })
+            }
+        };
+        fields.finish(problems);
+        if problems.len() > had {
+            return None;
+        }
+        Some(Self { source: source?, announcer })
+    }
+}
+
+fn config_map_name(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Option<ConfigMapName> {
+    let mut fields = Fields::of(path, value, problems)?;
+    let namespace = fields.text("namespace", problems).unwrap_or_else(|| "kube-system".to_owned());
+    let name = fields.text("name", problems).unwrap_or_else(|| "kubevip".to_owned());
+    if !dns::is_label(&namespace) {
+        problems.push(ConfigProblem::new(fields.path("namespace"), "must be the name of a namespace"));
+    }
+    if !dns::is_subdomain(&name) {
+        problems.push(ConfigProblem::new(fields.path("name"), "must be the name of a ConfigMap"));
+    }
+    fields.finish(problems);
+    Some(ConfigMapName { namespace, name })
+}
+
+fn own_pools(path: &str, list: Vec<(String, Value)>, problems: &mut Vec<ConfigProblem>) -> Option<Pools> {
+    if list.is_empty() {
+        problems.push(ConfigProblem::new(path, "is empty; list at least one pool with name and addresses"));
+        return None;
+    }
+    let mut pools: Vec<Pool> = Vec::new();
+    for (path, value) in list {
+        let Some(pool) = read_pool(&path, &value, problems) else { continue };
+        if !pool.name.is_empty() && pools.iter().any(|other| other.name == pool.name) {
+            let words = format!("{:?} is the name of another pool already; each needs its own", pool.name);
+            problems.push(ConfigProblem::new(format!("{path}.name"), words));
+        }
+        for other in &pools {
+            if let Some(both) = pool.addresses.overlap(&other.addresses) {
+                let words = format!("{both} is in the pool {:?} too; an address belongs to one pool", other.name);
+                problems.push(ConfigProblem::new(format!("{path}.addresses"), words));
+            }
+        }
+        pools.push(pool);
+    }
+    Some(Pools { pools, origin: path.to_owned(), ..Pools::default() })
+}
+
+fn read_pool(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Option<Pool> {
+    let mut fields = Fields::of(path, value, problems)?;
+    let name = fields.required_text("name", "a name of your own for the pool", problems).unwrap_or_default();
+    if !name.is_empty() && !dns::is_subdomain(&name) {
+        let words = "must be lower-case letters, digits, - and ., beginning and ending with a letter or digit";
+        problems.push(ConfigProblem::new(fields.path("name"), words));
+    }
+    let skip_ends = fields.flag("skipEnds", false, problems);
+    let addresses = addresses(&mut fields, skip_ends, problems);
+    let namespaces = fields.texts("namespaces", problems).unwrap_or_default();
+    for (at, namespace) in namespaces.iter().enumerate().filter(|(_, name)| !dns::is_label(name)) {
+        let words = format!("{namespace:?} is not the name of a namespace");
+        problems.push(ConfigProblem::new(format!("{}[{at}]", fields.path("namespaces")), words));
+    }
+    let interface = fields.text("interface", problems);
+    if interface.as_ref().is_some_and(|name| !is_interface(name)) {
+        let words = "must be the name of a network interface: at most 15 characters without / and blanks";
+        problems.push(ConfigProblem::new(fields.path("interface"), words));
+    }
+    let auto_assign = fields.flag("autoAssign", true, problems);
+    let allows_sharing = fields.flag("allowSharing", false, problems);
+    fields.finish(problems);
+    Some(Pool {
+        name,
+        addresses,
+        namespaces,
+        interface,
+        auto_assign,
+        sharing: if allows_sharing { Sharing::ByKey } else { Sharing::Never },
+        ..Pool::default()
+    })
+}
+
+/// The longest name of an interface in Linux.
+const MAX_INTERFACE_NAME: usize = 15;
+
+fn is_interface(name: &str) -> bool {
+    name.len() <= MAX_INTERFACE_NAME && !name.contains(|c: char| c == '/' || c.is_whitespace())
+}
+
+fn addresses(fields: &mut Fields<'_>, skip_ends: bool, problems: &mut Vec<ConfigProblem>) -> AddressSet {
+    let path = fields.path("addresses");
+    let had = problems.len();
+    let texts = fields.texts("addresses", problems).unwrap_or_default();
+    if texts.is_empty() && problems.len() == had {
+        let words = "is missing or empty; list networks such as 192.0.2.0/26 or ranges such as 192.0.2.10-192.0.2.20";
+        problems.push(ConfigProblem::new(&path, words));
+    }
+    let mut ranges: Vec<AddressRange> = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        let range = match text.parse::<RangeText>() {
+            Ok(range) => range,
+            Err(fault) => {
+                problems.push(ConfigProblem::new(path, format!("{text:?} {fault}")));
+                continue;
+            }
+        };
+        if let Some(network) = range.with_host_bits() {
+            let words = format!("{text:?} has bits behind its prefix; write {network}, or a range for a part of it");
+            problems.push(ConfigProblem::new(&path, words));
+        }
+        let range = range.range(skip_ends);
+        if let Some(words) = unusable(&range) {
+            problems.push(ConfigProblem::new(&path, format!("{text:?} {words}")));
+        }
+        if let Some(both) = ranges.iter().find_map(|other| other.overlap(&range)) {
+            problems.push(ConfigProblem::new(&path, format!("{both} is listed twice")));
+        }
+        ranges.push(range);
+    }
+    ranges.into_iter().collect()
+}
+
+/// Why no Service can have addresses of this range.
+fn unusable(range: &AddressRange) -> Option<&'static str> {
+    let has = |first: &str, last: &str| {
+        let bounds = first.parse().ok().zip(last.parse().ok());
+        let reserved = bounds.and_then(|(first, last)| AddressRange::new(first, last).ok());
+        reserved.is_some_and(|reserved| reserved.overlap(range).is_some())
+    };
+    if has("0.0.0.0", "0.255.255.255") || has("::", "::") {
+        return Some("has addresses that no host can have");
+    }
+    if has("127.0.0.0", "127.255.255.255") || has("::1", "::1") {
+        return Some("has loopback addresses");
+    }
+    if has("224.0.0.0", "239.255.255.255") || has("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
+        return Some("has multicast addresses");
+    }
+    if has("240.0.0.0", "255.255.255.255") {
+        return Some("has addresses that are reserved");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

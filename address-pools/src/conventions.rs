@@ -1,0 +1,232 @@
+//! The annotations and labels of those who announce addresses.
+
+use std::net::IpAddr;
+
+use cloudprovider::{LoadBalancerService, ServiceChange};
+
+/// The pool that a Service wants its addresses from. Value: the name of a pool.
+pub const POOL: &str = "service.cloudprovider.kubernetes.io/address-pool";
+/// Services with the same value may share an address, where their pool allows it.
+pub const SHARING_KEY: &str = "service.cloudprovider.kubernetes.io/sharing-key";
+/// The addresses that were picked for a Service and written into the annotation of whoever announces them. It tells such
+/// an annotation from one that a person wrote. Not set by people.
+pub const PICKED: &str = "service.cloudprovider.kubernetes.io/picked-ips";
+
+/// kube-vip's annotation for the addresses of a Service. Everybody may ask for addresses with it.
+pub const KUBE_VIP_IPS: &str = "kube-vip.io/loadbalancerIPs";
+const KUBE_VIP_INTERFACE: &str = "kube-vip.io/serviceInterface";
+const KUBE_VIP_LABEL: (&str, &str) = ("implementation", "kube-vip");
+const METALLB_IPS: &str = "metallb.io/loadBalancerIPs";
+const METALLB_SHARING: &str = "metallb.io/allow-shared-ip";
+const CILIUM_IPS: &str = "lbipam.cilium.io/ips";
+const CILIUM_SHARING: &str = "lbipam.cilium.io/sharing-key";
+const CILIUM_NAMESPACES: &str = "lbipam.cilium.io/sharing-cross-namespace";
+
+/// Who makes the network deliver packets for the addresses to the Nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Announcer {
+    /// The daemon: the pod that leads holds the addresses.
+    Itself,
+    /// kube-vip. It writes `status.loadBalancer`.
+    KubeVip,
+    /// MetalLB. It writes `status.loadBalancer`.
+    MetalLb,
+    /// Cilium. It writes `status.loadBalancer`.
+    Cilium,
+    /// Nobody that the daemon knows of, such as a router with a static route.
+    #[default]
+    Nobody,
+}
+
+/// What is written into a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome<'a> {
+    /// The addresses in the order of `spec.ipFamilies`, or kube-vip's word for DHCP.
+    pub(crate) addresses: &'a [IpAddr],
+    /// The interface of their pool.
+    pub(crate) interface: Option<&'a str>,
+    /// The key by which the Service shares them.
+    pub(crate) sharing_key: Option<&'a str>,
+}
+
+impl Announcer {
+    /// Those that can be named in a configuration.
+    pub(crate) const OTHERS: [Self; 4] = [Self::KubeVip, Self::MetalLb, Self::Cilium, Self::Nobody];
+
+    /// The word in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Itself => "itself",
+            Self::KubeVip => "kube-vip",
+            Self::MetalLb => "metallb",
+            Self::Cilium => "cilium",
+            Self::Nobody => "none",
+        }
+    }
+
+    /// Whether it writes `status.loadBalancer` itself.
+    pub(crate) fn writes_status(self) -> bool {
+        matches!(self, Self::KubeVip | Self::MetalLb | Self::Cilium)
+    }
+
+    /// The annotations by which a Service asks it for addresses, older spellings behind. Ours is the first one.
+    pub(crate) fn address_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::MetalLb => &[METALLB_IPS, "metallb.universe.tf/loadBalancerIPs", KUBE_VIP_IPS],
+            Self::Cilium => &[CILIUM_IPS, "io.cilium/lb-ipam-ips", KUBE_VIP_IPS],
+            Self::Itself | Self::KubeVip | Self::Nobody => &[KUBE_VIP_IPS],
+        }
+    }
+
+    /// The annotations with a sharing key.
+    pub(crate) fn sharing_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::MetalLb => &[SHARING_KEY, METALLB_SHARING, "metallb.universe.tf/allow-shared-ip"],
+            Self::Cilium => &[SHARING_KEY, CILIUM_SHARING, "io.cilium/lb-ipam-sharing-key"],
+            Self::Itself | Self::KubeVip | Self::Nobody => &[SHARING_KEY],
+        }
+    }
+
+    /// What to write so that it announces the addresses.
+    pub(crate) fn change(self, service: &LoadBalancerService, outcome: &Outcome<'_>) -> ServiceChange {
+        let mut change = Change { service, change: ServiceChange::default() };
+        match self {
+            Self::Itself | Self::Nobody => {}
+            Self::KubeVip => {
+                change.addresses(KUBE_VIP_IPS, outcome.addresses);
+                // kube-vip before it knew the annotation reads this field. A Service whose address a person wrote into the
+                // annotation alone keeps the field as it is.
+                if change.is_picked() {
+                    change.load_balancer_ip(outcome.addresses.first());
+                }
+                let (label, value) = KUBE_VIP_LABEL;
+                if service.labels.get(label).map(String::as_str) != Some(value) {
+                    change.change.labels.insert(label.to_owned(), Some(value.to_owned()));
+                }
+                if let Some(interface) = outcome.interface
+                    && !service.annotations.contains_key(KUBE_VIP_INTERFACE)
+                {
+                    change.set(KUBE_VIP_INTERFACE, interface);
+                }
+            }
+            Self::MetalLb => {
+                // MetalLB refuses a Service that has both this annotation and spec.loadBalancerIP.
+                let is_asked_by_field = outcome.addresses.len() == 1
+                    && parsed(service.load_balancer_ip.as_deref()) == outcome.addresses.first().copied();
+                if is_asked_by_field {
+                    change.remove_picked(METALLB_IPS);
+                } else {
+                    change.addresses(METALLB_IPS, outcome.addresses);
+                    change.load_balancer_ip(None);
+                }
+                if let Some(key) = outcome.sharing_key {
+                    change.set(METALLB_SHARING, key);
+                }
+            }
+            Self::Cilium => {
+                change.addresses(CILIUM_IPS, outcome.addresses);
+                if let Some(key) = outcome.sharing_key {
+                    change.set(CILIUM_SHARING, key);
+                    change.set(CILIUM_NAMESPACES, "*");
+                }
+            }
+        }
+        change.change
+    }
+
+    /// What to remove from a Service that gives its addresses back: what was picked for it, not what a person wrote.
+    pub(crate) fn removal(self, service: &LoadBalancerService) -> ServiceChange {
+        let mut change = ServiceChange::default();
+        let Some(picked) = service.annotations.get(PICKED) else { return change };
+        change.annotations.insert(PICKED.to_owned(), None);
+        for key in [KUBE_VIP_IPS, METALLB_IPS, CILIUM_IPS] {
+            if service.annotations.get(key) == Some(picked) {
+                change.annotations.insert(key.to_owned(), None);
+            }
+        }
+        if self == Self::KubeVip && service.load_balancer_ip.as_deref() == picked.split(',').next() {
+            change.load_balancer_ip = Some(None);
+        }
+        let (label, value) = KUBE_VIP_LABEL;
+        if self == Self::KubeVip && service.labels.get(label).map(String::as_str) == Some(value) {
+            change.labels.insert(label.to_owned(), None);
+        }
+        change
+    }
+}
+
+/// A change that is being put together.
+struct Change<'a> {
+    service: &'a LoadBalancerService,
+    change: ServiceChange,
+}
+
+impl Change<'_> {
+    fn set(&mut self, key: &str, value: &str) {
+        if self.service.annotations.get(key).map(String::as_str) != Some(value) {
+            self.change.annotations.insert(key.to_owned(), Some(value.to_owned()));
+        }
+    }
+
+    /// Writes the addresses and that they were picked. What a person wrote stays as it is if it says the same.
+    fn addresses(&mut self, key: &str, addresses: &[IpAddr]) {
+        let text = joined(addresses);
+        let present = self.service.annotations.get(key).map(String::as_str);
+        if present.is_some_and(|present| says(present, addresses)) {
+            let picked = self.service.annotations.get(PICKED);
+            // A person wrote other addresses than those that were picked before.
+            if picked.is_some_and(|picked| *picked != text) {
+                self.change.annotations.insert(PICKED.to_owned(), None);
+            }
+            return;
+        }
+        self.set(key, &text);
+        self.set(PICKED, &text);
+    }
+
+    /// Removes an annotation that was picked.
+    fn remove_picked(&mut self, key: &str) {
+        let annotations = &self.service.annotations;
+        if let Some(picked) = annotations.get(PICKED) {
+            self.change.annotations.insert(PICKED.to_owned(), None);
+            if annotations.get(key) == Some(picked) {
+                self.change.annotations.insert(key.to_owned(), None);
+            }
+        }
+    }
+
+    /// Whether the annotation with the addresses is, or becomes, one that was picked.
+    fn is_picked(&self) -> bool {
+        match self.change.annotations.get(PICKED) {
+            Some(change) => change.is_some(),
+            None => self.service.annotations.contains_key(PICKED),
+        }
+    }
+
+    fn load_balancer_ip(&mut self, address: Option<&IpAddr>) {
+        let present = self.service.load_balancer_ip.as_deref().filter(|text| !text.is_empty());
+        if parsed(present) != address.copied() {
+            self.change.load_balancer_ip = Some(address.map(ToString::to_string));
+        }
+    }
+}
+
+fn parsed(text: Option<&str>) -> Option<IpAddr> {
+    text?.trim().parse().ok()
+}
+
+/// Whether a list of addresses as text has exactly these.
+fn says(text: &str, addresses: &[IpAddr]) -> bool {
+    let found: Option<Vec<IpAddr>> = text.split(',').map(|part| parsed(Some(part))).collect();
+    found.is_some_and(|found| {
+        found.len() == addresses.len() && addresses.iter().all(|address| found.contains(address))
+    })
+}
+
+/// Addresses as all these annotations have them.
+pub(crate) fn joined(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

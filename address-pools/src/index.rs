@@ -1,0 +1,271 @@
+//! The claims in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::IpAddr,
+};
+
+use cloudprovider::{AddressClaim, AddressHolder, ServiceRef};
+
+use crate::{
+    range::{AddressRange, Order},
+    taken::Taken,
+};
+
+/// What is known of all addresses. The claims in the cluster decide; this is a copy, which each write checks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    claims: BTreeMap<IpAddr, AddressClaim>,
+    /// The claimed addresses of each Service, by its UID.
+    by_service: HashMap<String, BTreeSet<IpAddr>>,
+    /// The addresses that are shared or may be, by sharing key.
+    by_key: HashMap<String, BTreeSet<IpAddr>>,
+    /// Writes that have begun and whose outcome is not known, by the UID of the Service.
+    pending: BTreeSet<(String, IpAddr)>,
+    /// How many of these each address has.
+    pending_at: HashMap<IpAddr, usize>,
+    /// Addresses in the status of a Service that nobody has claimed. They are kept for that Service.
+    reserved: HashMap<IpAddr, ServiceRef>,
+    /// Addresses that something else in the cluster uses.
+    foreign: HashSet<IpAddr>,
+    /// All addresses of the collections above.
+    taken: Taken,
+}
+
+impl Index {
+    /// The state of the cluster. `assigned` are the addresses in the status of Services.
+    pub(crate) fn new(claims: Vec<AddressClaim>, assigned: Vec<(ServiceRef, IpAddr)>) -> Self {
+        let mut index = Self::default();
+        for claim in claims {
+            index.set(claim);
+        }
+        for (service, address) in assigned {
+            if !index.claims.contains_key(&address) {
+                index.taken.insert(address);
+                index.reserved.insert(address, service);
+            }
+        }
+        index
+    }
+
+    /// All claims.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &AddressClaim> {
+        self.claims.values()
+    }
+
+    pub(crate) fn claim(&self, address: IpAddr) -> Option<&AddressClaim> {
+        self.claims.get(&address)
+    }
+
+    /// The claimed addresses of a Service.
+    pub(crate) fn of_service(&self, uid: &str) -> Vec<IpAddr> {
+        self.by_service.get(uid).into_iter().flatten().copied().collect()
+    }
+
+    /// Addresses whose holders have this key.
+    pub(crate) fn with_key(&self, key: &str) -> impl DoubleEndedIterator<Item = IpAddr> {
+        let addresses = self.by_key.get(key).map(|addresses| addresses.iter().copied());
+        addresses.into_iter().flatten().collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whose status has this address, which nobody has claimed.
+    pub(crate) fn reserved_for(&self, address: IpAddr) -> Option<&ServiceRef> {
+        self.reserved.get(&address)
+    }
+
+    /// Whether something else in the cluster uses the address.
+    pub(crate) fn is_foreign(&self, address: IpAddr) -> bool {
+        self.foreign.contains(&address)
+    }
+
+    /// Whether another Service than this one has begun to write a claim of the address.
+    pub(crate) fn is_pending_elsewhere(&self, address: IpAddr, uid: &str) -> bool {
+        let all = self.pending_at.get(&address).copied().unwrap_or_default();
+        all > usize::from(self.pending.contains(&(uid.to_owned(), address)))
+    }
+
+    /// The first free address of a range.
+    pub(crate) fn free_in(
+        &self,
+        range: &AddressRange,
+        order: Order,
+        skips: impl Fn(IpAddr) -> bool,
+    ) -> Option<IpAddr> {
+        self.taken.free_in(range, order, skips)
+    }
+
+    /// Takes over a claim as it is stored.
+    pub(crate) fn set(&mut self, claim: AddressClaim) {
+        let address = claim.address;
+        self.unlink(address);
+        self.reserved.remove(&address);
+        self.foreign.remove(&address);
+        for holder in &claim.holders {
+            self.by_service.entry(holder.service.uid.clone()).or_default().insert(address);
+            if let Some(key) = &holder.sharing_key {
+                self.by_key.entry(key.clone()).or_default().insert(address);
+            }
+        }
+        self.taken.insert(address);
+        self.claims.insert(address, claim);
+    }
+
+    /// Notes that nobody has claimed the address.
+    pub(crate) fn remove(&mut self, address: IpAddr) {
+        self.unlink(address);
+        self.claims.remove(&address);
+        self.free_if_unused(address);
+    }
+
+    /// Notes what the cluster says of an address.
+    pub(crate) fn learn(&mut self, address: IpAddr, claim: Option<AddressClaim>) {
+        match claim {
+            Some(claim) => self.set(claim),
+            None => self.remove(address),
+        }
+    }
+
+    /// Removes the claim from the collections that point to it.
+    fn unlink(&mut self, address: IpAddr) {
+        for holder in self.claims.get(&address).map(|claim| claim.holders.as_slice()).unwrap_or_default() {
+            forget(&mut self.by_service, &holder.service.uid, address);
+            if let Some(key) = &holder.sharing_key {
+                forget(&mut self.by_key, key, address);
+            }
+        }
+    }
+
+    fn free_if_unused(&mut self, address: IpAddr) {
+        let is_used = self.claims.contains_key(&address)
+            || self.pending_at.contains_key(&address)
+            || self.reserved.contains_key(&address)
+            || self.foreign.contains(&address);
+        if !is_used {
+            self.taken.remove(address);
+        }
+    }
+
+    /// Notes that something else in the cluster uses the address.
+    pub(crate) fn set_foreign(&mut self, address: IpAddr) {
+        self.foreign.insert(address);
+        self.taken.insert(address);
+    }
+
+    /// Notes that a write of a claim begins. Until its outcome is known nobody else gets the address.
+    pub(crate) fn begin(&mut self, uid: &str, address: IpAddr) {
+        if self.pending.insert((uid.to_owned(), address)) {
+            *self.pending_at.entry(address).or_default() += 1;
+            self.taken.insert(address);
+        }
+    }
+
+    /// Notes that the outcome of a write is known.
+    pub(crate) fn end(&mut self, uid: &str, address: IpAddr) {
+        if self.pending.remove(&(uid.to_owned(), address)) {
+            if let Some(count) = self.pending_at.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.pending_at.remove(&address);
+                }
+            }
+            self.free_if_unused(address);
+        }
+    }
+
+    /// The writes for a Service whose outcome is not known.
+    pub(crate) fn pending_of(&self, uid: &str) -> Vec<IpAddr> {
+        let from = (uid.to_owned(), IpAddr::from([0, 0, 0, 0]));
+        self.pending.range(from..).take_while(|(of, _)| of == uid).map(|(_, address)| *address).collect()
+    }
+
+    /// Keeps no address any longer for a Service because it is in its status.
+    pub(crate) fn end_reservations(&mut self, uid: &str) {
+        let ended = self.reserved.iter().filter(|(_, service)| service.uid == uid);
+        for address in ended.map(|(address, _)| *address).collect::<Vec<_>>() {
+            self.reserved.remove(&address);
+            self.free_if_unused(address);
+        }
+    }
+
+    /// The claim without this Service: `None` if nobody else holds the address.
+    pub(crate) fn without(claim: &AddressClaim, uid: &str) -> Option<AddressClaim> {
+        let holders = claim.holders.iter().filter(|holder| holder.service.uid != uid);
+        let holders: Vec<AddressHolder> = holders.cloned().collect();
+        (!holders.is_empty()).then(|| AddressClaim { holders, ..claim.clone() })
+    }
+}
+
+fn forget(addresses: &mut HashMap<String, BTreeSet<IpAddr>>, name: &str, address: IpAddr) {
+    if let Some(known) = addresses.get_mut(name) {
+        known.remove(&address);
+        if known.is_empty() {
+            addresses.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::range::Family;
+
+    fn ip(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn claim(last: u8, holders: &[(&str, Option<&str>)]) -> AddressClaim {
+        let holder = |(uid, key): &(&str, Option<&str>)| AddressHolder {
+            service: ServiceRef { uid: (*uid).to_owned(), ..ServiceRef::default() },
+            sharing_key: key.map(str::to_owned),
+            ports: Vec::new(),
+        };
+        AddressClaim {
+            address: ip(last),
+            holders: holders.iter().map(holder).collect(),
+            version: "1".to_owned(),
+        }
+    }
+
+    fn free(index: &Index) -> Option<IpAddr> {
+        let range = AddressRange::new(ip(1), ip(9)).expect("a range");
+        assert_eq!(range.family(), Family::Ipv4);
+        index.free_in(&range, Order::Ascending, |_| false)
+    }
+
+    #[test]
+    fn claims_are_found_by_service_and_by_key() {
+        let mut index = Index::new(vec![claim(1, &[("a", Some("k")), ("b", Some("k"))]), claim(2, &[("a", None)])], vec![]);
+        assert_eq!(index.of_service("a"), [ip(1), ip(2)]);
+        assert_eq!(index.with_key("k").collect::<Vec<_>>(), [ip(1)]);
+        assert_eq!(free(&index), Some(ip(3)));
+        index.set(claim(1, &[("b", None)]));
+        assert_eq!(index.of_service("a"), [ip(2)]);
+        assert_eq!(index.with_key("k").count(), 0);
+        index.remove(ip(1));
+        assert_eq!((index.of_service("b"), free(&index)), (vec![], Some(ip(1))));
+    }
+
+    #[test]
+    fn an_address_is_free_only_when_nothing_uses_it() {
+        let service = ServiceRef { uid: "r".to_owned(), ..ServiceRef::default() };
+        let mut index = Index::new(vec![claim(1, &[("a", None)])], vec![(service, ip(2))]);
+        assert_eq!(free(&index), Some(ip(3)));
+        index.begin("b", ip(3));
+        index.begin("c", ip(1));
+        index.set_foreign(ip(4));
+        assert_eq!(free(&index), Some(ip(5)));
+        assert!(index.is_pending_elsewhere(ip(3), "c") && !index.is_pending_elsewhere(ip(3), "b"));
+        index.remove(ip(1));
+        assert_eq!(free(&index), Some(ip(5)));
+        assert_eq!((index.pending_of("b"), index.pending_of("c")), (vec![ip(3)], vec![ip(1)]));
+        index.end("c", ip(1));
+        index.end("c", ip(1));
+        assert_eq!(free(&index), Some(ip(1)));
+        index.set(claim(1, &[("a", None)]));
+        index.end_reservations("r");
+        assert_eq!(free(&index), Some(ip(2)));
+        index.end("b", ip(3));
+        index.set(claim(2, &[("a", None)]));
+        assert_eq!(free(&index), Some(ip(3)));
+    }
+}

@@ -1,0 +1,231 @@
+//! The claims in the cluster, and their copy in memory.
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use cloudprovider::{AddressClaim, Error, ErrorKind, Result, ServiceAccess, ServiceRef};
+use futures::{StreamExt as _, stream};
+use tokio::{
+    sync::{MutexGuard as AsyncGuard, RwLock, RwLockReadGuard},
+    time::Instant,
+};
+
+use crate::index::Index;
+
+/// How often a claim that others change at the same time is tried.
+pub(crate) const ATTEMPTS: usize = 16;
+
+/// How long after a sweep no other one begins because a pool is full.
+const SWEEP_MIN_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How many Services are asked for at once in a sweep.
+const SWEEP_CONCURRENCY: usize = 8;
+
+/// Reads and writes claims. All claims are read once in a term. From then on the copy in memory says what to try, and
+/// the API server decides.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    services: Arc<dyn ServiceAccess>,
+    /// Open to all who work with the copy, closed while it is read anew.
+    gate: RwLock<()>,
+    known: Mutex<Known>,
+    /// Services that look for an address to share do so one after the other, so that they find each other.
+    sharing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// `None` until the claims were read in this term.
+    index: Option<Index>,
+    /// UIDs of Services that were there since the last sweep.
+    seen: HashSet<String>,
+    last_sweep: Option<Instant>,
+}
+
+/// Whether a claim was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Yes,
+    /// Somebody else was faster. The copy in memory knows now.
+    Lost,
+}
+
+impl Ledger {
+    pub(crate) fn new(services: Arc<dyn ServiceAccess>) -> Self {
+        Self { services, gate: RwLock::default(), known: Mutex::default(), sharing: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn services(&self) -> &dyn ServiceAccess {
+        &*self.services
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works with the copy in memory.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Index) -> T) -> Result<T> {
+        let mut known = self.known();
+        let index = known.index.as_mut();
+        index.map(work).ok_or_else(|| Error::new(ErrorKind::Unavailable, "the term of leadership has ended"))
+    }
+
+    /// Waits until the claims are known, and keeps them from being read anew as long as the guard lives.
+    pub(crate) async fn open(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        loop {
+            let guard = self.gate.read().await;
+            if self.is_known() {
+                return Ok(guard);
+            }
+            drop(guard);
+            let _closed = self.gate.write().await;
+            if !self.is_known() {
+                self.read_all().await?;
+            }
+        }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.known().index.is_some()
+    }
+
+    /// Forgets the copy: another daemon may write from now on.
+    pub(crate) fn forget(&self) {
+        *self.known() = Known::default();
+    }
+
+    async fn read_all(&self) -> Result<()> {
+        // In this order: a Service that claims its address in between is found among the claims.
+        let assigned = self.services.assigned().await?;
+        let claims = self.services.claims().await?;
+        tracing::debug!(claims = claims.len(), assigned = assigned.len(), "claims of addresses read");
+        self.known().index = Some(Index::new(claims, assigned));
+        Ok(())
+    }
+
+    /// Makes others that look for an address to share wait.
+    pub(crate) async fn share(&self) -> AsyncGuard<'_, ()> {
+        self.sharing.lock().await
+    }
+
+    /// Notes that a Service is there.
+    pub(crate) fn see(&self, uid: &str) {
+        self.known().seen.insert(uid.to_owned());
+    }
+
+    /// Finds out what became of writes for a Service that were given up or failed.
+    pub(crate) async fn settle(&self, uid: &str) -> Result<()> {
+        for address in self.with(|index| index.pending_of(uid))? {
+            let claim = self.services.claim_of(address).await?;
+            self.with(|index| {
+                index.learn(address, claim);
+                index.end(uid, address);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes a claim for a Service. [`Index::begin`] was called for it. If this fails or is given up, the outcome is
+    /// unknown until [`settle`](Self::settle).
+    pub(crate) async fn write(&self, uid: &str, claim: &AddressClaim) -> Result<Written> {
+        let address = claim.address;
+        match self.services.write_claim(claim).await {
+            Ok(stored) => self.with(|index| {
+                index.set(stored);
+                index.end(uid, address);
+                Written::Yes
+            }),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let stored = self.services.claim_of(address).await?;
+                self.with(|index| {
+                    // Not claimed and yet not free: something else in the cluster has the address.
+                    if stored.is_none() && claim.version.is_empty() {
+                        index.set_foreign(address);
+                    }
+                    index.learn(address, stored);
+                    index.end(uid, address);
+                    Written::Lost
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives up what a Service holds of an address.
+    pub(crate) async fn release(&self, uid: &str, address: IpAddr) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let held = self.with(|index| {
+                let claim = index.claim(address)?;
+                claim.holders.iter().any(|holder| holder.service.uid == uid).then(|| claim.clone())
+            })?;
+            let Some(claim) = held else { return Ok(()) };
+            let done = match Index::without(&claim, uid) {
+                Some(others) => self.services.write_claim(&others).await.map(Some),
+                None => self.services.delete_claim(&claim).await.map(|()| None),
+            };
+            match done {
+                Ok(stored) => return self.with(|index| index.learn(address, stored)),
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    let stored = self.services.claim_of(address).await?;
+                    self.with(|index| index.learn(address, stored))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("the claim of {address} is changed by others all the time")))
+    }
+
+    /// Gives up everything that a Service holds.
+    pub(crate) async fn release_all(&self, uid: &str) -> Result<()> {
+        for address in self.with(|index| index.of_service(uid))? {
+            self.release(uid, address).await?;
+        }
+        self.with(|index| index.end_reservations(uid))?;
+        self.known().seen.remove(uid);
+        Ok(())
+    }
+
+    /// Sweeps because a pool is full, unless that was done a moment ago. Returns the UIDs of the Services that are gone.
+    pub(crate) async fn make_room(&self) -> Result<Option<Vec<String>>> {
+        let is_due = self.known().last_sweep.is_none_or(|last| last.elapsed() >= SWEEP_MIN_INTERVAL);
+        if is_due { self.sweep(false).await.map(Some) } else { Ok(None) }
+    }
+
+    /// Reads all claims anew, and gives up what Services hold that are gone. With `all` it looks for each Service that was
+    /// not used since the last such sweep. Returns the UIDs of those that are gone.
+    pub(crate) async fn sweep(&self, all: bool) -> Result<Vec<String>> {
+        {
+            let _closed = self.gate.write().await;
+            if !self.is_known() {
+                return Ok(Vec::new());
+            }
+            self.known().last_sweep = Some(Instant::now());
+            self.read_all().await?;
+        }
+        let _open = self.open().await?;
+        let unseen = {
+            let mut known = self.known();
+            let holders = known.index.iter().flat_map(Index::claims).flat_map(|claim| &claim.holders);
+            let unseen = holders.map(|holder| &holder.service).filter(|service| !known.seen.contains(&service.uid));
+            let unseen: HashSet<ServiceRef> = unseen.cloned().collect();
+            if all {
+                known.seen.clear();
+            }
+            unseen
+        };
+        let asked = stream::iter(unseen).map(|service| async {
+            let exists = self.services.exists(&service).await?;
+            if !exists {
+                tracing::info!(service = %service, "gives up the addresses of a Service that is gone");
+                self.release_all(&service.uid).await?;
+            }
+            Ok((!exists).then_some(service.uid))
+        });
+        let gone: Vec<Result<Option<String>>> = asked.buffer_unordered(SWEEP_CONCURRENCY).collect().await;
+        gone.into_iter().filter_map(Result::transpose).collect()
+    }
+}

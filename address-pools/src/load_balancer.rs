@@ -1,0 +1,449 @@
+//! The load balancer over pools.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use cloudprovider::{
+    EndOfTerm, Error, ErrorKind, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
+    LoadBalancerStatus, NodeIdentity, Result, ServiceAccess, ServiceAccessNeeds, ServiceRef, StartContext,
+    async_trait, default_load_balancer_name,
+};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    allocate::{Held, Plan, Refusal, plan},
+    announce::{Announce, Holds},
+    config::Config,
+    conventions::{Announcer, Outcome},
+    current::CurrentPools,
+    ledger::{ATTEMPTS, Ledger, Written},
+    local::{KubeProxy, LocalEndpoints},
+    pool::Pools,
+    range::Family,
+    request::{DHCP, Request},
+};
+
+/// How often all claims are read anew, and those of Services that are gone are given up.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How often kube-proxy is asked whether this host has endpoints, for Services with `externalTrafficPolicy: Local`.
+const LOCAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Load balancers that are addresses from pools.
+#[derive(Debug)]
+pub struct PooledLoadBalancer {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    announcer: Announcer,
+    pools: CurrentPools,
+    /// Set if the daemon itself announces.
+    holds: Option<Holds>,
+    endpoints: Box<dyn LocalEndpoints>,
+    /// Set by the start.
+    ledger: OnceLock<Ledger>,
+    /// Announced Services with `externalTrafficPolicy: Local`, by UID.
+    local: Mutex<HashMap<String, LocalService>>,
+    /// Warnings that were given in this term, so that none is repeated.
+    warned: Mutex<HashSet<(String, String)>>,
+}
+
+#[derive(Clone, Debug)]
+struct LocalService {
+    service: ServiceRef,
+    health_check_node_port: u16,
+    /// The last answer.
+    has_endpoints: Option<bool>,
+}
+
+impl PooledLoadBalancer {
+    /// A load balancer with this configuration. `announce` is used only if the configuration says that the daemon itself
+    /// announces.
+    pub fn new(config: Config, announce: Arc<dyn Announce>) -> Self {
+        Self::with_endpoints(config, announce, Box::new(KubeProxy))
+    }
+
+    /// Like [`new`](Self::new), with something other than kube-proxy that knows about local endpoints.
+    pub fn with_endpoints(
+        config: Config,
+        announce: Arc<dyn Announce>,
+        endpoints: Box<dyn LocalEndpoints>,
+    ) -> Self {
+        let holds = (config.announcer == Announcer::Itself).then(|| Holds::new(announce));
+        let inner = Inner {
+            announcer: config.announcer,
+            pools: CurrentPools::new(config.source),
+            holds,
+            endpoints,
+            ledger: OnceLock::new(),
+            local: Mutex::default(),
+            warned: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What it does with [`StartContext::services`].
+    pub fn needs(&self) -> ServiceAccessNeeds {
+        ServiceAccessNeeds {
+            claims: true,
+            changes: self.inner.announcer.writes_status(),
+            config_maps: self.inner.pools.config_map().cloned().into_iter().collect(),
+        }
+    }
+
+    /// Begins the work in the background. It ends with [`StartContext::stop`], and so does the announcement of what this
+    /// load balancer holds, unless another one has taken it over.
+    ///
+    /// # Errors
+    /// It was started already.
+    pub fn start(&self, context: &StartContext, tasks: &TaskTracker) -> Result<()> {
+        let services = Arc::clone(&context.services);
+        if self.inner.ledger.set(Ledger::new(Arc::clone(&services))).is_err() {
+            return Err(Error::new(ErrorKind::Conflict, "the load balancer was started already"));
+        }
+        let end: Weak<dyn EndOfTerm> = Arc::downgrade(&(Arc::clone(&self.inner) as Arc<dyn EndOfTerm>));
+        services.at_end_of_term(end);
+        let (inner, stop) = (Arc::clone(&self.inner), context.stop.clone());
+        tasks.spawn(async move {
+            let work = async {
+                if let Some(holds) = &inner.holds {
+                    holds.take_over().await;
+                }
+                tokio::join!(inner.follow(&*services), inner.sweep_regularly(), inner.check_endpoints());
+            };
+            let _ = stop.run_until_cancelled(work).await;
+            inner.give_up().await;
+        });
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for PooledLoadBalancer {
+    fn name(&self, _cluster_name: &str, service: &LoadBalancerService) -> String {
+        default_load_balancer_name(&service.uid)
+    }
+
+    async fn get(
+        &self,
+        _cluster_name: &str,
+        service: &LoadBalancerService,
+    ) -> Result<Option<LoadBalancerStatus>> {
+        let ledger = self.inner.ledger()?;
+        let _open = ledger.open().await?;
+        ledger.settle(&service.uid).await?;
+        let addresses = ledger.with(|index| index.of_service(&service.uid))?;
+        let has_dhcp = self.inner.announcer == Announcer::KubeVip
+            && self.inner.announcer.address_keys().iter().any(|key| {
+                service.annotations.get(*key).is_some_and(|text| text.trim() == DHCP.to_string())
+            });
+        if addresses.is_empty() && !has_dhcp {
+            return Ok(None);
+        }
+        ledger.see(&service.uid);
+        Ok(Some(self.inner.status(service, addresses)))
+    }
+
+    async fn ensure(
+        &self,
+        _cluster_name: &str,
+        service: &LoadBalancerService,
+        _nodes: &[&NodeIdentity],
+    ) -> Result<LoadBalancerStatus> {
+        self.inner.ensure(service).await
+    }
+
+    /// Does nothing: every Node forwards packets for the addresses, and the load balancer knows no Nodes.
+    async fn update(
+        &self,
+        _cluster_name: &str,
+        _service: &LoadBalancerService,
+        _nodes: &[&NodeIdentity],
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    async fn delete(&self, _cluster_name: &str, service: &LoadBalancerService) -> Result<()> {
+        self.inner.delete(service).await
+    }
+}
+
+impl Inner {
+    fn ledger(&self) -> Result<&Ledger> {
+        let not_started = || Error::new(ErrorKind::Unavailable, "the load balancer was not started");
+        self.ledger.get().ok_or_else(not_started)
+    }
+
+    async fn ensure(&self, service: &LoadBalancerService) -> Result<LoadBalancerStatus> {
+        let request = Request::of(service, self.announcer)?;
+        let pools = self.pools.get().await?;
+        let term = self.holds.as_ref().map(Holds::term);
+        let ledger = self.ledger()?;
+        let uid = &request.service.uid;
+        let open = ledger.open().await?;
+        ledger.see(uid);
+        let plan = match self.claim(ledger, &pools, &request).await? {
+            Ok(plan) => plan,
+            Err(Refusal::Exhausted(words)) => {
+                drop(open);
+                let gone = ledger.make_room().await?;
+                let Some(gone) = gone else { return Err(Refusal::Exhausted(words).into()) };
+                self.release_holds(&gone).await;
+                let _open = ledger.open().await?;
+                let plan = self.claim(ledger, &pools, &request).await??;
+                return self.apply(ledger, service, &request, plan, term).await;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        self.apply(ledger, service, &request, plan, term).await
+    }
+
+    /// Claims what the Service is to hold.
+    async fn claim(
+        &self,
+        ledger: &Ledger,
+        pools: &Pools,
+        request: &Request,
+    ) -> Result<std::result::Result<Plan, Refusal>> {
+        let uid = &request.service.uid;
+        ledger.settle(uid).await?;
+        let may_share = request.sharing_key.is_some() || pools.all_share(&request.service.namespace);
+        let _sharing = if may_share { Some(ledger.share().await) } else { None };
+        for _ in 0..ATTEMPTS {
+            let decided = ledger.with(|index| {
+                let decided = plan(pools, index, request);
+                for claim in decided.iter().flat_map(|plan| &plan.claims) {
+                    index.begin(uid, claim.address);
+                }
+                decided
+            })?;
+            let plan = match decided {
+                Ok(plan) => plan,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let mut lost = false;
+            for claim in &plan.claims {
+                if lost {
+                    ledger.with(|index| index.end(uid, claim.address))?;
+                } else {
+                    lost = ledger.write(uid, claim).await? == Written::Lost;
+                }
+            }
+            if !lost {
+                return Ok(Ok(plan));
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "others claim the same addresses all the time"))
+    }
+
+    /// Does everything that follows the claims.
+    async fn apply(
+        &self,
+        ledger: &Ledger,
+        service: &LoadBalancerService,
+        request: &Request,
+        plan: Plan,
+        term: Option<u64>,
+    ) -> Result<LoadBalancerStatus> {
+        let uid = &request.service.uid;
+        if plan.dhcp && self.announcer != Announcer::KubeVip {
+            return Err(Error::unsupported(
+                "an address from a DHCP server (0.0.0.0) can only be had where kube-vip announces the addresses",
+            ));
+        }
+        let addresses: Vec<IpAddr> = plan.held.iter().map(|held| held.address).collect();
+        let outcome = Outcome {
+            addresses: if plan.dhcp { &[DHCP] } else { &addresses },
+            interface: plan.held.iter().find_map(|held| held.interface.as_deref()),
+            sharing_key: plan.held.iter().find_map(|held| held.sharing_key.as_deref()),
+        };
+        let change = self.announcer.change(service, &outcome);
+        if !change.is_empty() {
+            ledger.services().change_service(&request.service, &change).await?;
+        }
+        if let (Some(holds), Some(term)) = (&self.holds, term) {
+            holds.hold(term, uid, &plan.held).await?;
+            self.watch_endpoints(service, request).await;
+        }
+        for address in &plan.release {
+            ledger.release(uid, *address).await?;
+        }
+        ledger.with(|index| index.end_reservations(uid))?;
+        self.warn_about(ledger, request, &plan.held);
+        Ok(self.status(service, addresses))
+    }
+
+    async fn delete(&self, service: &LoadBalancerService) -> Result<()> {
+        let uid = &service.uid;
+        self.local().remove(uid);
+        if let Some(holds) = &self.holds {
+            holds.release(uid).await?;
+        }
+        let ledger = self.ledger()?;
+        let _open = ledger.open().await?;
+        ledger.settle(uid).await?;
+        let change = self.announcer.removal(service);
+        if self.announcer.writes_status() && !change.is_empty() {
+            let service = ServiceRef {
+                namespace: service.namespace.clone(),
+                name: service.name.clone(),
+                uid: uid.clone(),
+            };
+            match ledger.services().change_service(&service, &change).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        ledger.release_all(uid).await?;
+        self.warned().retain(|(of, _)| of != uid);
+        Ok(())
+    }
+
+    /// The status of a Service with these addresses.
+    fn status(&self, service: &LoadBalancerService, mut addresses: Vec<IpAddr>) -> LoadBalancerStatus {
+        if self.announcer.writes_status() {
+            return service.status.clone();
+        }
+        let place = |address: &IpAddr| {
+            let family = Family::of(*address);
+            let place = service.ip_families.iter().position(|name| name == family.as_str());
+            (place.unwrap_or(usize::MAX), *address)
+        };
+        addresses.sort_by_key(place);
+        let ingress = addresses.iter().map(|address| LoadBalancerIngress {
+            ip: Some(address.to_string()),
+            ip_mode: Some(IpMode::Vip),
+            ..LoadBalancerIngress::default()
+        });
+        LoadBalancerStatus { ingress: ingress.collect() }
+    }
+
+    fn local(&self) -> std::sync::MutexGuard<'_, HashMap<String, LocalService>> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn warned(&self) -> std::sync::MutexGuard<'_, HashSet<(String, String)>> {
+        self.warned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Warns once a term.
+    fn warn(&self, ledger: &Ledger, service: &ServiceRef, reason: &'static str, message: String) {
+        if self.warned().insert((service.uid.clone(), message.clone())) {
+            ledger.services().warn(service, reason, message);
+        }
+    }
+
+    fn warn_about(&self, ledger: &Ledger, request: &Request, held: &[Held]) {
+        for one in held {
+            let address = one.address;
+            if let Some((old, why)) = &one.replaces {
+                let message = format!("{old} is replaced by {address}: {why}");
+                self.warn(ledger, &request.service, "LoadBalancerAddressChanged", message);
+            }
+            if one.is_outside {
+                let message = format!(
+                    "{address} is kept, and is in no pool for the namespace {} any more; add it to one, or ask for another address",
+                    request.service.namespace
+                );
+                self.warn(ledger, &request.service, "LoadBalancerAddressOutsidePools", message);
+            }
+        }
+    }
+
+    /// Follows whether this host has endpoints of the Service, if that matters.
+    async fn watch_endpoints(&self, service: &LoadBalancerService, request: &Request) {
+        let uid = &request.service.uid;
+        match service.health_check_node_port.filter(|port| request.is_local && *port != 0) {
+            Some(health_check_node_port) => {
+                let known = self.local().get(uid).and_then(|known| known.has_endpoints);
+                let service =
+                    LocalService { service: request.service.clone(), health_check_node_port, has_endpoints: known };
+                self.local().insert(uid.clone(), service.clone());
+                self.check(service).await;
+            }
+            None => drop(self.local().remove(uid)),
+        }
+    }
+
+    /// Asks whether this host has endpoints, and warns when it has none any more.
+    async fn check(&self, local: LocalService) {
+        let Some(has) = self.endpoints.are_there(local.health_check_node_port).await else { return };
+        let had = match self.local().get_mut(&local.service.uid) {
+            Some(known) => known.has_endpoints.replace(has),
+            None => return,
+        };
+        if !has && had != Some(false) && let Ok(ledger) = self.ledger() {
+            ledger.services().warn(
+                &local.service,
+                "NoLocalEndpoints",
+                "the Node that announces the address has no endpoints of this Service, and externalTrafficPolicy is Local: \
+                 its traffic is dropped; use externalTrafficPolicy Cluster, or run a pod on each Node that can lead"
+                    .to_owned(),
+            );
+        }
+    }
+
+    async fn check_endpoints(&self) {
+        loop {
+            sleep(LOCAL_CHECK_INTERVAL).await;
+            let all: Vec<_> = self.local().values().cloned().collect();
+            for local in all {
+                self.check(local).await;
+            }
+        }
+    }
+
+    async fn follow(&self, services: &dyn ServiceAccess) {
+        self.pools.follow(services).await;
+    }
+
+    async fn sweep_regularly(&self) {
+        loop {
+            sleep(SWEEP_INTERVAL).await;
+            let Ok(ledger) = self.ledger() else { return };
+            match ledger.sweep(true).await {
+                Ok(gone) => self.release_holds(&gone).await,
+                Err(error) => tracing::warn!(error = error.report(), "cannot look for addresses of Services that are gone"),
+            }
+        }
+    }
+
+    async fn release_holds(&self, uids: &[String]) {
+        let Some(holds) = &self.holds else { return };
+        for uid in uids {
+            self.local().remove(uid);
+            if let Err(error) = holds.release(uid).await {
+                tracing::warn!(error = error.report(), "cannot give up an announced address");
+            }
+        }
+    }
+
+    /// Ends what only a leader does.
+    async fn give_up(&self) {
+        if let Some(ledger) = self.ledger.get() {
+            ledger.forget();
+        }
+        self.local().clear();
+        self.warned().clear();
+        if let Some(holds) = &self.holds {
+            holds.release_all().await;
+        }
+    }
+}
+
+#[async_trait]
+impl EndOfTerm for Inner {
+    async fn stand_down(&self) {
+        self.give_up().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

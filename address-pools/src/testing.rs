@@ -1,0 +1,153 @@
+//! Helpers of the tests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cloudprovider::{
+    AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService, Protocol,
+    Result, ServicePort, ServiceRef, async_trait,
+};
+use serde_json::Value;
+
+use crate::{
+    announce::{Announce, Announced},
+    config::{Config, Source},
+    pool::Pools,
+};
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap_or_else(|_| panic!("{text} is not an address"))
+}
+
+pub(crate) fn ips(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| ip(text)).collect()
+}
+
+/// A configuration in JSON, as below the key `addressPools`.
+pub(crate) fn config(json: &str) -> Config {
+    let mut problems: Vec<ConfigProblem> = Vec::new();
+    let value: Value = serde_json::from_str(json).expect("JSON");
+    let config = Config::read(Config::KEY, &value, &mut problems);
+    config.unwrap_or_else(|| panic!("{problems:#?}"))
+}
+
+/// The pools of a configuration.
+pub(crate) fn pools(json: &str) -> Pools {
+    match config(json).source {
+        Source::Own(pools) => pools,
+        Source::KubeVip(name) => panic!("pools in {name}"),
+    }
+}
+
+/// A Service `default/<name>` with UID `<name>` and port 80, for IPv4.
+pub(crate) fn service(name: &str) -> LoadBalancerService {
+    LoadBalancerService {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        ip_families: vec!["IPv4".to_owned()],
+        ip_family_policy: Some(IpFamilyPolicy::SingleStack),
+        ports: vec![port(80)],
+        ..LoadBalancerService::default()
+    }
+}
+
+pub(crate) fn dual_stack(name: &str, policy: IpFamilyPolicy) -> LoadBalancerService {
+    LoadBalancerService {
+        ip_families: vec!["IPv4".to_owned(), "IPv6".to_owned()],
+        ip_family_policy: Some(policy),
+        ..service(name)
+    }
+}
+
+pub(crate) fn annotated(service: LoadBalancerService, annotations: &[(&str, &str)]) -> LoadBalancerService {
+    let own = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let annotations = service.annotations.clone().into_iter().chain(own).collect();
+    LoadBalancerService { annotations, ..service }
+}
+
+pub(crate) fn port(number: u16) -> ServicePort {
+    ServicePort { port: number, protocol: Protocol::Tcp, ..ServicePort::default() }
+}
+
+pub(crate) fn service_ref(name: &str) -> ServiceRef {
+    ServiceRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.to_owned() }
+}
+
+/// A stored claim of one Service without sharing.
+pub(crate) fn claim(address: &str, name: &str) -> AddressClaim {
+    shared_claim(address, &[(name, None, "80/TCP")])
+}
+
+/// A stored claim of Services, each with its sharing key and its port.
+pub(crate) fn shared_claim(address: &str, holders: &[(&str, Option<&str>, &str)]) -> AddressClaim {
+    let holder = |(name, key, port): &(&str, Option<&str>, &str)| AddressHolder {
+        service: service_ref(name),
+        sharing_key: key.map(str::to_owned),
+        ports: vec![(*port).to_owned()],
+    };
+    AddressClaim {
+        address: ip(address),
+        holders: holders.iter().map(holder).collect(),
+        version: "1".to_owned(),
+    }
+}
+
+/// An announcer that only remembers.
+#[derive(Debug, Default)]
+pub(crate) struct FakeAnnouncer {
+    held: Mutex<BTreeMap<IpAddr, (String, BTreeSet<String>)>>,
+    /// Addresses that cannot be held.
+    pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
+}
+
+impl FakeAnnouncer {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The addresses with their interfaces.
+    pub(crate) fn addresses(&self) -> Vec<(IpAddr, String)> {
+        self.held().into_iter().map(|announced| (announced.address, announced.interface)).collect()
+    }
+}
+
+#[async_trait]
+impl Announce for FakeAnnouncer {
+    async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
+        if self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
+            return Err(Error::new(ErrorKind::Conflict, format!("another host has {address}")));
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = held.entry(address).or_default();
+        interface.unwrap_or("auto").clone_into(&mut entry.0);
+        entry.1.insert(holder.to_owned());
+        drop(held);
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn release(&self, holder: &str, address: IpAddr) -> Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, holders)) = held.get_mut(&address) {
+            holders.remove(holder);
+            if holders.is_empty() {
+                held.remove(&address);
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> Vec<Announced> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced = held.iter().map(|(address, (interface, holders))| Announced {
+            address: *address,
+            interface: interface.clone(),
+            holders: holders.iter().cloned().collect(),
+        });
+        announced.collect()
+    }
+}
