@@ -121,11 +121,12 @@ impl Announce for FakeAnnouncer {
         if self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
             return Err(Error::new(ErrorKind::Conflict, format!("another host has {address}")));
         }
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = held.entry(address).or_default();
-        interface.unwrap_or("auto").clone_into(&mut entry.0);
-        entry.1.insert(holder.to_owned());
-        drop(held);
+        {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let entry = held.entry(address).or_default();
+            interface.unwrap_or("auto").clone_into(&mut entry.0);
+            entry.1.insert(holder.to_owned());
+        }
         tokio::task::yield_now().await;
         Ok(())
     }

@@ -1,1 +1,111 @@
+use super::*;
+use crate::testing::{annotated, ip, ips, service};
 
+/// A Service after a change, as the API server would have it.
+fn changed(service: &LoadBalancerService, change: &ServiceChange) -> LoadBalancerService {
+    let mut service = service.clone();
+    let apply = |map: &mut std::collections::BTreeMap<String, String>, change: &std::collections::BTreeMap<_, Option<String>>| {
+        for (key, value) in change {
+            match value {
+                Some(value) => drop(map.insert(String::clone(key), value.clone())),
+                None => drop(map.remove(key)),
+            }
+        }
+    };
+    apply(&mut service.annotations, &change.annotations);
+    apply(&mut service.labels, &change.labels);
+    if let Some(address) = &change.load_balancer_ip {
+        service.load_balancer_ip.clone_from(address);
+    }
+    service
+}
+
+fn outcome(addresses: &[IpAddr]) -> Outcome<'_> {
+    Outcome { addresses, interface: None, sharing_key: None }
+}
+
+#[test]
+fn nothing_is_written_where_the_daemon_writes_the_status() {
+    for announcer in [Announcer::Itself, Announcer::Nobody] {
+        assert!(announcer.change(&service("a"), &outcome(&ips(&["10.0.0.1"]))).is_empty());
+        assert!(announcer.removal(&service("a")).is_empty());
+        assert!(!announcer.writes_status());
+    }
+}
+
+#[test]
+fn kube_vip_gets_annotation_field_and_label() {
+    let plain = service("a");
+    let addresses = ips(&["10.0.0.1", "fd00::1"]);
+    let first = Outcome { interface: Some("eth1"), ..outcome(&addresses) };
+    let change = Announcer::KubeVip.change(&plain, &first);
+    let written = changed(&plain, &change);
+    for (key, value) in [
+        ("kube-vip.io/loadbalancerIPs", "10.0.0.1,fd00::1"),
+        ("kube-vip.io/serviceInterface", "eth1"),
+        (PICKED, "10.0.0.1,fd00::1"),
+    ] {
+        assert_eq!(written.annotations.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    assert_eq!(written.load_balancer_ip.as_deref(), Some("10.0.0.1"));
+    assert_eq!(written.labels.get("implementation").map(String::as_str), Some("kube-vip"));
+    assert!(Announcer::KubeVip.change(&written, &first).is_empty());
+    let other = ips(&["10.0.0.2"]);
+    let moved = changed(&written, &Announcer::KubeVip.change(&written, &outcome(&other)));
+    assert_eq!(moved.load_balancer_ip.as_deref(), Some("10.0.0.2"));
+    assert_eq!(moved.annotations.get(PICKED).map(String::as_str), Some("10.0.0.2"));
+    // What was picked goes. The interface stays: a person may have set it.
+    let gone = changed(&moved, &Announcer::KubeVip.removal(&moved));
+    assert_eq!(gone.annotations.keys().collect::<Vec<_>>(), ["kube-vip.io/serviceInterface"]);
+    assert_eq!((gone.load_balancer_ip, gone.labels.len()), (None, 0));
+}
+
+#[test]
+fn what_a_person_wrote_stays() {
+    let asked = annotated(service("a"), &[(KUBE_VIP_IPS, "fd00::1, 10.0.0.1"), ("kube-vip.io/serviceInterface", "eth7")]);
+    let addresses = ips(&["10.0.0.1", "fd00::1"]);
+    let change = Announcer::KubeVip.change(&asked, &Outcome { interface: Some("eth1"), ..outcome(&addresses) });
+    assert_eq!((change.annotations.len(), change.labels.len(), &change.load_balancer_ip), (0, 1, &None));
+    let written = changed(&asked, &change);
+    assert!(Announcer::KubeVip.removal(&written).is_empty());
+    // A person asks for another address than the one that was picked.
+    let picked = annotated(service("a"), &[(KUBE_VIP_IPS, "10.0.0.9"), (PICKED, "10.0.0.1")]);
+    let picked = LoadBalancerService { load_balancer_ip: Some("10.0.0.1".to_owned()), ..picked };
+    let new = ips(&["10.0.0.9"]);
+    let written = changed(&picked, &Announcer::KubeVip.change(&picked, &outcome(&new)));
+    assert_eq!(written.annotations.get(PICKED), None);
+    assert_eq!(written.annotations.get(KUBE_VIP_IPS).map(String::as_str), Some("10.0.0.9"));
+}
+
+#[test]
+fn metallb_never_gets_annotation_and_field() {
+    let addresses = ips(&["10.0.0.1"]);
+    let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
+    let written = changed(&service("a"), &Announcer::MetalLb.change(&service("a"), &shared));
+    assert_eq!(written.annotations.get(METALLB_IPS).map(String::as_str), Some("10.0.0.1"));
+    assert_eq!(written.annotations.get(METALLB_SHARING).map(String::as_str), Some("web"));
+    assert_eq!(written.load_balancer_ip, None);
+    assert!(Announcer::MetalLb.change(&written, &shared).is_empty());
+    // A person asks by the field: the annotation goes.
+    let asked = LoadBalancerService { load_balancer_ip: Some("10.0.0.2".to_owned()), ..written };
+    let by_field = changed(&asked, &Announcer::MetalLb.change(&asked, &outcome(&[ip("10.0.0.2")])));
+    assert_eq!((by_field.annotations.get(METALLB_IPS), by_field.annotations.get(PICKED)), (None, None));
+    assert_eq!(by_field.load_balancer_ip.as_deref(), Some("10.0.0.2"));
+    // With two addresses only the annotation will do.
+    let two = ips(&["10.0.0.2", "fd00::2"]);
+    let by_annotation = changed(&by_field, &Announcer::MetalLb.change(&by_field, &outcome(&two)));
+    assert_eq!(by_annotation.load_balancer_ip, None);
+    assert_eq!(by_annotation.annotations.get(METALLB_IPS).map(String::as_str), Some("10.0.0.2,fd00::2"));
+}
+
+#[test]
+fn cilium_is_told_of_sharing_over_namespaces() {
+    let addresses = ips(&["10.0.0.1"]);
+    let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
+    let written = changed(&service("a"), &Announcer::Cilium.change(&service("a"), &shared));
+    let expected =
+        [("lbipam.cilium.io/ips", "10.0.0.1"), ("lbipam.cilium.io/sharing-cross-namespace", "*"), ("lbipam.cilium.io/sharing-key", "web"), (PICKED, "10.0.0.1")];
+    let found: Vec<_> = written.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(found, expected);
+    assert!(Announcer::Cilium.change(&written, &shared).is_empty());
+}
