@@ -82,7 +82,8 @@ pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Pl
     if let Some(name) = &request.pool {
         automatic = vec![wanted_pool(pools, request, name)?];
     }
-    if request.asks_for_dhcp || (request.asked.is_empty() && automatic.first().is_some_and(|pool| pool.dhcp)) {
+    if request.asks_for_dhcp || (request.asked.is_empty() && automatic.first().is_some_and(|pool| pool.dhcp))
+    {
         let release = index.of_service(&request.service.uid);
         return Ok(Plan { dhcp: true, release, ..Plan::default() });
     }
@@ -129,7 +130,10 @@ impl Planner<'_> {
             }
             match self.of_family(*family) {
                 Ok(held) => plan.held.push(held),
-                Err(refusal) if self.request.need == Need::All || matches!(refusal, Refusal::Invalid(_) | Refusal::Held(_)) => {
+                Err(refusal)
+                    if self.request.need == Need::All
+                        || matches!(refusal, Refusal::Invalid(_) | Refusal::Held(_)) =>
+                {
                     return Err(refusal);
                 }
                 Err(refusal) => refusals.push(refusal),
@@ -142,7 +146,8 @@ impl Planner<'_> {
             return Err(worst(refusals));
         }
         let had = self.index.of_service(&self.request.service.uid);
-        plan.release = had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had)).collect();
+        plan.release =
+            had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had)).collect();
         plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();
         Ok(plan)
     }
@@ -165,7 +170,9 @@ impl Planner<'_> {
                 Some(pool) if self.request.pool.as_ref().is_some_and(|wanted| *wanted != pool.name) => {
                     Err(format!("it is in the pool {:?}, and another one is asked for", pool.name))
                 }
-                None if self.request.pool.is_some() => Err("it is in no pool, and one is asked for".to_owned()),
+                None if self.request.pool.is_some() => {
+                    Err("it is in no pool, and one is asked for".to_owned())
+                }
                 // An address that it only claims to have must be one that it could get.
                 Some(pool) if at >= is_mine && !pool.serves(namespace) => {
                     Err(format!("the pool {:?} is not for the namespace {namespace}", pool.name))
@@ -188,7 +195,8 @@ impl Planner<'_> {
     fn asked(&self, address: IpAddr) -> Result<Held, Refusal> {
         let service = &self.request.service;
         let pool = self.pools.of_address(address, &service.namespace);
-        let has_it = self.request.in_status.contains(&address) || self.index.of_service(&service.uid).contains(&address);
+        let has_it = self.request.in_status.contains(&address)
+            || self.index.of_service(&service.uid).contains(&address);
         match pool {
             _ if has_it => {}
             None => {
@@ -213,7 +221,8 @@ impl Planner<'_> {
             }
             Some(_) => {}
         }
-        self.may_hold(pool, address).map_err(|why| Refusal::Held(format!("{address} is asked for, and {why}")))?;
+        self.may_hold(pool, address)
+            .map_err(|why| Refusal::Held(format!("{address} is asked for, and {why}")))?;
         Ok(self.held(pool, address))
     }
 
@@ -223,7 +232,8 @@ impl Planner<'_> {
         if let Some(fault) = self.automatic.first().and_then(|pool| pool.fault.as_ref()) {
             return Err(Refusal::NoPool(fault.clone()));
         }
-        let pools: Vec<_> = self.automatic.iter().copied().filter(|pool| pool.addresses.has(family)).collect();
+        let pools: Vec<_> =
+            self.automatic.iter().copied().filter(|pool| pool.addresses.has(family)).collect();
         if pools.is_empty() {
             let of = match &self.request.pool {
                 Some(name) => format!("the pool {name:?} has no {family} addresses"),
@@ -254,7 +264,9 @@ impl Planner<'_> {
     fn shared(&self, pool: &Pool, family: Family) -> Option<Held> {
         let key = self.sharing_key(Some(pool))?;
         let mut addresses = self.index.with_key(&key).filter(|address| Family::of(*address) == family);
-        let fits = |address: &IpAddr| pool.addresses.contains(*address) && self.may_hold(Some(pool), *address).is_ok();
+        let fits = |address: &IpAddr| {
+            pool.addresses.contains(*address) && self.may_hold(Some(pool), *address).is_ok()
+        };
         let found = match pool.order {
             Order::Ascending => addresses.find(fits),
             Order::Descending => addresses.rfind(fits),
@@ -361,14 +373,20 @@ fn worst(refusals: Vec<Refusal>) -> Refusal {
 
 /// Names full pools, how large they are, and who holds addresses of them.
 fn exhausted(index: &Index, pools: &[&Pool], family: Family) -> String {
-    let sizes: Vec<_> = pools.iter().map(|pool| format!("{:?} ({} addresses)", pool.name, pool.addresses.count(family))).collect();
+    let sizes: Vec<_> = pools
+        .iter()
+        .map(|pool| format!("{:?} ({} addresses)", pool.name, pool.addresses.count(family)))
+        .collect();
     let which = if sizes.len() == 1 { "the pool" } else { "the pools" };
     let has = if sizes.len() == 1 { "has" } else { "have" };
     let mut named: Vec<String> = Vec::new();
     let mut more = 0_usize;
     let is_of_pools = |address: IpAddr| pools.iter().any(|pool| pool.addresses.contains(address));
-    let claims = index.claims().filter(|claim| Family::of(claim.address) == family && is_of_pools(claim.address));
-    for ServiceRef { namespace, name, .. } in claims.flat_map(|claim| claim.holders.iter().map(|holder| &holder.service)) {
+    let claims =
+        index.claims().filter(|claim| Family::of(claim.address) == family && is_of_pools(claim.address));
+    for ServiceRef { namespace, name, .. } in
+        claims.flat_map(|claim| claim.holders.iter().map(|holder| &holder.service))
+    {
         if named.len() < HOLDERS_NAMED {
             named.push(format!("{namespace}/{name}"));
         } else {

@@ -101,7 +101,8 @@ impl Holds {
     /// An address cannot be held, or the term has ended since.
     pub(crate) async fn hold(&self, term: u64, uid: &str, wanted: &[Held]) -> Result<()> {
         for held in wanted {
-            let is_held = self.state().addresses.get(uid).is_some_and(|held_by| held_by.contains(&held.address));
+            let is_held =
+                self.state().addresses.get(uid).is_some_and(|held_by| held_by.contains(&held.address));
             // Where its interface is no longer known, an address stays where it is.
             if !(is_held && held.is_outside) {
                 self.hold_one(term, uid, held.address, held.interface.as_deref()).await?;

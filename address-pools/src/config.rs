@@ -130,7 +130,8 @@ fn own_pools(path: &str, list: Vec<(String, Value)>, problems: &mut Vec<ConfigPr
         }
         for other in &pools {
             if let Some(both) = pool.addresses.overlap(&other.addresses) {
-                let words = format!("{both} is in the pool {:?} too; an address belongs to one pool", other.name);
+                let words =
+                    format!("{both} is in the pool {:?} too; an address belongs to one pool", other.name);
                 problems.push(ConfigProblem::new(format!("{path}.addresses"), words));
             }
         }
@@ -143,7 +144,8 @@ fn read_pool(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Op
     let mut fields = Fields::of(path, value, problems)?;
     let name = fields.required_text("name", "a name of your own for the pool", problems).unwrap_or_default();
     if !name.is_empty() && !dns::is_subdomain(&name) {
-        let words = "must be lower-case letters, digits, - and ., beginning and ending with a letter or digit";
+        let words =
+            "must be lower-case letters, digits, - and ., beginning and ending with a letter or digit";
         problems.push(ConfigProblem::new(fields.path("name"), words));
     }
     let skip_ends = fields.flag("skipEnds", false, problems);
@@ -184,7 +186,8 @@ fn addresses(fields: &mut Fields<'_>, skip_ends: bool, problems: &mut Vec<Config
     let had = problems.len();
     let texts = fields.texts("addresses", problems).unwrap_or_default();
     if texts.is_empty() && problems.len() == had {
-        let words = "is missing or empty; list networks such as 192.0.2.0/26 or ranges such as 192.0.2.10-192.0.2.20";
+        let words =
+            "is missing or empty; list networks such as 192.0.2.0/26 or ranges such as 192.0.2.10-192.0.2.20";
         problems.push(ConfigProblem::new(&path, words));
     }
     let mut ranges: Vec<AddressRange> = Vec::new();
@@ -198,7 +201,8 @@ fn addresses(fields: &mut Fields<'_>, skip_ends: bool, problems: &mut Vec<Config
             }
         };
         if let Some(network) = range.with_host_bits() {
-            let words = format!("{text:?} has bits behind its prefix; write {network}, or a range for a part of it");
+            let words =
+                format!("{text:?} has bits behind its prefix; write {network}, or a range for a part of it");
             problems.push(ConfigProblem::new(&path, words));
         }
         let range = range.range(skip_ends);

@@ -49,13 +49,15 @@ impl CurrentPools {
         let name = || self.config_map.as_ref().map(ToString::to_string).unwrap_or_default();
         match state.as_deref() {
             Some(State::Known(pools)) => Ok(Arc::clone(pools)),
-            Some(State::Failed(error)) => {
-                Err(Error::new(ErrorKind::Unavailable, format!("the pools in ConfigMap {} cannot be read", name()))
-                    .with_source(error.clone()))
-            }
-            Some(State::Unread) | None => {
-                Err(Error::new(ErrorKind::Unavailable, format!("ConfigMap {} with the pools has not been read yet", name())))
-            }
+            Some(State::Failed(error)) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the pools in ConfigMap {} cannot be read", name()),
+            )
+            .with_source(error.clone())),
+            Some(State::Unread) | None => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("ConfigMap {} with the pools has not been read yet", name()),
+            )),
         }
     }
 

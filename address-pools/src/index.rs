@@ -234,7 +234,10 @@ mod tests {
 
     #[test]
     fn claims_are_found_by_service_and_by_key() {
-        let mut index = Index::new(vec![claim(1, &[("a", Some("k")), ("b", Some("k"))]), claim(2, &[("a", None)])], vec![]);
+        let mut index = Index::new(
+            vec![claim(1, &[("a", Some("k")), ("b", Some("k"))]), claim(2, &[("a", None)])],
+            vec![],
+        );
         assert_eq!(index.of_service("a"), [ip(1), ip(2)]);
         assert_eq!(index.with_key("k").collect::<Vec<_>>(), [ip(1)]);
         assert_eq!(free(&index), Some(ip(3)));

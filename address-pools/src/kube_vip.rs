@@ -53,7 +53,11 @@ impl Reader<'_> {
             (!text.is_empty()).then(|| text.to_owned())
         });
         let (shares, sharing) = self.by_namespace("allow-share-", |reader, key, _| {
-            Some(if reader.flag(key, |text| parse_bool(text).ok()) { Sharing::Always } else { Sharing::Never })
+            Some(if reader.flag(key, |text| parse_bool(text).ok()) {
+                Sharing::Always
+            } else {
+                Sharing::Never
+            })
         });
         let mut pools = Vec::new();
         for kind in ["cidr-", "range-"] {
@@ -73,7 +77,13 @@ impl Reader<'_> {
                 pools.push(Pool { name: key, ..pool });
             }
         }
-        Pools { pools, choice: Choice::First, origin: format!("ConfigMap {}", self.name), interfaces, sharing }
+        Pools {
+            pools,
+            choice: Choice::First,
+            origin: format!("ConfigMap {}", self.name),
+            interfaces,
+            sharing,
+        }
     }
 
     /// Reads the addresses of a pool, or notes its fault.
@@ -87,8 +97,12 @@ impl Reader<'_> {
         let mut faults = Vec::new();
         for part in text.split(',').map(str::trim) {
             match part.parse::<RangeText>() {
-                _ if part.is_empty() && text.is_empty() => faults.push("is empty; write networks or ranges".to_owned()),
-                _ if part.is_empty() => faults.push("has a comma without anything before or behind it".to_owned()),
+                _ if part.is_empty() && text.is_empty() => {
+                    faults.push("is empty; write networks or ranges".to_owned())
+                }
+                _ if part.is_empty() => {
+                    faults.push("has a comma without anything before or behind it".to_owned())
+                }
                 _ if part == DHCP => faults.push(format!("{DHCP} asks for DHCP and must stand alone")),
                 Ok(range) => ranges.push(range.range(skip_ends)),
                 Err(fault) => faults.push(format!("{part:?} {fault}")),

@@ -56,7 +56,12 @@ pub(crate) enum Written {
 
 impl Ledger {
     pub(crate) fn new(services: Arc<dyn ServiceAccess>) -> Self {
-        Self { services, gate: RwLock::default(), known: Mutex::default(), sharing: tokio::sync::Mutex::default() }
+        Self {
+            services,
+            gate: RwLock::default(),
+            known: Mutex::default(),
+            sharing: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn services(&self) -> &dyn ServiceAccess {
@@ -176,7 +181,10 @@ impl Ledger {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::new(ErrorKind::Conflict, format!("the claim of {address} is changed by others all the time")))
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("the claim of {address} is changed by others all the time"),
+        ))
     }
 
     /// Gives up everything that a Service holds.
@@ -210,7 +218,8 @@ impl Ledger {
         let unseen = {
             let mut known = self.known();
             let holders = known.index.iter().flat_map(Index::claims).flat_map(|claim| &claim.holders);
-            let unseen = holders.map(|holder| &holder.service).filter(|service| !known.seen.contains(&service.uid));
+            let unseen =
+                holders.map(|holder| &holder.service).filter(|service| !known.seen.contains(&service.uid));
             let unseen: HashSet<ServiceRef> = unseen.cloned().collect();
             if all {
                 known.seen.clear();

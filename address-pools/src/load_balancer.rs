@@ -140,10 +140,11 @@ impl LoadBalancer for PooledLoadBalancer {
         let _open = ledger.open().await?;
         ledger.settle(&service.uid).await?;
         let addresses = ledger.with(|index| index.of_service(&service.uid))?;
-        let has_dhcp = self.inner.announcer == Announcer::KubeVip
-            && self.inner.announcer.address_keys().iter().any(|key| {
-                service.annotations.get(*key).is_some_and(|text| text.trim() == DHCP.to_string())
-            });
+        let has_dhcp =
+            self.inner.announcer == Announcer::KubeVip
+                && self.inner.announcer.address_keys().iter().any(|key| {
+                    service.annotations.get(*key).is_some_and(|text| text.trim() == DHCP.to_string())
+                });
         if addresses.is_empty() && !has_dhcp {
             return Ok(None);
         }
@@ -363,8 +364,11 @@ impl Inner {
         match service.health_check_node_port.filter(|port| request.is_local && *port != 0) {
             Some(health_check_node_port) => {
                 let known = self.local().get(uid).and_then(|known| known.has_endpoints);
-                let service =
-                    LocalService { service: request.service.clone(), health_check_node_port, has_endpoints: known };
+                let service = LocalService {
+                    service: request.service.clone(),
+                    health_check_node_port,
+                    has_endpoints: known,
+                };
                 self.local().insert(uid.clone(), service.clone());
                 self.check(service).await;
             }
@@ -379,7 +383,10 @@ impl Inner {
             Some(known) => known.has_endpoints.replace(has),
             None => return,
         };
-        if !has && had != Some(false) && let Ok(ledger) = self.ledger() {
+        if !has
+            && had != Some(false)
+            && let Ok(ledger) = self.ledger()
+        {
             ledger.services().warn(
                 &local.service,
                 "NoLocalEndpoints",
@@ -410,7 +417,10 @@ impl Inner {
             let Ok(ledger) = self.ledger() else { return };
             match ledger.sweep(true).await {
                 Ok(gone) => self.release_holds(&gone).await,
-                Err(error) => tracing::warn!(error = error.report(), "cannot look for addresses of Services that are gone"),
+                Err(error) => tracing::warn!(
+                    error = error.report(),
+                    "cannot look for addresses of Services that are gone"
+                ),
             }
         }
     }

@@ -154,9 +154,13 @@ mod tests {
     #[test]
     fn addresses_that_end_in_0_or_255_may_be_skipped() {
         let skipping = Pool { skips_0_and_255: true, ..Pool::default() };
-        for (address, is_skipped) in
-            [("10.0.0.0", true), ("10.0.0.255", true), ("10.0.255.1", false), ("fd00::", false), ("fd00::ff", false)]
-        {
+        for (address, is_skipped) in [
+            ("10.0.0.0", true),
+            ("10.0.0.255", true),
+            ("10.0.255.1", false),
+            ("fd00::", false),
+            ("fd00::ff", false),
+        ] {
             let address = address.parse().expect("an address");
             assert_eq!(skipping.skips(address), is_skipped, "{address}");
             assert!(!Pool::default().skips(address));

@@ -264,7 +264,9 @@ impl FromIterator<AddressRange> for AddressSet {
         let mut ranges: Vec<AddressRange> = Vec::with_capacity(sorted.len());
         for range in sorted {
             match ranges.last_mut() {
-                Some(before) if before.family == range.family && range.first <= before.last.saturating_add(1) => {
+                Some(before)
+                    if before.family == range.family && range.first <= before.last.saturating_add(1) =>
+                {
                     before.last = before.last.max(range.last);
                 }
                 _ => ranges.push(range),

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use cloudprovider::{
-    Error, ErrorKind, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerService, Protocol, Result, ServiceRef,
+    Error, ErrorKind, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerService, Protocol, Result,
+    ServiceRef,
 };
 
 use crate::{
@@ -65,7 +66,10 @@ impl Request {
         let asked = wishes.agreed()?;
         let asks_for_dhcp = asked.contains(&DHCP);
         if asks_for_dhcp && asked.len() > 1 {
-            return Err(invalid(format!("{} asks for DHCP (0.0.0.0) and for addresses; give one of the two", KUBE_VIP_IPS)));
+            return Err(invalid(format!(
+                "{} asks for DHCP (0.0.0.0) and for addresses; give one of the two",
+                KUBE_VIP_IPS
+            )));
         }
         let asked: Vec<_> = asked.into_iter().filter(|address| *address != DHCP).collect();
         if let Some(address) = asked.iter().find(|address| !families.contains(&Family::of(**address))) {
@@ -76,9 +80,11 @@ impl Request {
             )));
         }
         let ingress = service.status.ingress.iter();
-        let in_status: Vec<IpAddr> = ingress.filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect();
+        let in_status: Vec<IpAddr> =
+            ingress.filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect();
         let preferred = in_status.iter().copied().chain(picked.into_iter().flatten());
-        let mut ports: Vec<_> = service.ports.iter().map(|port| format!("{}/{}", port.port, word(port.protocol))).collect();
+        let mut ports: Vec<_> =
+            service.ports.iter().map(|port| format!("{}/{}", port.port, word(port.protocol))).collect();
         ports.sort_unstable();
         ports.dedup();
         Ok(Self {
@@ -127,9 +133,8 @@ fn text(service: &LoadBalancerService, key: &str) -> Option<String> {
 fn families(service: &LoadBalancerService) -> Result<(Vec<Family>, Need)> {
     let mut families = Vec::new();
     for name in &service.ip_families {
-        let family = Family::from_kubernetes(name).ok_or_else(|| {
-            invalid(format!("spec.ipFamilies has {name:?}; known: IPv4, IPv6"))
-        })?;
+        let family = Family::from_kubernetes(name)
+            .ok_or_else(|| invalid(format!("spec.ipFamilies has {name:?}; known: IPv4, IPv6")))?;
         if !families.contains(&family) {
             families.push(family);
         }
@@ -170,7 +175,9 @@ impl Wishes {
         for key in announcer.address_keys() {
             let Some(text) = service.annotations.get(*key) else { continue };
             let asked = addresses(key, text)?;
-            let was_picked = !picked.is_empty() && asked.len() == picked.len() && asked.iter().all(|one| picked.contains(one));
+            let was_picked = !picked.is_empty()
+                && asked.len() == picked.len()
+                && asked.iter().all(|one| picked.contains(one));
             if !asked.is_empty() && !was_picked {
                 wishes.push((*key, asked));
             }
@@ -179,7 +186,10 @@ impl Wishes {
         if let Some(text) = service.load_balancer_ip.as_deref().filter(|text| !text.trim().is_empty()) {
             let asked = addresses(FIELD, text)?;
             if asked.len() > 1 {
-                return Err(invalid(format!("{FIELD} has {} addresses; give one, and several in {KUBE_VIP_IPS}", asked.len())));
+                return Err(invalid(format!(
+                    "{FIELD} has {} addresses; give one, and several in {KUBE_VIP_IPS}",
+                    asked.len()
+                )));
             }
             if !asked.iter().all(|one| picked.contains(one)) {
                 wishes.push((FIELD, asked));
@@ -196,10 +206,14 @@ impl Wishes {
                 match agreed.iter().find(|(_, known)| Family::of(*known) == Family::of(*address)) {
                     Some((_, known)) if known == address => {}
                     Some((first, known)) if first == key => {
-                        return Err(invalid(format!("{key} asks for {known} and {address}; give one address of each family")));
+                        return Err(invalid(format!(
+                            "{key} asks for {known} and {address}; give one address of each family"
+                        )));
                     }
                     Some((first, known)) => {
-                        return Err(invalid(format!("{first} asks for {known} and {key} for {address}; give one of the two")));
+                        return Err(invalid(format!(
+                            "{first} asks for {known} and {key} for {address}; give one of the two"
+                        )));
                     }
                     None => agreed.push((*key, *address)),
                 }

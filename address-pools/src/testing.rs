@@ -7,8 +7,8 @@ use std::{
 };
 
 use cloudprovider::{
-    AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService, Protocol,
-    Result, ServicePort, ServiceRef, async_trait,
+    AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService,
+    Protocol, Result, ServicePort, ServiceRef, async_trait,
 };
 use serde_json::Value;
 

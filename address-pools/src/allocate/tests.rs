@@ -29,7 +29,10 @@ fn with_status(service: LoadBalancerService, addresses: &[&str]) -> LoadBalancer
     let mut service = service;
     service.status.ingress = addresses
         .iter()
-        .map(|address| LoadBalancerIngress { ip: Some((*address).to_owned()), ..LoadBalancerIngress::default() })
+        .map(|address| LoadBalancerIngress {
+            ip: Some((*address).to_owned()),
+            ..LoadBalancerIngress::default()
+        })
         .collect();
     service
 }
@@ -63,7 +66,8 @@ fn an_address_is_kept_and_nothing_is_written() {
 #[test]
 fn other_ports_change_the_claim() {
     let index = claimed(vec![claim("10.0.0.3", "a")]);
-    let plan = decide(&index, &LoadBalancerService { ports: vec![port(443)], ..service("a") }).expect("a plan");
+    let plan =
+        decide(&index, &LoadBalancerService { ports: vec![port(443)], ..service("a") }).expect("a plan");
     assert_eq!(plan.claims, [shared_claim("10.0.0.3", &[("a", None, "443/TCP")])]);
 }
 
@@ -86,22 +90,50 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
     index.set_foreign(ip("10.0.1.3"));
     index.begin("p", ip("10.0.1.4"));
     let keyed = |service, key: &str| annotated(service, &[(SHARING_KEY, key)]);
-    let local = |service| LoadBalancerService { external_traffic_policy: ExternalTrafficPolicy::Local, ..service };
+    let local =
+        |service| LoadBalancerService { external_traffic_policy: ExternalTrafficPolicy::Local, ..service };
     for (service, expected) in [
-        (asking("b", "172.16.0.1"), "172.16.0.1 is asked for, and is in no pool of addressPools.pools; ask for an address of a pool, or add it to one"),
-        (asking("b", "10.0.2.1"), "10.0.2.1 is asked for, and is in the pool \"shop\" for the namespaces shop, not for default"),
+        (
+            asking("b", "172.16.0.1"),
+            "172.16.0.1 is asked for, and is in no pool of addressPools.pools; ask for an address of a pool, or add it to one",
+        ),
+        (
+            asking("b", "10.0.2.1"),
+            "10.0.2.1 is asked for, and is in the pool \"shop\" for the namespaces shop, not for default",
+        ),
         (asking("b", "10.0.0.1"), "10.0.0.1 is asked for, and the Service default/a holds it"),
         (asking("b", "10.0.1.2"), "10.0.1.2 is asked for, and the Service default/r has it in its status"),
         (asking("b", "10.0.1.3"), "10.0.1.3 is asked for, and something else in the cluster uses it"),
         (asking("b", "10.0.1.4"), "10.0.1.4 is asked for, and another Service is just getting it"),
-        (annotated(asking("b", "10.0.0.2"), &[(POOL, "fixed")]), "10.0.0.2 is asked for, and is in the pool \"main\"; the annotation service.cloudprovider.kubernetes.io/address-pool asks for another one"),
-        (annotated(service("b"), &[(POOL, "shop")]), "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is for the namespaces shop and not for default"),
-        (annotated(service("b"), &[(POOL, "none")]), "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"none\", which does not exist; pools for the namespace default: main, fixed, shared"),
-        (keyed(asking("b", "10.0.0.1"), "web"), "10.0.0.1 is asked for, and the Service default/a holds it; the pool does not allow sharing"),
+        (
+            annotated(asking("b", "10.0.0.2"), &[(POOL, "fixed")]),
+            "10.0.0.2 is asked for, and is in the pool \"main\"; the annotation service.cloudprovider.kubernetes.io/address-pool asks for another one",
+        ),
+        (
+            annotated(service("b"), &[(POOL, "shop")]),
+            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"shop\", which is for the namespaces shop and not for default",
+        ),
+        (
+            annotated(service("b"), &[(POOL, "none")]),
+            "the annotation service.cloudprovider.kubernetes.io/address-pool asks for the pool \"none\", which does not exist; pools for the namespace default: main, fixed, shared",
+        ),
+        (
+            keyed(asking("b", "10.0.0.1"), "web"),
+            "10.0.0.1 is asked for, and the Service default/a holds it; the pool does not allow sharing",
+        ),
         (asking("b", "10.0.3.1"), "10.0.3.1 is asked for, and the Service default/s holds it"),
-        (keyed(asking("b", "10.0.3.1"), "x"), "10.0.3.1 is asked for, and the Service default/s holds it with another sharing key"),
-        (keyed(asking("b", "10.0.3.1"), "web"), "10.0.3.1 is asked for, and the Service default/s holds it with the same port 80/TCP"),
-        (local(keyed(asking("b", "10.0.3.1"), "web")), "10.0.3.1 is asked for, and the Service default/s holds it; with externalTrafficPolicy Local an address cannot be shared"),
+        (
+            keyed(asking("b", "10.0.3.1"), "x"),
+            "10.0.3.1 is asked for, and the Service default/s holds it with another sharing key",
+        ),
+        (
+            keyed(asking("b", "10.0.3.1"), "web"),
+            "10.0.3.1 is asked for, and the Service default/s holds it with the same port 80/TCP",
+        ),
+        (
+            local(keyed(asking("b", "10.0.3.1"), "web")),
+            "10.0.3.1 is asked for, and the Service default/s holds it; with externalTrafficPolicy Local an address cannot be shared",
+        ),
     ] {
         assert_eq!(decide(&index, &service).expect_err("refused").to_string(), expected);
     }
@@ -156,7 +188,11 @@ fn families_are_required_or_preferred() {
         decide(&claimed(vec![]), &no_pool).expect_err("refused").to_string(),
         "the pool \"fixed\" has no IPv6 addresses; see addressPools.pools"
     );
-    let any = LoadBalancerService { ip_families: vec![], ip_family_policy: None, ..annotated(self::service("a"), &[(KUBE_VIP_IPS, "fd00::2")]) };
+    let any = LoadBalancerService {
+        ip_families: vec![],
+        ip_family_policy: None,
+        ..annotated(self::service("a"), &[(KUBE_VIP_IPS, "fd00::2")])
+    };
     assert_eq!(addresses(&decide(&claimed(vec![]), &any).expect("a plan")), ips(&["fd00::2"]));
 }
 
@@ -179,7 +215,9 @@ fn services_with_one_key_share_as_long_as_their_ports_differ() {
                 assert_eq!(addresses(&plan), ips(&[expected]), "{name}");
                 plan.claims.into_iter().for_each(|claim| index.set(claim));
             }
-            Err(refusal) => assert!(matches!(refusal, Refusal::Exhausted(_)) && expected == "full", "{name} {refusal}"),
+            Err(refusal) => {
+                assert!(matches!(refusal, Refusal::Exhausted(_)) && expected == "full", "{name} {refusal}")
+            }
         }
     }
     // A Service that must not share any longer gets an address of its own.
@@ -196,7 +234,8 @@ fn services_with_one_key_share_as_long_as_their_ports_differ() {
 
 #[test]
 fn addresses_of_a_cluster_that_another_one_served_are_adopted() {
-    let index = Index::new(vec![], vec![(service_ref("a"), ip("10.0.0.1")), (service_ref("b"), ip("10.0.0.2"))]);
+    let index =
+        Index::new(vec![], vec![(service_ref("a"), ip("10.0.0.1")), (service_ref("b"), ip("10.0.0.2"))]);
     // One without an address comes first, and gets neither.
     assert_eq!(addresses(&decide(&index, &service("new")).expect("a plan")), ips(&["10.0.0.3"]));
     let plan = decide(&index, &with_status(service("b"), &["10.0.0.2"])).expect("a plan");
@@ -205,7 +244,10 @@ fn addresses_of_a_cluster_that_another_one_served_are_adopted() {
     let foreign = with_status(service("c"), &["192.0.2.1"]);
     let plan = decide(&index, &foreign).expect("a plan");
     assert_eq!(addresses(&plan), ips(&["10.0.0.3"]));
-    assert_eq!(plan.held[0].replaces, Some((ip("192.0.2.1"), "it is in no pool of addressPools.pools".to_owned())));
+    assert_eq!(
+        plan.held[0].replaces,
+        Some((ip("192.0.2.1"), "it is in no pool of addressPools.pools".to_owned()))
+    );
     let asked = annotated(foreign, &[(KUBE_VIP_IPS, "192.0.2.1")]);
     let plan = decide(&index, &asked).expect("a plan");
     assert!(plan.held[0].is_outside && plan.held[0].address == ip("192.0.2.1"));
@@ -213,7 +255,8 @@ fn addresses_of_a_cluster_that_another_one_served_are_adopted() {
 
 #[test]
 fn kube_vips_pools_are_used_as_kube_vip_uses_them() {
-    let name = cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
+    let name =
+        cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
     let data = [
         ("cidr-default", "10.0.0.0/30"),
         ("range-default", "10.0.5.1-10.0.5.9"),

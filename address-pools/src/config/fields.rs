@@ -96,7 +96,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, key: &'static str, problems: &mut Vec<ConfigProblem>) -> Option<Vec<String>> {
+    pub(super) fn texts(
+        &mut self,
+        key: &'static str,
+        problems: &mut Vec<ConfigProblem>,
+    ) -> Option<Vec<String>> {
         let list = self.list(key, problems)?;
         Some(list.into_iter().filter_map(|(path, value)| text(path, &value, problems)).collect())
     }
@@ -104,7 +108,8 @@ impl<'a> Fields<'a> {
     /// Reports the keys that were not taken.
     pub(super) fn finish(self, problems: &mut Vec<ConfigProblem>) {
         for key in self.values.keys() {
-            let distance = |known: &str| strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase());
+            let distance =
+                |known: &str| strsim::damerau_levenshtein(&key.to_lowercase(), &known.to_lowercase());
             let nearest = self.known.iter().map(|known| (distance(known), *known)).min();
             let hint = match nearest.filter(|(distance, known)| *distance <= known.len().div_ceil(3)) {
                 Some((_, known)) => format!("did you mean {known:?}?"),
@@ -117,7 +122,9 @@ impl<'a> Fields<'a> {
 
 fn text(path: String, value: &Value, problems: &mut Vec<ConfigProblem>) -> Option<String> {
     let fault = match value {
-        Value::String(text) if text.trim().is_empty() => "is empty; give a value or leave the key out".to_owned(),
+        Value::String(text) if text.trim().is_empty() => {
+            "is empty; give a value or leave the key out".to_owned()
+        }
         Value::String(text) if text.contains(|c: char| c.is_control() || is_invisible(c)) => {
             "holds an invisible character; type it anew".to_owned()
         }

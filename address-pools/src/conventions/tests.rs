@@ -4,7 +4,8 @@ use crate::testing::{annotated, ip, ips, service};
 /// A Service after a change, as the API server would have it.
 fn changed(service: &LoadBalancerService, change: &ServiceChange) -> LoadBalancerService {
     let mut service = service.clone();
-    let apply = |map: &mut std::collections::BTreeMap<String, String>, change: &std::collections::BTreeMap<_, Option<String>>| {
+    let apply = |map: &mut std::collections::BTreeMap<String, String>,
+                 change: &std::collections::BTreeMap<_, Option<String>>| {
         for (key, value) in change {
             match value {
                 Some(value) => drop(map.insert(String::clone(key), value.clone())),
@@ -62,9 +63,13 @@ fn kube_vip_gets_annotation_field_and_label() {
 
 #[test]
 fn what_a_person_wrote_stays() {
-    let asked = annotated(service("a"), &[(KUBE_VIP_IPS, "fd00::1, 10.0.0.1"), ("kube-vip.io/serviceInterface", "eth7")]);
+    let asked = annotated(
+        service("a"),
+        &[(KUBE_VIP_IPS, "fd00::1, 10.0.0.1"), ("kube-vip.io/serviceInterface", "eth7")],
+    );
     let addresses = ips(&["10.0.0.1", "fd00::1"]);
-    let change = Announcer::KubeVip.change(&asked, &Outcome { interface: Some("eth1"), ..outcome(&addresses) });
+    let change =
+        Announcer::KubeVip.change(&asked, &Outcome { interface: Some("eth1"), ..outcome(&addresses) });
     assert_eq!((change.annotations.len(), change.labels.len(), &change.load_balancer_ip), (0, 1, &None));
     let written = changed(&asked, &change);
     assert!(Announcer::KubeVip.removal(&written).is_empty());
@@ -103,9 +108,14 @@ fn cilium_is_told_of_sharing_over_namespaces() {
     let addresses = ips(&["10.0.0.1"]);
     let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
     let written = changed(&service("a"), &Announcer::Cilium.change(&service("a"), &shared));
-    let expected =
-        [("lbipam.cilium.io/ips", "10.0.0.1"), ("lbipam.cilium.io/sharing-cross-namespace", "*"), ("lbipam.cilium.io/sharing-key", "web"), (PICKED, "10.0.0.1")];
-    let found: Vec<_> = written.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let expected = [
+        ("lbipam.cilium.io/ips", "10.0.0.1"),
+        ("lbipam.cilium.io/sharing-cross-namespace", "*"),
+        ("lbipam.cilium.io/sharing-key", "web"),
+        (PICKED, "10.0.0.1"),
+    ];
+    let found: Vec<_> =
+        written.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(found, expected);
     assert!(Announcer::Cilium.change(&written, &shared).is_empty());
 }

@@ -49,7 +49,11 @@ fn lists_of_both_families_are_read() {
         ("cidr-global", "10.0.0.1-10.0.0.2", "10.0.0.1-10.0.0.2"),
         ("range-global", "10.0.0.0/31,10.0.0.7-10.0.0.8", "10.0.0.0-10.0.0.1, 10.0.0.7-10.0.0.8"),
     ] {
-        assert_eq!(pool_of(&[(key, value)], "any").map(|(_, addresses)| addresses).as_deref(), Some(expected), "{value}");
+        assert_eq!(
+            pool_of(&[(key, value)], "any").map(|(_, addresses)| addresses).as_deref(),
+            Some(expected),
+            "{value}"
+        );
     }
 }
 
@@ -64,7 +68,11 @@ fn the_ends_of_networks_are_skipped_where_that_is_asked_for() {
         ("true", "10.0.0.4-10.0.0.8", "10.0.0.4-10.0.0.8"),
     ] {
         let data = [("skip-end-ips-in-cidr", skip), ("cidr-global", cidr)];
-        assert_eq!(pool_of(&data, "any").map(|(_, addresses)| addresses).as_deref(), Some(expected), "{skip} {cidr}");
+        assert_eq!(
+            pool_of(&data, "any").map(|(_, addresses)| addresses).as_deref(),
+            Some(expected),
+            "{skip} {cidr}"
+        );
     }
 }
 
@@ -82,7 +90,9 @@ fn the_other_keys_are_read() {
     assert_eq!(problems, <[String; 0]>::default());
     let pool = pools.automatic("default")[0];
     assert_eq!((pool.order, pool.skips_0_and_255), (Order::Descending, true));
-    for (namespace, interface, sharing) in [("default", "eth0", Sharing::Always), ("shop", "eth1", Sharing::Never)] {
+    for (namespace, interface, sharing) in
+        [("default", "eth0", Sharing::Always), ("shop", "eth1", Sharing::Never)]
+    {
         // Both say what holds for the namespace of the Service, whichever pool it uses.
         for pool in &pools.pools {
             assert_eq!(pools.interface(pool, namespace), Some(interface));
@@ -93,7 +103,8 @@ fn the_other_keys_are_read() {
 
 #[test]
 fn dhcp_stands_alone() {
-    let (pools, problems) = read_all(&[("cidr-shop", "0.0.0.0/32"), ("cidr-global", "0.0.0.0/32,10.0.0.0/24")]);
+    let (pools, problems) =
+        read_all(&[("cidr-shop", "0.0.0.0/32"), ("cidr-global", "0.0.0.0/32,10.0.0.0/24")]);
     assert!(pools.automatic("shop")[0].dhcp);
     assert_eq!(problems, ["cidr-global: 0.0.0.0/32 asks for DHCP and must stand alone"]);
     assert!(!pools.automatic("other")[0].dhcp && pools.automatic("other")[0].fault.is_some());
@@ -103,10 +114,26 @@ fn dhcp_stands_alone() {
 fn faults_are_told_with_their_key_and_concern_one_pool() {
     for (key, value, message) in [
         ("cidr-a", "", "is empty; write networks or ranges"),
-        ("cidr-a", "10.0.0.0/33", "\"10.0.0.0/33\" is not a network, range or address; write 10.0.0.0/24, 10.0.0.10-10.0.0.20 or 10.0.0.7"),
-        ("range-a", "10.0.0.9-10.0.0.1", "\"10.0.0.9-10.0.0.1\" ends before it begins; write the lower address first"),
-        ("range-a", "10.0.0.9-fd00::1", "\"10.0.0.9-fd00::1\" begins and ends in different address families; give each family a range of its own"),
-        ("range-a", "10.0.0.1-10.0.0.2,,10.0.0.5-10.0.0.6", "has a comma without anything before or behind it"),
+        (
+            "cidr-a",
+            "10.0.0.0/33",
+            "\"10.0.0.0/33\" is not a network, range or address; write 10.0.0.0/24, 10.0.0.10-10.0.0.20 or 10.0.0.7",
+        ),
+        (
+            "range-a",
+            "10.0.0.9-10.0.0.1",
+            "\"10.0.0.9-10.0.0.1\" ends before it begins; write the lower address first",
+        ),
+        (
+            "range-a",
+            "10.0.0.9-fd00::1",
+            "\"10.0.0.9-fd00::1\" begins and ends in different address families; give each family a range of its own",
+        ),
+        (
+            "range-a",
+            "10.0.0.1-10.0.0.2,,10.0.0.5-10.0.0.6",
+            "has a comma without anything before or behind it",
+        ),
     ] {
         let (pools, problems) = read_all(&[(key, value), ("cidr-b", "10.1.0.0/24")]);
         assert_eq!(problems, [format!("{key}: {message}")]);

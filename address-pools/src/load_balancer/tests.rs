@@ -1,1 +1,327 @@
+//! Tests of the whole load balancer over a cluster in memory.
 
+mod announcing;
+mod conformance;
+mod crashes;
+mod histories;
+mod many;
+mod two_leaders;
+
+use cloudprovider::{
+    LoadBalancer as _,
+    testing::{AccessCall, AccessFault, FakeServiceAccess},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    conventions::{KUBE_VIP_IPS, PICKED},
+    testing::{FakeAnnouncer, annotated, claim, config, dual_stack, ip, ips, service, service_ref},
+};
+
+const CLUSTER: &str = "kubernetes";
+
+/// A pool of three addresses of each family.
+const SMALL: &str = r#"{"pools": [{"name": "main", "addresses": ["10.0.0.1-10.0.0.3", "fd00::1-fd00::3"], "interface": "eth1"}]}"#;
+const SMALL_ANNOUNCED: &str = r#"{"announce": true, "pools": [{"name": "main", "addresses": ["10.0.0.1-10.0.0.3", "fd00::1-fd00::3"], "interface": "eth1"}]}"#;
+
+/// A daemon: a load balancer that was started.
+struct Daemon {
+    balancer: PooledLoadBalancer,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Daemon {
+    fn start(cluster: &FakeServiceAccess, json: &str) -> Self {
+        Self::with(cluster, json, FakeAnnouncer::new(), Box::new(KubeProxy))
+    }
+
+    fn with(
+        cluster: &FakeServiceAccess,
+        json: &str,
+        announcer: Arc<FakeAnnouncer>,
+        endpoints: Box<dyn LocalEndpoints>,
+    ) -> Self {
+        let balancer = PooledLoadBalancer::with_endpoints(config(json), announcer, endpoints);
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let context = StartContext::new(stop.clone(), CLUSTER).with_services(Arc::new(cluster.clone()));
+        balancer.start(&context, &tasks).expect("started");
+        Self { balancer, stop, tasks }
+    }
+
+    async fn ensure(&self, service: &LoadBalancerService) -> Result<LoadBalancerStatus> {
+        self.balancer.ensure(CLUSTER, service, &[]).await
+    }
+
+    /// The addresses after `ensure`.
+    async fn addresses(&self, service: &LoadBalancerService) -> Vec<IpAddr> {
+        let status = self.ensure(service).await.unwrap_or_else(|error| panic!("{}", error.report()));
+        addresses_of(&status)
+    }
+
+    async fn get(&self, service: &LoadBalancerService) -> Option<LoadBalancerStatus> {
+        self.balancer.get(CLUSTER, service).await.expect("an answer")
+    }
+
+    async fn delete(&self, service: &LoadBalancerService) -> Result<()> {
+        self.balancer.delete(CLUSTER, service).await
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn addresses_of(status: &LoadBalancerStatus) -> Vec<IpAddr> {
+    status.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect()
+}
+
+/// A cluster with these Services.
+fn cluster(names: &[&str]) -> FakeServiceAccess {
+    let cluster = FakeServiceAccess::new();
+    for name in names {
+        cluster.add_service(service_ref(name));
+    }
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_gets_keeps_and_gives_back_an_address() {
+    let cluster = cluster(&["a", "b"]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    assert_eq!(daemon.get(&service("a")).await, None);
+    let status = daemon.ensure(&service("a")).await.expect("a status");
+    let expected = LoadBalancerIngress {
+        ip: Some("10.0.0.1".to_owned()),
+        ip_mode: Some(IpMode::Vip),
+        ..LoadBalancerIngress::default()
+    };
+    assert_eq!(status.ingress, [expected]);
+    assert_eq!(daemon.get(&service("a")).await, Some(status.clone()));
+    cluster.forget_calls();
+    let known = LoadBalancerService { status: status.clone(), ..service("a") };
+    assert_eq!(daemon.ensure(&known).await.expect("a status"), status);
+    daemon.balancer.update(CLUSTER, &known, &[]).await.expect("nothing to do");
+    assert_eq!(cluster.calls(), []);
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.2"]));
+    daemon.delete(&known).await.expect("deleted");
+    daemon.delete(&known).await.expect("deleted already");
+    assert_eq!(daemon.get(&service("a")).await, None);
+    assert_eq!(cluster.stored_claims().keys().copied().collect::<Vec<_>>(), ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_daemon_finds_what_one_before_claimed() {
+    let cluster = cluster(&["a"]);
+    Daemon::start(&cluster, SMALL).addresses(&service("a")).await;
+    let daemon = Daemon::start(&cluster, SMALL);
+    assert_eq!(daemon.get(&service("a")).await.map(|status| addresses_of(&status)), Some(ips(&["10.0.0.1"])));
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
+    Daemon::start(&cluster, SMALL).delete(&service("a")).await.expect("deleted");
+    assert!(cluster.stored_claims().is_empty());
+    // Who does not know of it meets a conflict, looks, and goes on.
+    cluster.set_claims(vec![claim("10.0.0.1", "x")]);
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_something_else_uses_is_passed_over() {
+    let cluster = cluster(&["a"]);
+    cluster.use_elsewhere(ip("10.0.0.1"));
+    let daemon = Daemon::start(&cluster, SMALL);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    let asking = annotated(service("b"), &[(KUBE_VIP_IPS, "10.0.0.1")]);
+    let error = daemon.ensure(&asking).await.expect_err("refused");
+    assert_eq!(error.to_string(), "10.0.0.1 is asked for, and something else in the cluster uses it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_wish_moves_the_service_without_a_moment_without_a_claim() {
+    let cluster = cluster(&["a"]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    daemon.addresses(&service("a")).await;
+    cluster.forget_calls();
+    let asking = LoadBalancerService { load_balancer_ip: Some("10.0.0.3".to_owned()), ..service("a") };
+    assert_eq!(daemon.addresses(&asking).await, ips(&["10.0.0.3"]));
+    let calls = cluster.calls();
+    assert!(
+        matches!(&calls[..], [AccessCall::WriteClaim(new), AccessCall::DeleteClaim(old)]
+        if new.address == ip("10.0.0.3") && old.address == ip("10.0.0.1")),
+        "{calls:?}"
+    );
+    // The wish goes: the address stays.
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.3"]));
+    assert_eq!(
+        daemon.addresses(&dual_stack("a", cloudprovider::IpFamilyPolicy::PreferDualStack)).await,
+        ips(&["10.0.0.3", "fd00::1"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_full_pool_services_that_are_gone_make_room() {
+    let cluster = cluster(&["a", "b"]);
+    // Somebody removed the finalizer of `gone` by force.
+    cluster.set_claims(vec![claim("10.0.0.1", "gone")]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    for name in ["a", "b"] {
+        daemon.addresses(&service(name)).await;
+    }
+    cluster.add_service(service_ref("c"));
+    cluster.forget_calls();
+    assert_eq!(daemon.addresses(&service("c")).await, ips(&["10.0.0.1"]));
+    let asked: Vec<_> =
+        cluster.calls().into_iter().filter(|call| matches!(call, AccessCall::Exists(_))).collect();
+    assert_eq!(asked, [AccessCall::Exists(service_ref("gone"))], "only those that were not seen");
+    // Really full: told with an error, and not looked for again at once.
+    for _ in 0..2 {
+        cluster.forget_calls();
+        let error = daemon.ensure(&service("d")).await.expect_err("full");
+        assert!(
+            error.is_retryable() && error.to_string().contains("held by default/c, default/a, default/b"),
+            "{error}"
+        );
+        assert_eq!(cluster.calls(), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_an_hour_what_services_hold_that_are_gone_is_given_up() {
+    let cluster = cluster(&["a"]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    daemon.addresses(&service("a")).await;
+    cluster.set_claims(vec![claim("10.0.0.1", "a"), claim("10.0.0.2", "gone")]);
+    cluster.fault_with(|call| match call {
+        AccessCall::Exists(_) => AccessFault::Before,
+        _ => AccessFault::None,
+    });
+    sleep(SWEEP_INTERVAL + Duration::from_secs(60)).await;
+    assert_eq!(cluster.stored_claims().len(), 2, "no answer is no");
+    cluster.heal();
+    sleep(SWEEP_INTERVAL).await;
+    assert_eq!(cluster.stored_claims().keys().copied().collect::<Vec<_>>(), ips(&["10.0.0.1"]));
+    // The Service that was used before is asked for too, and lives.
+    cluster.remove_service("a");
+    sleep(2 * SWEEP_INTERVAL).await;
+    assert!(cluster.stored_claims().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_term_reads_the_claims_again() {
+    let cluster = cluster(&["a"]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    daemon.addresses(&service("a")).await;
+    cluster.end_term().await;
+    cluster.set_claims(vec![claim("10.0.0.2", "a"), claim("10.0.0.1", "b")]);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn kube_vip_is_told_by_annotation_and_writes_the_status() {
+    let cluster = cluster(&["a"]);
+    let pools = r#"{"announcedBy": "kube-vip", "pools": [{"name": "main", "addresses": ["10.0.0.1"], "interface": "eth1"}]}"#;
+    let daemon = Daemon::start(&cluster, pools);
+    let status = daemon.ensure(&service("a")).await.expect("a status");
+    assert_eq!(status, LoadBalancerStatus::default());
+    let changes = cluster.changes();
+    let [(of, change)] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!((of, change.load_balancer_ip.clone()), (&service_ref("a"), Some(Some("10.0.0.1".to_owned()))));
+    let written = annotated(
+        LoadBalancerService {
+            load_balancer_ip: Some("10.0.0.1".to_owned()),
+            labels: [("implementation".to_owned(), "kube-vip".to_owned())].into(),
+            ..service("a")
+        },
+        &[(KUBE_VIP_IPS, "10.0.0.1"), (PICKED, "10.0.0.1"), ("kube-vip.io/serviceInterface", "eth1")],
+    );
+    assert!(change.annotations.iter().all(|(key, value)| written.annotations.get(key) == value.as_ref()));
+    cluster.forget_calls();
+    let written = LoadBalancerService {
+        status: LoadBalancerStatus {
+            ingress: vec![LoadBalancerIngress {
+                ip: Some("10.0.0.1".to_owned()),
+                ..LoadBalancerIngress::default()
+            }],
+        },
+        ..written
+    };
+    assert_eq!(daemon.ensure(&written).await.expect("a status"), written.status);
+    assert_eq!(daemon.get(&written).await, Some(written.status.clone()));
+    assert_eq!(cluster.calls(), []);
+    daemon.delete(&written).await.expect("deleted");
+    assert_eq!(cluster.changes().len(), 2);
+    // The Service itself is gone already: its claims go all the same.
+    daemon.ensure(&service("a")).await.expect("a status");
+    cluster.remove_service("a");
+    daemon.delete(&written).await.expect("deleted");
+    assert!(cluster.stored_claims().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_of_a_config_map_change_while_the_daemon_runs() {
+    let cluster = cluster(&["a", "b"]);
+    let name =
+        cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
+    let daemon = Daemon::start(&cluster, r#"{"kubeVipConfigMap": {}, "announcedBy": "none"}"#);
+    assert_eq!(daemon.balancer.needs().config_maps, [name.clone()]);
+    let error = daemon.ensure(&service("a")).await.expect_err("no pools");
+    assert_eq!(
+        error.to_string(),
+        "no pool gives IPv4 addresses to the namespace default; see ConfigMap kube-system/kubevip, which does not exist"
+    );
+    let set = |key: &str, value: &str| {
+        cluster.set_config_map(&name, Some([(key.to_owned(), value.to_owned())].into()));
+    };
+    set("cidr-global", "10.1.0.0/24");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.1.0.1"]));
+    set("range-default", "10.2.0.5-10.2.0.6");
+    sleep(Duration::from_millis(1)).await;
+    // What is held is kept, and a warning says once that it is in no pool any more.
+    for _ in 0..2 {
+        assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.1.0.1"]));
+    }
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.2.0.5"]));
+    let warnings = cluster.warnings();
+    let [(of, reason, message)] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!((of, *reason), (&service_ref("a"), "LoadBalancerAddressOutsidePools"));
+    assert!(
+        message.starts_with("10.1.0.1 is kept, and is in no pool for the namespace default any more"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dhcp_needs_kube_vip() {
+    let cluster = cluster(&["a"]);
+    let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "0.0.0.0")]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    assert_eq!(daemon.ensure(&asking).await.expect_err("refused").kind(), ErrorKind::Unsupported);
+    let name =
+        cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
+    cluster.set_config_map(&name, Some([("cidr-global".to_owned(), "0.0.0.0/32".to_owned())].into()));
+    let daemon = Daemon::start(&cluster, r#"{"kubeVipConfigMap": {}}"#);
+    assert_eq!(daemon.get(&service("a")).await, None);
+    daemon.ensure(&service("a")).await.expect("a status");
+    let (_, change) = cluster.changes().pop().expect("a change");
+    assert_eq!(change.annotations.get(KUBE_VIP_IPS), Some(&Some("0.0.0.0".to_owned())));
+    assert!(cluster.stored_claims().is_empty());
+    assert_eq!(daemon.get(&asking).await, Some(LoadBalancerStatus::default()));
+    daemon.delete(&asking).await.expect("deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_start_every_call_fails() {
+    let balancer = PooledLoadBalancer::new(config(SMALL), FakeAnnouncer::new());
+    assert!(balancer.ensure(CLUSTER, &service("a"), &[]).await.is_err());
+    assert!(balancer.get(CLUSTER, &service("a")).await.is_err());
+    assert!(balancer.delete(CLUSTER, &service("a")).await.is_err());
+}

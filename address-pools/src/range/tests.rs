@@ -58,10 +58,11 @@ fn host_bits_are_noticed() {
 
 #[test]
 fn a_set_is_sorted_and_its_ranges_are_joined() {
-    let set: AddressSet = ["fd00::/126", "10.0.0.128/25", "10.0.2.0-10.0.2.4", "10.0.0.0/25", "10.0.2.3-10.0.2.9"]
-        .into_iter()
-        .map(|range| text(range).range(false))
-        .collect();
+    let set: AddressSet =
+        ["fd00::/126", "10.0.0.128/25", "10.0.2.0-10.0.2.4", "10.0.0.0/25", "10.0.2.3-10.0.2.9"]
+            .into_iter()
+            .map(|range| text(range).range(false))
+            .collect();
     assert_eq!(set.to_string(), "10.0.0.0-10.0.0.255, 10.0.2.0-10.0.2.9, fd00::-fd00::3");
     assert_eq!((set.count(Family::Ipv4), set.count(Family::Ipv6)), (266, 4));
     for (address, is_in) in [

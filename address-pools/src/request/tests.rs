@@ -54,7 +54,10 @@ fn addresses_are_asked_for_in_several_places() {
     assert_eq!(asked(&field, Announcer::Itself), ips(&["10.0.0.8"]));
     let agreeing = annotated(field, &[(KUBE_VIP_IPS, "fd00::7,10.0.0.8")]);
     assert_eq!(asked(&agreeing, Announcer::Itself), ips(&["fd00::7", "10.0.0.8"]));
-    let empty = LoadBalancerService { load_balancer_ip: Some(String::new()), ..annotated(both(), &[(KUBE_VIP_IPS, "")]) };
+    let empty = LoadBalancerService {
+        load_balancer_ip: Some(String::new()),
+        ..annotated(both(), &[(KUBE_VIP_IPS, "")])
+    };
     assert_eq!(asked(&empty, Announcer::Itself), ips(&[]));
 }
 
@@ -75,10 +78,22 @@ fn what_was_picked_is_no_wish() {
 fn wishes_that_contradict_each_other_are_refused() {
     let with = |text: &str| annotated(service("a"), &[(KUBE_VIP_IPS, text)]);
     for (text, expected) in [
-        ("10.0.0", "kube-vip.io/loadbalancerIPs: \"10.0.0\" is not an IP address; write one address, or one of each family joined by a comma"),
-        ("10.0.0.1,10.0.0.2", "kube-vip.io/loadbalancerIPs asks for 10.0.0.1 and 10.0.0.2; give one address of each family"),
-        ("fd00::1", "fd00::1 is asked for, and is no IPv4 address; spec.ipFamilies says which families the Service has"),
-        ("0.0.0.0,fd00::1", "kube-vip.io/loadbalancerIPs asks for DHCP (0.0.0.0) and for addresses; give one of the two"),
+        (
+            "10.0.0",
+            "kube-vip.io/loadbalancerIPs: \"10.0.0\" is not an IP address; write one address, or one of each family joined by a comma",
+        ),
+        (
+            "10.0.0.1,10.0.0.2",
+            "kube-vip.io/loadbalancerIPs asks for 10.0.0.1 and 10.0.0.2; give one address of each family",
+        ),
+        (
+            "fd00::1",
+            "fd00::1 is asked for, and is no IPv4 address; spec.ipFamilies says which families the Service has",
+        ),
+        (
+            "0.0.0.0,fd00::1",
+            "kube-vip.io/loadbalancerIPs asks for DHCP (0.0.0.0) and for addresses; give one of the two",
+        ),
     ] {
         assert_eq!(fault(&with(text), Announcer::Itself), expected);
     }
@@ -116,7 +131,8 @@ fn everything_else_is_read() {
     assert_eq!(key(service.clone(), Announcer::Itself), None);
     let both = annotated(service, &[("service.cloudprovider.kubernetes.io/sharing-key", "mine")]);
     assert_eq!(key(both, Announcer::MetalLb).as_deref(), Some("mine"));
-    let dhcp = LoadBalancerService { load_balancer_ip: Some("0.0.0.0".to_owned()), ..crate::testing::service("a") };
+    let dhcp =
+        LoadBalancerService { load_balancer_ip: Some("0.0.0.0".to_owned()), ..crate::testing::service("a") };
     let request = Request::of(&dhcp, Announcer::KubeVip).expect("a request");
     assert!(request.asks_for_dhcp && request.asked.is_empty());
 }

@@ -163,7 +163,11 @@ impl FakeServiceAccess {
     }
 
     /// Makes a call: it may fail, and otherwise has an effect.
-    async fn call<T>(&self, call: AccessCall, effect: impl FnOnce(&mut State) -> Result<T> + Send) -> Result<T> {
+    async fn call<T>(
+        &self,
+        call: AccessCall,
+        effect: impl FnOnce(&mut State) -> Result<T> + Send,
+    ) -> Result<T> {
         // Other tasks may run before and after, as with a real API server.
         tokio::task::yield_now().await;
         let fault = {
@@ -203,9 +207,11 @@ impl State {
     }
 
     fn check_version(&self, claim: &AddressClaim) -> Result<()> {
-        let stored = self.claims.get(&claim.address).map(|stored| stored.version.as_str()).unwrap_or_default();
+        let stored =
+            self.claims.get(&claim.address).map(|stored| stored.version.as_str()).unwrap_or_default();
         if stored != claim.version {
-            let message = format!("the claim of {} has version {stored:?}, not {:?}", claim.address, claim.version);
+            let message =
+                format!("the claim of {} has version {stored:?}, not {:?}", claim.address, claim.version);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(())
@@ -214,7 +220,9 @@ impl State {
 
 impl fmt::Debug for FakeServiceAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FakeServiceAccess").field("claims", &self.state().claims.len()).finish_non_exhaustive()
+        f.debug_struct("FakeServiceAccess")
+            .field("claims", &self.state().claims.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,150 @@
+//! The daemon announces addresses itself.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use cloudprovider::ExternalTrafficPolicy;
+use futures::{FutureExt as _, future::FusedFuture as _};
+
+use super::*;
+
+/// Says what a test set: 0 for nothing, 1 for no endpoints, 2 for endpoints.
+#[derive(Clone, Debug, Default)]
+struct Endpoints(Arc<AtomicU8>);
+
+#[async_trait]
+impl LocalEndpoints for Endpoints {
+    async fn are_there(&self, _: u16) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(number == 2),
+        }
+    }
+}
+
+fn announcing(cluster: &FakeServiceAccess, announcer: &Arc<FakeAnnouncer>) -> Daemon {
+    Daemon::with(cluster, SMALL_ANNOUNCED, Arc::clone(announcer), Box::new(Endpoints::default()))
+}
+
+fn on_eth1(addresses: &[&str]) -> Vec<(IpAddr, String)> {
+    addresses.iter().map(|address| (ip(address), "eth1".to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_held_until_the_service_or_the_term_ends() {
+    let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    for name in ["a", "b"] {
+        daemon.addresses(&service(name)).await;
+    }
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1", "10.0.0.2"]));
+    let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "10.0.0.3")]);
+    daemon.addresses(&asking).await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.2", "10.0.0.3"]));
+    daemon.delete(&service("b")).await.expect("deleted");
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
+    cluster.end_term().await;
+    assert_eq!(announcer.addresses(), []);
+    // The next term begins like a new process.
+    daemon.addresses(&service("a")).await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
+    daemon.end().await;
+    assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_is_announced_only_when_it_is_claimed_and_not_after_the_term() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    cluster.fault_with(|call| match call {
+        AccessCall::WriteClaim(_) => AccessFault::Before,
+        _ => AccessFault::None,
+    });
+    daemon.ensure(&service("a")).await.expect_err("not claimed");
+    assert_eq!(announcer.addresses(), []);
+    cluster.heal();
+    // The term ends at each point of a call, which then goes on.
+    for steps in 0..20 {
+        let asked = service("a");
+        let mut ensuring = std::pin::pin!(daemon.ensure(&asked).fuse());
+        for _ in 0..steps {
+            let _ = futures::poll!(ensuring.as_mut());
+        }
+        cluster.end_term().await;
+        if !ensuring.is_terminated() {
+            let _ = ensuring.await;
+        }
+        // Either the call saw the end, or it began again in the next term; then that has to be ended too.
+        if !announcer.addresses().is_empty() {
+            assert!(daemon.balancer.inner.ledger.get().is_some_and(Ledger::is_known), "{steps}");
+            cluster.end_term().await;
+        }
+        assert_eq!(announcer.addresses(), [], "{steps}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_configuration_takes_the_addresses_over_before_they_are_given_up() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let old = announcing(&cluster, &announcer);
+    old.addresses(&service("a")).await;
+    let new = announcing(&cluster, &announcer);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(announcer.held()[0].holders.len(), 2);
+    old.end().await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1"]));
+    // The new one knows whose address it is.
+    new.delete(&service("a")).await.expect("deleted");
+    assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_cannot_be_held_is_an_error_and_stays_claimed() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let error = daemon.ensure(&service("a")).await.expect_err("not held");
+    assert_eq!(error.to_string(), "another host has 10.0.0.1");
+    announcer.broken.lock().expect("no panic").clear();
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.1"]));
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_are_gone_are_announced_no_longer() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    daemon.addresses(&service("a")).await;
+    cluster.remove_service("a");
+    sleep(2 * SWEEP_INTERVAL + Duration::from_secs(60)).await;
+    assert_eq!(announcer.addresses(), []);
+    assert!(cluster.stored_claims().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_local_endpoints_is_told_on_each_change() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let endpoints = Endpoints::default();
+    let daemon = Daemon::with(&cluster, SMALL_ANNOUNCED, Arc::clone(&announcer), Box::new(endpoints.clone()));
+    let local = LoadBalancerService {
+        external_traffic_policy: ExternalTrafficPolicy::Local,
+        health_check_node_port: Some(30000),
+        ..service("a")
+    };
+    let mut told = 0;
+    for (number, is_told) in [(0, false), (1, true), (1, false), (2, false), (0, false), (1, true)] {
+        endpoints.0.store(number, Ordering::Relaxed);
+        daemon.addresses(&local).await;
+        sleep(3 * LOCAL_CHECK_INTERVAL).await;
+        told += usize::from(is_told);
+        assert_eq!(cluster.warnings().len(), told, "{number}");
+    }
+    let (of, reason, _) = cluster.warnings().remove(0);
+    assert_eq!((of, reason), (service_ref("a"), "NoLocalEndpoints"));
+    // Not of interest any more.
+    daemon.addresses(&service("a")).await;
+    endpoints.0.store(2, Ordering::Relaxed);
+    sleep(2 * LOCAL_CHECK_INTERVAL).await;
+    endpoints.0.store(1, Ordering::Relaxed);
+    sleep(2 * LOCAL_CHECK_INTERVAL).await;
+    assert_eq!(cluster.warnings().len(), told);
+}

@@ -1,0 +1,95 @@
+//! The rules of the contract for load balancers.
+
+use cloudprovider::{
+    CloudProvider, Clusters, Instances, IpFamilyPolicy, LoadBalancer, Routes, Zones,
+    testing::conformance::{self, Hook, Hooks, Suite},
+};
+
+use super::*;
+
+/// A provider that has nothing but the load balancer.
+#[derive(Debug)]
+struct OnlyPools {
+    balancer: PooledLoadBalancer,
+    tasks: TaskTracker,
+}
+
+#[async_trait]
+impl CloudProvider for OnlyPools {
+    fn name(&self) -> &str {
+        "pools"
+    }
+    async fn start(&self, context: StartContext) -> Result<()> {
+        self.balancer.start(&context, &self.tasks)
+    }
+    async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        Some(&self.balancer)
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+struct Pools {
+    cluster: FakeServiceAccess,
+    announcer: Arc<FakeAnnouncer>,
+    json: &'static str,
+}
+
+#[async_trait]
+impl Hooks for Pools {
+    fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
+        let announcer = Arc::clone(&self.announcer) as Arc<dyn Announce>;
+        let balancer = PooledLoadBalancer::new(config(self.json), announcer);
+        Ok(Arc::new(OnlyPools { balancer, tasks: TaskTracker::new() }))
+    }
+
+    fn context(&self, stop: CancellationToken) -> StartContext {
+        StartContext::new(stop, "conformance").with_services(Arc::new(self.cluster.clone()))
+    }
+
+    async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
+        Ok(["n1", "n2"]
+            .map(|name| NodeIdentity { name: name.to_owned(), ..NodeIdentity::default() })
+            .to_vec())
+    }
+
+    async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
+        Ok(vec![
+            service("a"),
+            dual_stack("b", IpFamilyPolicy::RequireDualStack),
+            annotated(service("c"), &[(KUBE_VIP_IPS, "10.0.0.3")]),
+        ])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rules_of_the_contract() {
+    const FOR_KUBE_VIP: &str = r#"{"announcedBy": "kube-vip", "pools": [{"name": "main", "addresses": ["10.0.0.1-10.0.0.3", "fd00::1"]}]}"#;
+    for json in [SMALL, SMALL_ANNOUNCED, FOR_KUBE_VIP] {
+        let pools = Pools { cluster: cluster(&["a", "b", "c"]), announcer: FakeAnnouncer::new(), json };
+        let report = conformance::run(&pools).await;
+        report.print_and_assert();
+        let of_balancers = report.not_checked().filter(|(rule, _)| rule.suite == Suite::LoadBalancers);
+        // While the API server is away, what is known is still known.
+        assert_eq!(
+            of_balancers.map(|(rule, _)| rule.to_string()).collect::<Vec<_>>(),
+            ["load-balancers/disconnected"]
+        );
+        assert!(pools.cluster.stored_claims().is_empty());
+        assert_eq!(pools.announcer.addresses(), []);
+    }
+}
