@@ -281,7 +281,10 @@ fn one_warning_for_what_has_no_effect() {
             &["--controllers=route,cloud-node"],
             "--controllers: node-route-controller is asked for and does not exist yet",
         ),
-        (&["--controllers=*,-cloud-node,-cloud-node-lifecycle,-service"], "--controllers: no controller runs"),
+        (
+            &["--controllers=*,-cloud-node,-cloud-node-lifecycle,-service"],
+            "--controllers: no controller runs",
+        ),
         (&["--controllers="], "--controllers: no controller runs"),
         (&["--allocate-node-cidrs"], "--allocate-node-cidrs with --configure-cloud-routes asks for routes"),
         (

@@ -4,8 +4,8 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use cloudprovider::{
-    ExternalTrafficPolicy, IpMode, LoadBalancerIngress, LoadBalancerService, LoadBalancerStatus, PortStatus,
-    Protocol, ServicePort, SessionAffinity, TargetPort,
+    ExternalTrafficPolicy, IpFamilyPolicy, IpMode, LoadBalancerIngress, LoadBalancerService,
+    LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,
 };
 use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{ObjectMeta, Time},
@@ -58,6 +58,7 @@ struct WireSpec {
     #[serde(rename = "loadBalancerIP")]
     load_balancer_ip: Option<String>,
     load_balancer_source_ranges: Option<Vec<String>>,
+    ip_family_policy: Option<String>,
     session_affinity: Option<String>,
     session_affinity_config: Option<WireAffinityConfig>,
     external_traffic_policy: Option<String>,
@@ -174,6 +175,7 @@ impl From<WireService> for Service {
             ports: spec.ports.unwrap_or_default().into_iter().map(service_port).collect(),
             cluster_ips: spec.cluster_ips.unwrap_or_default(),
             ip_families: spec.ip_families.unwrap_or_default(),
+            ip_family_policy: spec.ip_family_policy.as_deref().and_then(ip_family_policy),
             external_ips: spec.external_ips.unwrap_or_default(),
             load_balancer_ip: some_text(spec.load_balancer_ip),
             load_balancer_source_ranges: spec.load_balancer_source_ranges.unwrap_or_default(),
@@ -197,6 +199,15 @@ impl From<WireService> for Service {
             load_balancer_class: spec.load_balancer_class,
         };
         service.without_needless()
+    }
+}
+
+fn ip_family_policy(text: &str) -> Option<IpFamilyPolicy> {
+    match text {
+        "SingleStack" => Some(IpFamilyPolicy::SingleStack),
+        "PreferDualStack" => Some(IpFamilyPolicy::PreferDualStack),
+        "RequireDualStack" => Some(IpFamilyPolicy::RequireDualStack),
+        _ => None,
     }
 }
 

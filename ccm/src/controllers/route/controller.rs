@@ -21,6 +21,7 @@ use super::{
     retries::{Retries, Work},
 };
 use crate::{
+    cache::CachedObject as _,
     cloud::Cloud,
     nodes::{Node, NodeStore, NodeWriter},
 };

@@ -27,8 +27,10 @@ use super::{
     retries::{Failure, Work},
 };
 use crate::{
+    cache::CachedObject as _,
     cloud::Cloud,
-    nodes::{Node, NodeStore, NodeWriter, WriteError, WrittenVersion},
+    nodes::{Node, NodeStore, NodeWriter},
+    writes::{WriteError, WrittenVersion},
 };
 
 /// How many routes are made and deleted at the same time, as in upstream.

@@ -18,7 +18,10 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     implementation: Some(Implementation {
         build,
         metrics: |metrics| metrics.get::<RouteMetrics>().map(drop),
-        permissions: || ControllerPermissions { writes: vec![node_status_patch()], reads: Vec::new() },
+        permissions: || ControllerPermissions {
+            writes: vec![node_status_patch()],
+            ..ControllerPermissions::default()
+        },
         explain: Some(explain),
     }),
 };
@@ -29,7 +32,7 @@ fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events } = context;
+    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
     let options = RouteControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),
         cluster_cidrs: ClusterCidrs::parse(&flags.generic.cluster_cidr)?,
