@@ -258,7 +258,7 @@ impl kube::Resource for WireNode {
 
 impl WireNode {
     /// Name and version, where nothing else has changed and all else was left out.
-    pub(super) fn as_version(&self) -> Option<(&str, &str)> {
+    pub(super) fn only_version(&self) -> Option<(&str, &str)> {
         let (name, version) = (self.metadata.name.as_ref()?, self.metadata.resource_version.as_ref()?);
         self.only_version_changed.then_some((name, version))
     }

@@ -20,6 +20,6 @@ impl Watched for WireNode {
     type Kept = Node;
 
     fn as_version(&self) -> Option<(&str, &str)> {
-        WireNode::as_version(self)
+        self.only_version()
     }
 }

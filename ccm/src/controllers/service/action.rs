@@ -78,7 +78,7 @@ impl Shared {
             self.record(service, &Happening::NoNodes);
         }
         if self.dry_run {
-            self.say(service, &format!("ensure its load balancer with {} nodes", backends.nodes.len()));
+            say(service, &format!("ensure its load balancer with {} nodes", backends.nodes.len()));
             return Ok(Outcome::Rehearsed { version });
         }
         let content = &service.content;
@@ -112,7 +112,7 @@ impl Shared {
 
     async fn update(&self, service: &Service, backends: &Backends) -> Result<Outcome, Early> {
         if self.dry_run {
-            self.say(service, &format!("tell its load balancer of {} nodes", backends.nodes.len()));
+            say(service, &format!("tell its load balancer of {} nodes", backends.nodes.len()));
             return Ok(Outcome::Updated);
         }
         self.metrics.load_balancer_syncs.inc();
@@ -204,7 +204,7 @@ impl Shared {
         if exists {
             self.record(service, &Happening::Deleting);
             if self.dry_run {
-                self.say(service, "delete its load balancer");
+                say(service, "delete its load balancer");
             } else {
                 self.delete(content).await?.map_err(|error| {
                     self.failed(service, Failure::of_cloud("failed to delete load balancer", &error))
@@ -231,7 +231,7 @@ impl Shared {
     async fn delete_old(&self, service: &Service) -> Result<Outcome, Early> {
         self.record(service, &Happening::Deleting);
         if self.dry_run {
-            self.say(service, "delete its load balancer");
+            say(service, "delete its load balancer");
             return Ok(Outcome::OldDeleted);
         }
         if let Err(error) = self.delete(&service.content).await? {
@@ -275,10 +275,11 @@ impl Shared {
     fn record(&self, service: &Service, happening: &Happening<'_>) {
         record(&self.events, service, happening);
     }
+}
 
-    fn say(&self, service: &Service, what: &str) {
-        tracing::info!(service = %service.key(), "dry run: a daemon would {what} in the cloud");
-    }
+/// In a dry run: says what a daemon would do.
+fn say(service: &Service, what: &str) {
+    tracing::info!(service = %service.key(), "dry run: a daemon would {what} in the cloud");
 }
 
 impl Outcome {

@@ -185,7 +185,9 @@ impl ServiceController {
 
     fn look_at_all(&mut self) {
         let keys: Vec<String> = self.memories.keys().cloned().collect();
-        keys.iter().for_each(|key| self.look_at(key));
+        for key in &keys {
+            self.look_at(key);
+        }
     }
 
     fn forget(&mut self, key: &str) {

@@ -110,9 +110,8 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
             Some(at) if at > world.now && !is_told && memory.may_exist => Next::Now(Action::UpdateNodes),
             at => world.due(at, Action::Ensure),
         },
-        Standing::Rehearsed if !is_told => Next::Now(Action::UpdateNodes),
+        Standing::Ensured(_) | Standing::Rehearsed if !is_told => Next::Now(Action::UpdateNodes),
         Standing::Elsewhere | Standing::Unsupported | Standing::Rehearsed | Standing::CleanedUp => Next::Wait,
-        Standing::Ensured(_) if !is_told => Next::Now(Action::UpdateNodes),
         Standing::Ensured(status) => {
             let verify = memory.verify_at.map(|at| world.due(Some(at), Action::Verify));
             if service.has_finalizer() && same_status(status, &service.content.status) {

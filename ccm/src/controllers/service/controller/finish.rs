@@ -53,7 +53,6 @@ impl ServiceController {
             }
             Outcome::Elsewhere { .. } => memory.succeed(Standing::Elsewhere),
             Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
-            Outcome::Updated => {}
             Outcome::NothingToUpdate | Outcome::Differs => {
                 memory.standing = Standing::Due;
                 memory.retry = None;
@@ -75,7 +74,7 @@ impl ServiceController {
                 let why = "the API server does not have this Service any more".to_owned();
                 memory.fail(action, why, Some(GONE_FOR), now);
             }
-            Outcome::Stopped => {}
+            Outcome::Updated | Outcome::Stopped => {}
             Outcome::Failed(failure) => {
                 note_failure(memory, action, failure, now);
                 return true;

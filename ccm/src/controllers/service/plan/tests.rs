@@ -190,7 +190,7 @@ fn what_somebody_changed_is_brought_back() {
         assert_eq!(case.next(&change), Next::Now(Action::Repair), "{change:?}");
         let second = Duration::from_secs(1);
         case.memory.repaired = Some(case.world.now - second);
-        assert_eq!(case.next(&change), case.at(REPAIR_INTERVAL - second, Action::Repair), "{change:?}");
+        assert_eq!(case.next(&change), case.at(Duration::from_secs(14), Action::Repair), "{change:?}");
         case.memory.verify_at = Some(case.world.now + second);
         assert_eq!(case.next(&change), case.at(second, Action::Verify), "{change:?}");
         let waiting = case.retrying(Action::Repair, AN_HOUR);
