@@ -238,6 +238,8 @@ mod tests {
                 "get leases.coordination.k8s.io in kube-node-lease for the service account kube-system/node-controller",
                 "get serviceaccounts \"service-controller\" in kube-system",
                 "create serviceaccounts/token \"service-controller\" in kube-system",
+                "get serviceaccounts \"route-controller\" in kube-system",
+                "create serviceaccounts/token \"route-controller\" in kube-system",
             ]
         );
         let fewer: Vec<_> = all.iter().filter(|text| !accounts.contains(text)).collect();
@@ -259,8 +261,10 @@ mod tests {
             "{dry:#?}"
         );
         assert!(dry.iter().all(|text| all.contains(text)), "{dry:#?}");
-        assert_eq!(given(&["--use-service-account-credentials"]).len(), 8);
-        assert_eq!(given(&["--use-service-account-credentials", "--controllers=cloud-node"]).len(), 4);
+        let own = "--use-service-account-credentials";
+        assert_eq!(given(&[own]).len(), 11);
+        assert_eq!(given(&[own, "--configure-cloud-routes=false"]).len(), 8);
+        assert_eq!(given(&[own, "--controllers=cloud-node"]).len(), 4);
         assert!(
             given(&[]).is_empty() && given(&["--use-service-account-credentials", "--dry-run"]).is_empty()
         );

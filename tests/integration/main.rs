@@ -42,6 +42,7 @@ mod outage;
 mod peers;
 mod permissions;
 mod protobuf;
+mod route;
 mod scale;
 mod secrets;
 mod serving;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         swap_in::trials(),
         node::trials(),
         node_lifecycle::trials(),
+        route::trials(),
         lifecycle_load::trials(),
         clients::trials(),
         metrics::trials(),

@@ -15,7 +15,8 @@ use super::tools::{self, Output};
 use crate::{
     cloud::Cloud,
     cloud_config::{CloudConfig, Reading},
-    flags::Flags,
+    controllers::route::ClusterCidrs,
+    flags::{Flags, ROUTE_CONTROLLER},
     nodes::{self, Node},
     permissions::Permission,
 };
@@ -162,7 +163,24 @@ async fn check_cloud(
         Err(_) => return report.failed("cloud", format!("{name} panicked while it started")),
     };
     check_look_ups(&name, &started, nodes, report).await;
+    check_routes(&name, flags, &started, report).await;
     started.stop().await;
+}
+
+/// Nothing is said where the route controller does not run.
+async fn check_routes(name: &str, flags: &Flags, started: &Cloud, report: &mut Report) {
+    const WHAT: &str = "routes";
+    if !flags.enables(ROUTE_CONTROLLER) {
+        return;
+    }
+    let Some(listed) = tools::list_routes(started, flags).await else { return };
+    if let Err(fault) = ClusterCidrs::parse(&flags.generic.cluster_cidr) {
+        report.failed(WHAT, format!("{fault}"));
+    }
+    match listed {
+        Ok(routes) => report.works(WHAT, format!("{name} lists {} routes of this cluster", routes.len())),
+        Err(error) => report.failed(WHAT, format!("{name} does not list its routes: {}", error.report())),
+    }
 }
 
 async fn check_look_ups(name: &str, started: &Cloud, nodes: Option<&[Arc<Node>]>, report: &mut Report) {

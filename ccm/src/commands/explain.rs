@@ -117,18 +117,30 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
     let is_foreign = tools::is_foreign(&cloud, &node);
     let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
     let routes = if flags.enables(ROUTE_CONTROLLER) { tools::list_routes(&cloud, flags).await } else { None };
+    let has_routes = cloud.has_routes();
     cloud.stop().await;
-    let answer = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
-    Ok(explanation(flags, &node, (&answer, routes.as_ref()), &provider_name, is_foreign))
+    let instance = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
+    let answers = Answers { instance, has_routes, routes };
+    Ok(explanation(flags, &node, &answers, &provider_name, is_foreign))
+}
+
+/// All that the cloud says.
+struct Answers {
+    instance: InstanceLookup,
+    /// Whether the provider can make routes.
+    has_routes: bool,
+    /// Not asked for where the route controller is switched off.
+    routes: Option<Result<Vec<Route>, Error>>,
 }
 
 fn explanation(
     flags: &Flags,
     node: &Node,
-    (answer, routes): (&InstanceLookup, Option<&Result<Vec<Route>, Error>>),
+    answers: &Answers,
     provider: &str,
     is_foreign: bool,
 ) -> Explanation {
+    let answer = &answers.instance;
     let now = Timestamp::now();
     // The initialisation and the differences are reported even if the node controller is disabled.
     let mut plan = node::plan(node, answer, provider, now);
@@ -138,12 +150,16 @@ fn explanation(
         plan.differences.clear();
         next.push(format!("leave the Node alone: its provider ID {id} is of another cloud than {provider}"));
     }
-    let question = NodeQuestion { node, answer, routes, provider, flags, now };
+    let question = NodeQuestion { node, answer, routes: answers.routes.as_ref(), provider, flags, now };
     for controller in CONTROLLERS {
         let explain = controller.implementation.as_ref().and_then(|there| there.explain);
         let (Some(explain), name) = (explain, controller.names.name) else { continue };
-        // The other controllers do not mind which cloud the Node is of.
-        if is_foreign && controller.needs == Some(Capability::Instances) {
+        // Routes lead to Nodes of any cloud.
+        let has_nothing_to_say = match controller.needs {
+            Some(Capability::Routes) => !answers.has_routes,
+            _ => is_foreign,
+        };
+        if has_nothing_to_say {
             continue;
         }
         match flags.switched_off_by(name) {

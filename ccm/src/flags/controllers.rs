@@ -164,7 +164,7 @@ pub(super) fn warnings(list: &[String]) -> Vec<String> {
         .collect();
     let there = || CONTROLLERS.iter().filter(|known| known.exists).map(|known| known.name);
     if !there().any(|name| enables(list, name)) {
-        let there = there().collect::<Vec<_>>().join(" and ");
+        let there = there().collect::<Vec<_>>().join(", ");
         warnings.push(format!("--controllers: no controller runs; there are {there}"));
     }
     warnings

@@ -278,15 +278,17 @@ fn one_warning_for_what_has_no_effect() {
             "setting GA feature gate DeclarativeValidation=true",
         ),
         (
-            &["--controllers=route,cloud-node"],
-            "--controllers: node-route-controller is asked for and does not exist yet",
-        ),
-        (
-            &["--controllers=*,-cloud-node,-cloud-node-lifecycle,-service"],
+            &["--controllers=*,-cloud-node,-cloud-node-lifecycle,-service,-route"],
             "--controllers: no controller runs",
         ),
         (&["--controllers="], "--controllers: no controller runs"),
-        (&["--allocate-node-cidrs"], "--allocate-node-cidrs with --configure-cloud-routes asks for routes"),
+        (
+            &[
+                "--route-reconciliation-period=10s",
+                "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
+            ],
+            "--route-reconciliation-period has no effect with the feature gate",
+        ),
         (
             &["--requestheader-username-headers=x"],
             "--requestheader-username-headers is set without specifying the standard X-Remote-User header",
@@ -299,13 +301,46 @@ fn one_warning_for_what_has_no_effect() {
     for args in [
         &["--webhook-secure-port=0"][..],
         &["--contention-profiling=false"],
-        &["--configure-cloud-routes=false", "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"],
+        &["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"],
+        &["--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true"],
+        &["--configure-cloud-routes=false"],
         &["--concurrent-service-syncs=5", "--route-reconciliation-period=1m"],
         &["--kube-api-content-type=application/json"],
         &["--kube-api-content-type=application/vnd.kubernetes.protobuf"],
     ] {
         assert_eq!(flags(args).warnings(), Vec::<String>::new(), "{args:?}");
     }
+}
+
+#[test]
+fn the_period_of_routes_is_upstreams_where_it_is_given() {
+    let gate = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true";
+    for (args, seconds) in [
+        (&[][..], 300),
+        (&["--route-reconciliation-period=10s"], 10),
+        (&[gate], 300),
+        (&["--route-reconciliation-period=10s", gate], 300),
+    ] {
+        assert_eq!(flags(args).generic.route_period().as_secs(), seconds, "{args:?}");
+    }
+    assert_eq!(
+        flags(&["--cloud-provider=a", "--route-reconciliation-period=0s"]).faults(),
+        ["--route-reconciliation-period must be greater than 0"]
+    );
+}
+
+#[test]
+fn two_flags_switch_the_route_controller_off() {
+    for (args, off) in [
+        (&[][..], None),
+        (&["--controllers=cloud-node"], Some("--controllers")),
+        (&["--configure-cloud-routes=false"], Some("--configure-cloud-routes=false")),
+        (&["--configure-cloud-routes=false", "--controllers=-route"], Some("--controllers")),
+    ] {
+        assert_eq!(flags(args).switched_off_by(ROUTE_CONTROLLER), off, "{args:?}");
+        assert_eq!(flags(args).enables(ROUTE_CONTROLLER), off.is_none(), "{args:?}");
+    }
+    assert!(flags(&["--configure-cloud-routes=false"]).enables(NODE_CONTROLLER));
 }
 
 #[test]

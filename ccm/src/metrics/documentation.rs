@@ -21,8 +21,8 @@ What `/metrics` on the secure port shows. Names, labels, buckets and help texts 
 cloud-controller-manager, so dashboards and alerts go on working; what belongs to the Go runtime (`go_*`,
 `rest_client_transport_*`) or to an API server's library (`apiserver_*`, `authentication_token_cache_*`) is not there.
 A Grafana dashboard and alert rules are in [deploy/](../deploy/). Histograms have classic buckets only: the format is text, in
-which a Go program with the gate `NativeHistograms` shows no others either. `route_controller_route_sync_total`,
-with its `outcome` and `trigger`, will come with the controller that counts it. Of the first table, `service_controller_nodesync_latency_seconds`
+which a Go program with the gate `NativeHistograms` shows no others either. `route_controller_route_sync_total` has upstream's
+`outcome` and `trigger`: [routes.md](routes.md#metrics) says what they mean here. `service_controller_nodesync_latency_seconds`
 is the time from a change of the set of Nodes until the last load balancer was told.
 
 Two of the first table count what upstream does one Node at a time:
