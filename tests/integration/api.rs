@@ -11,14 +11,15 @@ use std::{
 use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Event, Node},
+    core::v1::{self, Event, Node},
 };
 use kube::{
     Client,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     client::{Body, ClientBuilder},
 };
 use sandbox::Sandbox;
+use serde_json::json;
 use test_env::{Refusal, StartError};
 use tower::{Layer, Service};
 
@@ -43,7 +44,7 @@ impl Target {
     }
 }
 
-/// An empty cluster: no Nodes, no leases, no events.
+/// An empty cluster: no Nodes, no leases, no events, no Services but that of the API server.
 pub(crate) struct Api {
     /// The client of the test.
     pub(crate) client: Client,
@@ -150,8 +151,25 @@ async fn empty(client: &Client) -> anyhow::Result<()> {
             outcome => outcome.map(drop)?,
         }
     }
+    empty_services(client).await?;
     for namespace in ["default", "kube-system"] {
         kube::Api::<Event>::namespaced(client.clone(), namespace).delete_collection(&delete, &all).await?;
+    }
+    Ok(())
+}
+
+/// Deletes all Services, and the finalizers that a test has left on them.
+async fn empty_services(client: &Client) -> anyhow::Result<()> {
+    let services = kube::Api::<v1::Service>::default_namespaced(client.clone());
+    let all = services.list(&ListParams::default()).await?;
+    let names = all.into_iter().filter_map(|service| service.metadata.name);
+    for name in names.filter(|name| name != "kubernetes") {
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        services.patch(&name, &PatchParams::default(), &free).await?;
+        match services.delete(&name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            outcome => outcome.map(drop)?,
+        }
     }
     Ok(())
 }
@@ -208,6 +226,8 @@ impl RequestCounts {
         let resource = match parts.as_slice() {
             [.., "nodes", _, "status"] => "nodes/status",
             [.., "nodes"] | [.., "nodes", _] => "nodes",
+            [.., "services", _, "status"] => "services/status",
+            [.., "services"] | [.., "services", _] => "services",
             [.., "events"] | [.., "events", _] => "events",
             [.., "leases"] | [.., "leases", _] => "leases",
             _ => path,

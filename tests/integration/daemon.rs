@@ -108,6 +108,11 @@ impl InProcess {
         gauge.with_label_values(&["cloud-controller-manager"]).get() == 1
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Waits until it ends by itself.
     pub(crate) async fn ended(self) -> anyhow::Result<()> {
         self.task.await?

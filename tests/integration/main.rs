@@ -45,6 +45,7 @@ mod protobuf;
 mod route;
 mod scale;
 mod secrets;
+mod services;
 mod serving;
 mod shipped_roles;
 mod support;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         address_pools::trials(),
         swap_in::trials(),
         node::trials(),
+        services::trials(),
         node_lifecycle::trials(),
         route::trials(),
         lifecycle_load::trials(),

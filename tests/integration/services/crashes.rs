@@ -1,0 +1,208 @@
+//! The daemon is killed before and after each thing that it does to the world outside, and started again:
+//! nothing leaks, and nothing is made twice.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::{FutureExt, future::LocalBoxFuture};
+use k8s_openapi::api::core::v1::Service;
+use libtest_mimic::Trial;
+use sandbox::{Action, Matcher};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::{tape::Side, world::*};
+use crate::{
+    api::{Api, Target},
+    faults::faults,
+    trial::on,
+};
+
+/// More calls and writes than anything here needs.
+const MOST_STEPS: usize = 12;
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        on(Target::Sandbox, "services::killed_while_a_load_balancer_is_made", |api| {
+            at_every_step(api, "made", made).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_and_the_service_is_deleted_before_the_next_start", |api| {
+            at_every_step(api, "deleted meanwhile", deleted_meanwhile).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_and_the_type_changes_before_the_next_start", |api| {
+            at_every_step(api, "changed meanwhile", changed_meanwhile).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_while_a_service_is_deleted", |api| {
+            at_every_step(api, "deleted", deleted).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_while_the_type_changes", |api| {
+            at_every_step(api, "changed", changed).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_while_nodes_change", |api| {
+            at_every_step(api, "nodes", nodes_change).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_after_each_lost_answer", |api| lost_answers(api).boxed_local()),
+    ]
+}
+
+/// What happens in one life of a daemon, and what happens before the next one.
+type Story = for<'a> fn(&'a World<'_>, &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// When to kill the daemon.
+struct Kill {
+    name: String,
+    at: usize,
+    side: Side,
+}
+
+impl Kill {
+    /// Sets the trap, lets `act` happen, and kills the daemon in the trap. Without the step, it lives a minute.
+    async fn during(
+        &self,
+        world: &World<'_>,
+        daemon: Daemon,
+        act: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let caught = world.tape.set_trap(self.at, self.side);
+        act.await?;
+        // A trap that is not reached: the story has fewer steps
+        let _ = timeout(Duration::from_secs(60), caught.notified()).await;
+        daemon.crash().await;
+        world.tape.remove_trap();
+        Ok(())
+    }
+}
+
+async fn at_every_step(api: &Api, what: &str, story: Story) -> anyhow::Result<()> {
+    for at in 0..MOST_STEPS {
+        for side in [Side::Before, Side::After] {
+            let world = World::new(api);
+            let kill = Kill { name: format!("web-{at}-{side:?}").to_lowercase(), at, side };
+            let outcome = run(&world, &kill, story).await;
+            outcome.with_context(|| {
+                format!("{what}, killed {side:?} step {at}: {:?}", world.tape.of(&kill.name))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+async fn run(world: &World<'_>, kill: &Kill, story: Story) -> anyhow::Result<()> {
+    for name in ["n1", "n2"] {
+        world.add_node(name).await?;
+    }
+    story(world, kill).await?;
+    // Whatever happened, a new life brings everything in order
+    let daemon = world.start(&[])?;
+    let now = world.services().get_opt(&kill.name).await?;
+    if let Some(service) = now.filter(|service| service.metadata.deletion_timestamp.is_none()) {
+        let wants = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
+        if wants {
+            let service = world.is_balanced(&kill.name).await?;
+            ensure!(has_finalizer(&service), "no finalizer");
+            let nodes = world.api_nodes().await?;
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            world.has_backends(&service, &nodes, SOON).await?;
+            ensure!(world.cloud.load_balancers().len() == 1, "{:?}", world.cloud.load_balancers().keys());
+        } else {
+            let free = |one: &Service| !has_finalizer(one) && ingress(one).is_empty();
+            world.becomes(&kill.name, SOON, "has nothing of a load balancer", free).await?;
+            sleep(Duration::from_secs(5)).await;
+            ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
+        }
+        world.delete(&kill.name).await?;
+    }
+    world.vanishes(&kill.name, SOON).await?;
+    ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
+    daemon.stop().await?;
+    for name in world.api_nodes().await? {
+        world.delete_node(&name).await?;
+    }
+    Ok(())
+}
+
+impl World<'_> {
+    async fn api_nodes(&self) -> anyhow::Result<Vec<String>> {
+        let all = crate::support::nodes(&self.api.client).list(&kube::api::ListParams::default()).await?;
+        Ok(all.into_iter().filter_map(|node| node.metadata.name).collect())
+    }
+}
+
+fn made<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        let act = async { world.balanced(&kill.name).await.map(drop) };
+        kill.during(world, world.start(&[])?, act).await
+    }
+    .boxed_local()
+}
+
+fn deleted_meanwhile<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        made(world, kill).await?;
+        world.delete(&kill.name).await
+    }
+    .boxed_local()
+}
+
+fn changed_meanwhile<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        made(world, kill).await?;
+        world.change(&kill.name, json!({"spec": {"type": "ClusterIP"}})).await.map(drop)
+    }
+    .boxed_local()
+}
+
+fn deleted<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        let daemon = world.start(&[])?;
+        world.with_load_balancer(&kill.name).await?;
+        kill.during(world, daemon, world.delete(&kill.name)).await
+    }
+    .boxed_local()
+}
+
+fn changed<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        let daemon = world.start(&[])?;
+        world.with_load_balancer(&kill.name).await?;
+        let plain = json!({"spec": {"type": "ClusterIP"}});
+        kill.during(world, daemon, async { world.change(&kill.name, plain).await.map(drop) }).await
+    }
+    .boxed_local()
+}
+
+fn nodes_change<'a>(world: &'a World<'_>, kill: &'a Kill) -> LocalBoxFuture<'a, anyhow::Result<()>> {
+    async move {
+        let daemon = world.start(&[])?;
+        world.with_load_balancer(&kill.name).await?;
+        let act = async {
+            world.add_node("n3").await?;
+            sleep(Duration::from_secs(1)).await;
+            world.delete_node("n1").await
+        };
+        kill.during(world, daemon, act).await
+    }
+    .boxed_local()
+}
+
+/// The API server has written, and the daemon dies before it knows.
+async fn lost_answers(api: &Api) -> anyhow::Result<()> {
+    for number in 0..6_u64 {
+        let world = World::new(api);
+        let kill = Kill { name: format!("web-{number}"), at: usize::MAX, side: Side::After };
+        let daemon = world.start(&[])?;
+        let writes = Matcher::any().verb("patch").resource("services");
+        faults(api)?.inject(sandbox::Fault::new(writes.clone(), Action::LoseResponse).times(number % 3 + 1));
+        world.balanced(&kill.name).await?;
+        sleep(Duration::from_millis(200) * u32::try_from(number)?).await;
+        daemon.crash().await;
+        faults(api)?.clear();
+        if number % 2 == 0 {
+            world.delete(&kill.name).await?;
+        }
+        run(&world, &kill, |_, _| async { Ok(()) }.boxed_local())
+            .await
+            .with_context(|| format!("round {number}"))?;
+    }
+    Ok(())
+}

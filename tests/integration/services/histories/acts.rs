@@ -1,0 +1,128 @@
+//! What can happen in a history.
+
+use std::time::Duration;
+
+use cloudprovider::{
+    Error,
+    testing::{Fault, Operation},
+};
+use sandbox::{Action, Matcher};
+
+/// How many Services and Nodes a history has at most.
+const SERVICES: usize = 5;
+const NODES: usize = 6;
+pub(super) const DAEMONS: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    Create { service: usize, kind: &'static str, has_class: bool },
+    Delete { service: usize },
+    ChangeType { service: usize, kind: &'static str },
+    Annotate { service: usize, value: u16 },
+    ChangePort { service: usize, port: u16 },
+    WipeStatus { service: usize },
+    AddNode { node: usize },
+    DeleteNode { node: usize },
+    Drain { node: usize, drains: bool },
+    Exclude { node: usize, value: Option<&'static str> },
+    Heartbeat { node: usize },
+    ApiFault { matcher: Matcher, action: Action, times: u64 },
+    DropWatches { with_history: bool },
+    CloudFault { operation: Operation, fault: Fault },
+    Latency(Duration),
+    LoseLoadBalancer { service: usize },
+    Crash { daemon: usize },
+    Stop { daemon: usize },
+    Freeze { daemon: usize, time: Duration },
+    Wait(Duration),
+}
+
+const KINDS: [&str; 5] = ["LoadBalancer", "LoadBalancer", "LoadBalancer", "ClusterIP", "NodePort"];
+
+fn pick<T: Clone>(random: &mut fastrand::Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())].clone()
+}
+
+fn seconds(random: &mut fastrand::Rng, most: f64) -> Duration {
+    // Most waits are short, so that much happens at the same time
+    Duration::from_secs_f64(random.f64() * random.f64() * random.f64() * most)
+}
+
+/// The next thing that happens.
+pub(super) fn next(random: &mut fastrand::Rng) -> Act {
+    let service = random.usize(..SERVICES);
+    let node = random.usize(..NODES);
+    let daemon = random.usize(..DAEMONS);
+    match random.u8(..100) {
+        0..16 => Act::Create { service, kind: pick(random, &KINDS), has_class: random.u8(..8) == 0 },
+        16..24 => Act::Delete { service },
+        24..31 => Act::ChangeType { service, kind: pick(random, &KINDS) },
+        31..36 => Act::Annotate { service, value: random.u16(..) },
+        36..40 => Act::ChangePort { service, port: random.u16(1..) },
+        40..42 => Act::WipeStatus { service },
+        42..49 => Act::AddNode { node },
+        49..53 => Act::DeleteNode { node },
+        53..57 => Act::Drain { node, drains: random.bool() },
+        57..60 => {
+            let values = [None, Some("true"), Some("false"), Some(""), Some("x"), Some("0")];
+            Act::Exclude { node, value: pick(random, &values) }
+        }
+        60..62 => Act::Heartbeat { node },
+        62..69 => api_fault(random),
+        69..71 => Act::DropWatches { with_history: random.bool() },
+        71..78 => cloud_fault(random),
+        78..80 => Act::Latency(pick(random, &[0, 0, 50, 1000, 8000].map(Duration::from_millis))),
+        80..82 => Act::LoseLoadBalancer { service },
+        82..86 => Act::Crash { daemon },
+        86..87 => Act::Stop { daemon },
+        87..89 => Act::Freeze { daemon, time: Duration::from_secs(random.u64(3..40)) },
+        _ => Act::Wait(seconds(random, 60.0)),
+    }
+}
+
+fn api_fault(random: &mut fastrand::Rng) -> Act {
+    let action = pick(
+        random,
+        &[
+            Action::Conflict,
+            Action::TooManyRequests(1),
+            Action::InternalError,
+            Action::ServiceUnavailable,
+            Action::LoseResponse,
+            Action::ResetConnection,
+            Action::Delay(Duration::from_secs(4)),
+        ],
+    );
+    let patches = Matcher::any().verb("patch").resource("services");
+    let matcher = pick(
+        random,
+        &[
+            patches.clone(),
+            patches,
+            Matcher::any().verb("list"),
+            Matcher::any().verb("watch"),
+            Matcher::any().resource("leases"),
+            Matcher::any().resource("events"),
+        ],
+    );
+    Act::ApiFault { matcher, action, times: random.u64(1..6) }
+}
+
+fn cloud_fault(random: &mut fastrand::Rng) -> Act {
+    let operations = [
+        Operation::EnsureLoadBalancer,
+        Operation::UpdateLoadBalancer,
+        Operation::GetLoadBalancer,
+        Operation::DeleteLoadBalancer,
+    ];
+    let later = Duration::from_secs(random.u64(1..20));
+    let fault = match random.u8(..5) {
+        0 => Fault::Panic,
+        1 => Fault::Error(Error::in_progress(later, "still working").wrap("call")),
+        2 => Fault::Error(
+            Error::new(cloudprovider::ErrorKind::RateLimited, "too many").with_retry_after(later),
+        ),
+        _ => Fault::Error(Error::new(cloudprovider::ErrorKind::Unavailable, "the cloud is away")),
+    };
+    Act::CloudFault { operation: pick(random, &operations), fault }
+}

@@ -1,0 +1,298 @@
+//! One history.
+
+use std::{fmt::Write, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::ListParams;
+use sandbox::kubelet;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    acts::{Act, DAEMONS, next},
+    model::difference,
+};
+use crate::{
+    api::Api,
+    faults::faults,
+    services::world::{Daemon, EXCLUDED, TO_BE_DELETED, World, load_balancer_name, name_of},
+    support::nodes,
+};
+
+const ACTS: usize = 60;
+/// Longer than the longest pause between tries and a verification.
+const SETTLES_WITHIN: Duration = Duration::from_secs(900);
+/// A short period makes a lost load balancer come back soon.
+const FLAGS: [&str; 1] = ["--service-verification-period=60s"];
+
+struct History<'a> {
+    world: World<'a>,
+    random: fastrand::Rng,
+    daemons: Vec<Option<Daemon>>,
+    /// Until when each daemon stands still.
+    frozen: [Option<Instant>; DAEMONS],
+    begin: Instant,
+    log: String,
+}
+
+pub(super) async fn run(api: &Api, seed: u64) -> anyhow::Result<()> {
+    // Jitter comes from the thread's generator
+    fastrand::seed(seed);
+    faults(api)?.seed(seed);
+    let mut history = History {
+        world: World::new(api),
+        random: fastrand::Rng::with_seed(seed),
+        daemons: (0..DAEMONS).map(|_| None).collect(),
+        frozen: [None; DAEMONS],
+        begin: Instant::now(),
+        log: String::new(),
+    };
+    let outcome = Box::pin(history.live()).await;
+    outcome.with_context(|| format!("what happened:\n{}", history.log))
+}
+
+impl History<'_> {
+    async fn live(&mut self) -> anyhow::Result<()> {
+        for _ in 0..ACTS {
+            self.keep_daemons().await?;
+            let act = next(&mut self.random);
+            let _ = writeln!(self.log, "{:8.3} s: {act:?}", self.begin.elapsed().as_secs_f64());
+            self.act(act).await?;
+        }
+        self.calm().await?;
+        self.settle("after the history").await?;
+        let _ = writeln!(self.log, "{:8.3} s: every Service is deleted", self.begin.elapsed().as_secs_f64());
+        for service in self.services().await? {
+            self.world.delete(&name_of(&service)).await?;
+        }
+        self.settle("after the end").await?;
+        ensure!(self.services().await?.is_empty(), "there are Services left");
+        ensure!(
+            self.world.tape.overlaps().is_empty(),
+            "two calls at once for {:?}",
+            self.world.tape.overlaps()
+        );
+        ensure!(
+            self.world.tape.unprotected().is_empty(),
+            "ensured without a finalizer: {:?}",
+            self.world.tape.unprotected()
+        );
+        for daemon in self.daemons.iter_mut().filter_map(Option::take) {
+            daemon.stop().await?;
+        }
+        Ok(())
+    }
+
+    async fn services(&self) -> anyhow::Result<Vec<Service>> {
+        Ok(self.world.services().list(&ListParams::default()).await?.items)
+    }
+
+    async fn service(&self, number: usize) -> anyhow::Result<Option<Service>> {
+        let found = self.world.services().get_opt(&service_name(number)).await?;
+        Ok(found.filter(|service| service.metadata.deletion_timestamp.is_none()))
+    }
+
+    async fn node(&self, number: usize) -> anyhow::Result<Option<Node>> {
+        Ok(nodes(&self.world.api.client).get_opt(&node_name(number)).await?)
+    }
+
+    /// Daemons that ended are started again, as the kubelet does. Those that stood still go on.
+    async fn keep_daemons(&mut self) -> anyhow::Result<()> {
+        for number in 0..DAEMONS {
+            if self.frozen[number].is_some_and(|until| until <= Instant::now()) {
+                self.frozen[number] = None;
+                if let Some(daemon) = &self.daemons[number] {
+                    daemon.life.thaw();
+                }
+            }
+            if self.daemons[number].as_ref().is_some_and(|daemon| daemon.process.has_ended())
+                && let Some(daemon) = self.daemons[number].take()
+            {
+                daemon.crash().await;
+            }
+            if self.daemons[number].is_none() {
+                self.frozen[number] = None;
+                self.daemons[number] = Some(self.world.start_elected(&FLAGS)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, act: Act) -> anyhow::Result<()> {
+        match act {
+            Act::Wait(time) => sleep(time).await,
+            Act::ApiFault { matcher, action, times } => {
+                // The test's own writes are not among those that fail
+                faults(self.world.api)?.inject(sandbox::Fault::new(matcher, action).times(times));
+            }
+            Act::DropWatches { with_history } => {
+                if with_history {
+                    faults(self.world.api)?.expire();
+                }
+                faults(self.world.api)?.drop_watches();
+            }
+            Act::CloudFault { operation, fault } => self.world.cloud.fail_next(operation, fault),
+            Act::Latency(latency) => self.world.cloud.set_latency(latency),
+            Act::Crash { daemon } => {
+                if let Some(daemon) = self.daemons[daemon].take() {
+                    daemon.crash().await;
+                }
+            }
+            Act::Stop { daemon } => {
+                let is_frozen = self.frozen[daemon].is_some();
+                if let Some(daemon) = self.daemons[daemon].take() {
+                    if is_frozen || daemon.process.has_ended() {
+                        daemon.crash().await;
+                    } else {
+                        // It may have lost its lease just now
+                        let _ = daemon.stop().await;
+                    }
+                }
+            }
+            Act::Freeze { daemon, time } => {
+                if let Some(life) = self.daemons[daemon].as_ref().map(|daemon| &daemon.life) {
+                    life.freeze();
+                    self.frozen[daemon] = Some(Instant::now() + time);
+                }
+            }
+            Act::AddNode { .. }
+            | Act::DeleteNode { .. }
+            | Act::Drain { .. }
+            | Act::Exclude { .. }
+            | Act::Heartbeat { .. } => self.act_on_node(act).await?,
+            _ => self.act_on_service(act).await?,
+        }
+        Ok(())
+    }
+
+    async fn act_on_node(&mut self, act: Act) -> anyhow::Result<()> {
+        let (Act::AddNode { node }
+        | Act::DeleteNode { node }
+        | Act::Drain { node, .. }
+        | Act::Exclude { node, .. }
+        | Act::Heartbeat { node }) = act
+        else {
+            return Ok(());
+        };
+        let (name, exists) = (node_name(node), self.node(node).await?.is_some());
+        match act {
+            Act::AddNode { .. } if !exists => self.world.add_node(&name).await,
+            _ if !exists => Ok(()),
+            Act::DeleteNode { .. } => self.world.delete_node(&name).await,
+            Act::Drain { drains, .. } => {
+                let taint = json!([{"key": TO_BE_DELETED, "effect": "NoSchedule"}]);
+                let taints = if drains { taint } else { json!([]) };
+                self.world.change_node(&name, json!({"spec": {"taints": taints}})).await
+            }
+            Act::Exclude { value, .. } => {
+                self.world.change_node(&name, json!({"metadata": {"labels": {EXCLUDED: value}}})).await
+            }
+            Act::Heartbeat { .. } => {
+                let is_ready = self.random.bool();
+                kubelet::heartbeat(&self.world.api.client, &name, is_ready).await?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn act_on_service(&mut self, act: Act) -> anyhow::Result<()> {
+        let (Act::Create { service: number, .. }
+        | Act::Delete { service: number }
+        | Act::ChangeType { service: number, .. }
+        | Act::Annotate { service: number, .. }
+        | Act::ChangePort { service: number, .. }
+        | Act::WipeStatus { service: number }
+        | Act::LoseLoadBalancer { service: number }) = act
+        else {
+            return Ok(());
+        };
+        let name = service_name(number);
+        if let Act::Create { kind, has_class, .. } = act {
+            if self.world.services().get_opt(&name).await?.is_none() {
+                let mut spec = json!({"type": kind});
+                if kind == "LoadBalancer" && has_class {
+                    spec["loadBalancerClass"] = "example.com/other".into();
+                }
+                self.world.create(&name, spec).await?;
+            }
+            return Ok(());
+        }
+        let Some(service) = self.service(number).await? else { return Ok(()) };
+        let patch = match act {
+            Act::Delete { .. } => return self.world.delete(&name).await,
+            Act::LoseLoadBalancer { .. } => {
+                self.world.cloud.lose_load_balancer(&load_balancer_name(&service));
+                return Ok(());
+            }
+            Act::ChangeType { kind, .. } => json!({"spec": {"type": kind}}),
+            Act::Annotate { value, .. } => {
+                json!({"metadata": {"annotations": {"example.com/a": value.to_string()}}})
+            }
+            Act::ChangePort { port, .. } => json!({"spec": {"ports": [{"port": port}]}}),
+            _ => json!({"status": {"loadBalancer": {"ingress": []}}}),
+        };
+        // The injected faults may hit this write instead of the daemon's: then it does not happen
+        let written = if matches!(act, Act::WipeStatus { .. }) {
+            self.world.change_status(&name, patch).await
+        } else {
+            self.world.change(&name, patch).await
+        };
+        if let Err(error) = written {
+            let _ = writeln!(self.log, "            it did not happen: {error:#}");
+        }
+        Ok(())
+    }
+
+    /// No fault goes on.
+    async fn calm(&mut self) -> anyhow::Result<()> {
+        let _ = writeln!(self.log, "{:8.3} s: calm", self.begin.elapsed().as_secs_f64());
+        faults(self.world.api)?.clear();
+        self.world.cloud.mend();
+        self.world.cloud.set_latency(Duration::ZERO);
+        for number in 0..DAEMONS {
+            if self.frozen[number].take().is_some()
+                && let Some(daemon) = &self.daemons[number]
+            {
+                daemon.life.thaw();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is as the objects ask for, and stays so.
+    async fn settle(&mut self, when: &str) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let mut good_since = None;
+        loop {
+            self.keep_daemons().await?;
+            let all_nodes = nodes(&self.world.api.client).list(&ListParams::default()).await?.items;
+            let wrong = difference(&self.services().await?, &all_nodes, &self.world.cloud.load_balancers());
+            match wrong {
+                None if good_since
+                    .is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(65)) =>
+                {
+                    return Ok(());
+                }
+                None => drop(good_since.get_or_insert_with(Instant::now)),
+                Some(wrong) if good_since.is_some() => bail!("{when}: it was right, and then {wrong}"),
+                Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
+                    let name = wrong.split(' ').find(|word| word.starts_with("web-")).unwrap_or_default();
+                    let more = self.world.describe(name).await;
+                    bail!("{when}: {wrong}; {more}");
+                }
+                Some(_) => {}
+            }
+            sleep(Duration::from_secs(2)).await;
+        }
+    }
+}
+
+fn service_name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+fn node_name(number: usize) -> String {
+    format!("n{number}")
+}

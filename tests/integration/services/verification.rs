@@ -1,0 +1,109 @@
+//! What others did to the status and to the cloud is repaired, and nothing is written where nothing changed.
+//! Upstream does neither.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures::FutureExt;
+use libtest_mimic::Trial;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::world::*;
+use crate::{
+    api::{Api, Target},
+    trial::{on, on_both},
+};
+
+pub(super) fn trials() -> Vec<Trial> {
+    let mut trials = on_both("services::a_status_that_was_wiped_is_repaired", |api| wiped(api).boxed_local());
+    trials.extend([
+        on(Target::Sandbox, "services::a_lost_load_balancer_is_made_again", |api| lost(api).boxed_local()),
+        on(Target::Sandbox, "services::the_verification_period_is_a_flag", |api| period(api).boxed_local()),
+        on(Target::Sandbox, "services::a_settled_hour_costs_no_writes", |api| settled(api).boxed_local()),
+        on(Target::Sandbox, "services::a_restart_changes_nothing", |api| restart(api).boxed_local()),
+    ]);
+    trials
+}
+
+async fn wiped(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    let address = ingress(&service);
+    for wrong in [json!([]), json!([{"ip": "192.0.2.99"}])] {
+        world.change_status("web", json!({"status": {"loadBalancer": {"ingress": wrong}}})).await?;
+        world.becomes("web", SOON, "has its address again", |one| ingress(one) == address).await?;
+        world.pause().await;
+    }
+    ensure!(world.tape.count("web", "status") == 3, "{:?}", world.tape.of("web"));
+    daemon.stop().await
+}
+
+async fn lost(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    world.cloud.lose_load_balancer(&load_balancer_name(&service));
+    world.has_backends(&service, &["n1"], VERIFICATION_PERIOD + VERIFICATION_PERIOD / 4).await?;
+    sleep(Duration::from_secs(5)).await;
+    let again = world.get("web").await?;
+    let known = world.load_balancer(&service).map(|one| one.status.ingress);
+    let known: Vec<_> = known.into_iter().flatten().filter_map(|one| one.ip).collect();
+    ensure!(ingress(&again) == known, "{:?} and {known:?}", ingress(&again));
+    daemon.stop().await
+}
+
+async fn period(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&["--service-verification-period=30s"])?;
+    let service = world.with_load_balancer("web").await?;
+    for _ in 0..3 {
+        world.cloud.lose_load_balancer(&load_balancer_name(&service));
+        world.has_backends(&service, &["n1"], Duration::from_secs(45)).await?;
+    }
+    daemon.stop().await
+}
+
+async fn settled(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1", "n2"]).await?;
+    let daemon = world.start(&[])?;
+    for number in 0..10 {
+        world.with_load_balancer(&format!("web-{number}")).await?;
+    }
+    sleep(Duration::from_secs(60)).await;
+    world.tape.clear();
+    api.requests.reset();
+    sleep(Duration::from_secs(3600)).await;
+    let steps = world.tape.steps();
+    let calls = steps.iter().filter(|step| step.what != "get").count();
+    ensure!(calls == 0, "{steps:?}");
+    // Each of the ten is verified six times
+    ensure!((40..=80).contains(&steps.len()), "{} verifications in an hour", steps.len());
+    ensure!(api.requests.writes().is_empty(), "{:?}", api.requests.writes());
+    daemon.stop().await
+}
+
+/// All that is needed is on the objects and in the cloud.
+async fn restart(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1", "n2"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    sleep(Duration::from_secs(10)).await;
+    daemon.stop().await?;
+    world.tape.clear();
+    let daemon = world.start(&[])?;
+    sleep(Duration::from_secs(60)).await;
+    let steps = world.tape.of("web");
+    ensure!(steps.iter().all(|step| step == "ensure n1,n2" || step == "get"), "{steps:?}");
+    ensure!(steps.len() <= 2, "{steps:?}");
+    daemon.stop().await?;
+    // What happened meanwhile is found
+    world.delete_node("n1").await?;
+    world.change("web", json!({"metadata": {"annotations": {"example.com/a": "1"}}})).await?;
+    let daemon = world.start(&[])?;
+    world.has_backends(&service, &["n2"], SOON).await?;
+    let known = world.load_balancer(&service).map(|one| one.service.annotations).unwrap_or_default();
+    ensure!(known.get("example.com/a").is_some_and(|value| value == "1"), "{known:?}");
+    daemon.stop().await
+}
