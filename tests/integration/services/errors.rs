@@ -206,7 +206,7 @@ async fn retry_after(api: &Api) -> anyhow::Result<()> {
     for _ in 0..3 {
         world.cloud.fail_next(Operation::DeleteLoadBalancer, later("delete"));
     }
-    world.force_delete("vanished").await?;
+    world.unseen(world.force_delete("vanished")).await?;
     sleep(limit).await;
     check("vanished", "delete", 4)?;
     daemon.stop().await

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::world::*;
 use crate::{
-    api::Api,
-    trial::{Scenario, on_both},
+    api::{Api, Target},
+    trial::{Scenario, on, on_both},
 };
 
 const FOREIGN: &str = "example.com/foreign";
@@ -27,7 +27,49 @@ pub(super) fn trials() -> Vec<Trial> {
         ("services::what_a_service_asks_for_reaches_the_cloud", |api| handed_on(api).boxed_local()),
         ("services::cleanup_of_what_an_earlier_controller_left", |api| left_behind(api).boxed_local()),
     ];
-    both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect()
+    let mut trials: Vec<Trial> = both.iter().flat_map(|(name, scenario)| on_both(name, *scenario)).collect();
+    trials.push(on(Target::Sandbox, "services::what_no_watch_has_told_is_found", |api| {
+        unseen(api).boxed_local()
+    }));
+    trials
+}
+
+/// One update replaces the Service that the controller knows by another one.
+async fn unseen(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let (old, gone) = (world.with_load_balancer("web").await?, world.with_load_balancer("gone").await?);
+    let vanishing = async {
+        world.force_delete("gone").await?;
+        world.force_delete("web").await?;
+        world.balanced("web").await.map(drop)
+    };
+    world.unseen(vanishing).await?;
+    let new = world.is_balanced("web").await?;
+    ensure!(world.load_balancer(&new).is_some() && has_finalizer(&new));
+    for service in [&old, &gone] {
+        crate::support::eventually(SOON, "the old load balancer is gone", || async {
+            Ok(world.load_balancer(service).is_none().then_some(()))
+        })
+        .await?;
+    }
+    // The old one goes before the new one is made
+    let steps = world.tape.of("web");
+    let after = |what: &str| steps.iter().rposition(|step| step.starts_with(what));
+    ensure!(after("delete") < after("ensure"), "{steps:?}");
+    world.event("gone", "DeletedLoadBalancer").await?;
+    // One that became another kind is cleaned up as well
+    let old = world.get("web").await?;
+    let replaced = async {
+        world.force_delete("web").await?;
+        world.create("web", json!({})).await.map(drop)
+    };
+    world.unseen(replaced).await?;
+    crate::support::eventually(SOON, "the load balancer is gone", || async {
+        Ok(world.load_balancer(&old).is_none().then_some(()))
+    })
+    .await?;
+    daemon.stop().await
 }
 
 async fn which(api: &Api) -> anyhow::Result<()> {
@@ -163,8 +205,9 @@ async fn foreign(api: &Api) -> anyhow::Result<()> {
         "labels": {"example.com/l": "1"}, "annotations": {"example.com/a": "1"}});
     world.create_with("web", metadata, json!({"type": "LoadBalancer"})).await?;
     let service = world.is_balanced("web").await?;
-    let finalizers = service.metadata.finalizers.clone().unwrap_or_default();
-    ensure!(finalizers.len() == 3 && finalizers[..2] == [FOREIGN, "example.com/second"], "{finalizers:?}");
+    let mut finalizers = service.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.sort();
+    ensure!(finalizers == [FOREIGN, "example.com/second", CLEANUP], "{finalizers:?}");
     // Another controller's condition survives our next write of the status
     let condition = json!({
         "type": "example.com/Ready", "status": "True", "reason": "R", "message": "m",

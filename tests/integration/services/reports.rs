@@ -64,7 +64,7 @@ async fn failed_deletion(api: &Api) -> anyhow::Result<()> {
     let daemon = world.start(&[])?;
     world.with_load_balancer("web").await?;
     world.cloud.fail_next(Operation::DeleteLoadBalancer, unavailable("the cloud is away"));
-    world.force_delete("web").await?;
+    world.unseen(world.force_delete("web")).await?;
     let event = world.event("web", "DeleteLoadBalancerFailed").await?;
     ensure!(event.kind == "Warning" && event.source == "service-controller", "{event:?}");
     ensure!(event.message == "Error deleting load balancer: the cloud is away", "{event:?}");

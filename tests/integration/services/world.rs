@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use cloudprovider::testing::{FakeCloud, FakeLoadBalancer};
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use sandbox::kubelet;
+use sandbox::{Action, Fault, Matcher, kubelet};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -18,6 +18,9 @@ use crate::{api::Api, daemon::InProcess, support::*};
 pub(super) const SOON: Duration = Duration::from_secs(20);
 /// The default of `--service-verification-period`.
 pub(super) const VERIFICATION_PERIOD: Duration = Duration::from_secs(600);
+
+/// A flag for scenarios in which every call counts.
+pub(super) const NO_VERIFICATION: &str = "--service-verification-period=24h";
 
 const ONLY: &str = "--controllers=service-lb-controller";
 
@@ -156,6 +159,20 @@ impl World<'_> {
 
     pub(super) async fn delete(&self, name: &str) -> anyhow::Result<()> {
         self.services().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Lets something happen while the daemons have no watch. `act` may not list Services. Only on the sandbox.
+    pub(super) async fn unseen(&self, act: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+        let faults = crate::faults::faults(self.api)?;
+        for verb in ["list", "watch"] {
+            let services = Matcher::any().verb(verb).resource("services");
+            faults.inject(Fault::new(services, Action::ServiceUnavailable));
+        }
+        faults.drop_watches();
+        sleep(Duration::from_secs(1)).await;
+        act.await?;
+        faults.clear();
         Ok(())
     }
 
