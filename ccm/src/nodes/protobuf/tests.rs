@@ -13,6 +13,7 @@ use super::{
     super::node::{Node, WireNode},
     *,
 };
+use crate::cache::Watched as _;
 
 /// A field with bytes (wire type 2): the number, the length, the content.
 fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {

@@ -54,7 +54,7 @@ fn everything_that_a_provider_sees_is_read() {
         ],
         cluster_ips: vec!["10.0.0.1".into(), "fd00::1".into()],
         ip_families: vec!["IPv4".into(), "IPv6".into()],
-            ip_family_policy: Some(IpFamilyPolicy::PreferDualStack),
+        ip_family_policy: Some(IpFamilyPolicy::PreferDualStack),
         external_ips: vec!["192.0.2.1".into()],
         load_balancer_ip: Some("192.0.2.2".into()),
         load_balancer_source_ranges: vec!["10.0.0.0/8".into()],
