@@ -19,6 +19,8 @@ const ELECTION: &str = "leader-election";
 const INFORMERS: &str = "shared-informers";
 /// Upstream's name of the client of both node controllers, and of their service account.
 pub const NODE_CONTROLLER_CLIENT: &str = "node-controller";
+/// Upstream's name of the client of the service controller, and of its service account.
+pub const SERVICE_CONTROLLER_CLIENT: &str = "service-controller";
 
 /// The clients of the daemon's parts.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use arc_swap::ArcSwap;
 use cloudprovider::{
     CloudProvider, Error, ErrorKind, InstanceChange, InstanceLookup, InstanceStream, NodeIdentity,
-    ProviderId, SecretName, StartContext, Zone,
+    ProviderId, SecretName, ServiceAccessNeeds, StartContext, Zone,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{sync::watch, time::Instant};
@@ -132,6 +132,12 @@ fn panicked_over(id: &str) -> Error {
 /// The Secrets of the cluster that a provider's configuration names. None where the provider panics when it is asked.
 pub fn secrets_of(provider: &dyn CloudProvider) -> Vec<SecretName> {
     caught(|| provider.secrets()).unwrap_or_default()
+}
+
+/// What the provider [does with Services](CloudProvider::service_access_needs). Nothing where the provider panics when it is
+/// asked.
+pub fn service_access_needs_of(provider: &dyn CloudProvider) -> ServiceAccessNeeds {
+    caught(|| provider.service_access_needs()).unwrap_or_default()
 }
 
 /// Whether the provider [changes the network](CloudProvider::changes_host_network) of the host. `false` where the provider

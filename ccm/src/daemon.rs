@@ -7,7 +7,7 @@ mod serving_options;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::anyhow;
-use cloudprovider::{CloudProvider, Registry, SecretSource, StartContext};
+use cloudprovider::{CloudProvider, Registry, SecretSource, ServiceAccess, StartContext};
 use component::{
     api_client::{ApiServer, ClientOptions, Location, wait_for_api_server},
     command_line::FeatureMetrics,
@@ -37,7 +37,7 @@ use crate::{
     flags::{ControllerNames, Flags, ROUTE_CONTROLLER, SERVICE},
     nodes::{NodeStore, protobuf, watch_nodes},
     secrets::ClusterSecrets,
-    services::{ServiceStore, watch_services},
+    services::{ClusterServices, ServiceStore, Services, watch_services},
 };
 
 /// The component's name: on the pages of the secure port, in the names of its own certificate's files, and in
@@ -188,7 +188,7 @@ struct Base {
     api_server: Option<ApiServer>,
     cloud: Cloud,
     nodes: NodeStore,
-    services: ServiceStore,
+    services: Services,
     events: EventRecorder,
     metrics: Metrics,
     health: HealthChecks,
@@ -245,8 +245,10 @@ impl Base {
         };
         let stop_provider = stop_support.child_token();
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
-        let context =
-            StartContext::new(stop_provider, &flags.generic.cluster_name).with_secrets(Arc::clone(&secrets));
+        let access = Arc::new(ClusterServices::new(clients.main.clone(), clients.informers.clone()));
+        let context = StartContext::new(stop_provider, &flags.generic.cluster_name)
+            .with_secrets(Arc::clone(&secrets))
+            .with_services(Arc::clone(&access) as Arc<dyn ServiceAccess>);
         let name = provider.name().to_owned();
         let starting = Box::pin(Started::start(provider, context, PROVIDER_START_TIMEOUT));
         let Some(started) = stop.run_until_cancelled(starting).await else { return Ok(None) };
@@ -262,10 +264,10 @@ impl Base {
         let mut support = JoinSet::new();
         let informers = protobuf::client_for(&flags.generic.kube_api_content_type, clients.informers.clone());
         support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
-        let services = ServiceStore::new();
+        let services = Services { store: ServiceStore::new(), access: Arc::clone(&access) };
         if table.iter().any(|row| row.names == SERVICE && row.can_run(flags, &cloud)) {
             let client = clients.informers.clone();
-            support.spawn(watch_services(client, services.clone(), stop_support.clone()));
+            support.spawn(watch_services(client, services.store.clone(), stop_support.clone()));
         }
         if let Some(api_server) = parts.api_server.clone() {
             let reporter = ReloadReporter::new(metrics.get()?, Some(events.clone()));
@@ -275,7 +277,9 @@ impl Base {
         if let Some((config, files)) = cloud_config {
             let reporter = ReloadReporter::new(metrics.get()?, Some(events.clone()));
             let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
-            let follower = Follower::new(config, files, cloud, nodes, name, reporter).with_secrets(secrets);
+            let follower = Follower::new(config, files, cloud, nodes, name, reporter)
+                .with_secrets(secrets)
+                .with_services(access);
             let status = follower.status();
             debug_state.share("cloud-config", move || status.to_json());
             support.spawn(follower.run(stop_support.clone()));

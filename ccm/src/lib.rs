@@ -12,6 +12,7 @@
 //! Each controller is a folder in [`controllers`]. Pure functions decide what to write, from the Node, the
 //! cloud's answer and what was seen before. The loop that acts on the decision is apart from them.
 
+mod api_errors;
 pub mod app;
 pub mod cache;
 pub mod clients;
@@ -22,6 +23,7 @@ pub mod conditions;
 pub mod controllers;
 pub mod daemon;
 pub mod flags;
+mod followed;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;

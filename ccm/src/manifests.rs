@@ -40,6 +40,7 @@ impl ManifestOptions {
         })];
         objects.extend(self.roles(&permissions::needed(&flags)));
         objects.extend(rbac::secret_roles(self));
+        objects.extend(rbac::service_access_roles(self, &flags));
         if let CloudConfig::Content { secret, text, files } = &self.cloud_config {
             let mut data = files.clone();
             data.insert(CONFIG_KEY.to_owned(), ByteString(text.clone().into_bytes()));

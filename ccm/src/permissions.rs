@@ -1,11 +1,12 @@
 //! The permissions of the daemon in the cluster. The shipped roles and `check` use this one table. The
 //! permissions of each controller are in the controller's row.
 
-use cloudprovider::SecretName;
+use cloudprovider::{SecretName, ServiceAccessNeeds};
 
 pub use crate::rbac::Permission;
 
 use crate::{
+    clients::SERVICE_CONTROLLER_CLIENT,
     controllers::{CONTROLLERS, ControllerPermissions},
     flags::Flags,
     rbac::SYSTEM_NAMESPACE,
@@ -43,6 +44,33 @@ pub fn needed_for_secrets(secrets: &[SecretName]) -> Vec<Permission> {
             .on(secret.name.clone())
     };
     secrets.iter().flat_map(|secret| ["list", "watch"].map(|verb| one(secret, verb))).collect()
+}
+
+/// Additional permissions for a provider that [does this](ServiceAccessNeeds) in the cluster. With
+/// `--use-service-account-credentials` the service controller's account writes, and has no default role for it.
+pub fn needed_for_service_access(flags: &Flags, needs: &ServiceAccessNeeds) -> Vec<Permission> {
+    let account = has_accounts(flags).then_some(SERVICE_CONTROLLER_CLIENT);
+    let claims = |verb| Permission::new("networking.k8s.io", "ipaddresses", verb, "claims of addresses");
+    let mut needed = Vec::new();
+    if needs.claims {
+        needed.extend(["list", "get"].map(claims));
+        needed.extend(["create", "patch", "delete"].map(|verb| claims(verb).for_account(account)));
+    }
+    if needs.changes {
+        let change = Permission::new("", "services", "patch", "annotations for those who announce addresses");
+        needed.push(change.for_account(account));
+    }
+    if flags.misc.dry_run {
+        needed.retain(|permission| matches!(&*permission.verb, "list" | "get"));
+    }
+    for map in &needs.config_maps {
+        needed.extend(["list", "watch"].map(|verb| {
+            Permission::new("", "configmaps", verb, "the address pools")
+                .in_namespace(map.namespace.clone())
+                .on(map.name.clone())
+        }));
+    }
+    needed
 }
 
 /// The permissions that have to be granted for the enabled controllers.
@@ -272,6 +300,36 @@ mod tests {
             let once: BTreeSet<&String> = asked.iter().collect();
             assert_eq!(once.len(), asked.len(), "nothing is asked for twice: {asked:#?}");
         }
+    }
+
+    #[test]
+    fn what_a_provider_does_with_services() {
+        let map = cloudprovider::ConfigMapName { namespace: "kube-system".into(), name: "kubevip".into() };
+        let needs = ServiceAccessNeeds { claims: true, changes: true, config_maps: vec![map] };
+        let texts = |needs: &ServiceAccessNeeds, args: &[&str]| -> Vec<String> {
+            let flags = crate::flags::parse(["ccm"].iter().chain(args)).expect("good flags");
+            needed_for_service_access(&flags, needs).iter().map(ToString::to_string).collect()
+        };
+        let own = texts(&needs, &[]);
+        assert_eq!(
+            own,
+            [
+                "list ipaddresses.networking.k8s.io",
+                "get ipaddresses.networking.k8s.io",
+                "create ipaddresses.networking.k8s.io",
+                "patch ipaddresses.networking.k8s.io",
+                "delete ipaddresses.networking.k8s.io",
+                "patch services",
+                "list configmaps \"kubevip\" in kube-system",
+                "watch configmaps \"kubevip\" in kube-system",
+            ]
+        );
+        let accounts = texts(&needs, &["--use-service-account-credentials"]);
+        let of_account = accounts.iter().filter(|text| text.ends_with("kube-system/service-controller"));
+        assert_eq!(of_account.count(), 4, "{accounts:#?}");
+        let dry = texts(&needs, &["--dry-run"]);
+        assert_eq!(dry, [&own[..2], &own[6..]].concat());
+        assert!(texts(&ServiceAccessNeeds::default(), &[]).is_empty());
     }
 
     #[test]

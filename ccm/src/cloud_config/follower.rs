@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, NoSecrets, SecretSource, StartContext};
+use cloudprovider::{
+    CloudProvider, Error, ErrorKind, InstanceLookup, NoSecrets, NoServiceAccess, SecretSource, ServiceAccess,
+    StartContext,
+};
 use component::{
     files::{FileChanges, FilesRead},
     metrics::MetricSet as _,
@@ -60,6 +63,7 @@ pub struct Follower {
     nodes: NodeStore,
     cluster_name: String,
     secrets: Arc<dyn SecretSource>,
+    services: Arc<dyn ServiceAccess>,
     reporter: ReloadReporter,
     status: FollowerStatus,
 }
@@ -105,6 +109,7 @@ impl Follower {
             nodes,
             cluster_name: cluster_name.to_owned(),
             secrets: Arc::new(NoSecrets),
+            services: Arc::new(NoServiceAccess),
             reporter,
             status: FollowerStatus(Arc::new(Mutex::new(status))),
         }
@@ -114,6 +119,13 @@ impl Follower {
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretSource>) -> Self {
         self.secrets = secrets;
+        self
+    }
+
+    /// Gives access to these Services of the cluster to the providers.
+    #[must_use]
+    pub fn with_services(mut self, services: Arc<dyn ServiceAccess>) -> Self {
+        self.services = services;
         self
     }
 
@@ -189,7 +201,9 @@ impl Follower {
         let _trial = self.cloud.begin_trial();
         let began = Instant::now();
         let stop = stop.child_token();
-        let context = StartContext::new(stop, &self.cluster_name).with_secrets(Arc::clone(&self.secrets));
+        let context = StartContext::new(stop, &self.cluster_name)
+            .with_secrets(Arc::clone(&self.secrets))
+            .with_services(Arc::clone(&self.services));
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;

@@ -58,7 +58,11 @@ pub async fn check(flags: &Flags, registry: &Registry) -> Report {
         report.works("flags", "every value can be used");
     }
     let provider = provider(flags, registry, &mut report);
-    let for_cloud = provider.as_deref().map(permissions::for_secrets).unwrap_or_default();
+    let for_cloud = provider.as_deref().map(|provider| {
+        let secrets = permissions::for_secrets(provider).into_iter();
+        secrets.chain(permissions::for_services(flags, provider)).collect()
+    });
+    let for_cloud = for_cloud.unwrap_or_default();
     let nodes = check_api_server(flags, for_cloud, &mut report).await;
     match provider {
         Some(provider) => check_cloud(flags, provider, nodes.as_deref(), &mut report).await,

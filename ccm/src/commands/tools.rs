@@ -13,6 +13,7 @@ use crate::{
     flags::Flags,
     nodes::{Node, protobuf},
     secrets::ClusterSecrets,
+    services::ClusterServices,
 };
 
 /// Timeout for the start of a provider, and again for its first inventory.
@@ -43,7 +44,10 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     let mut context = StartContext::new(stop, &flags.generic.cluster_name);
     // Without an API server there are no Secrets. The provider reports that if its configuration names one.
     if let Ok((client, _)) = connect(flags).await {
-        context = context.with_secrets(Arc::new(ClusterSecrets::new(client)));
+        // Nothing can be written outside of a leader's term.
+        let services = ClusterServices::new(client.clone(), client.clone());
+        context =
+            context.with_secrets(Arc::new(ClusterSecrets::new(client))).with_services(Arc::new(services));
     }
     let metrics = CloudMetrics::unregistered().map_err(|error| error.to_string())?;
     let waits_for = format!("cloud provider {} to start", provider.name());

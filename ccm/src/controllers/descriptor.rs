@@ -14,7 +14,7 @@ use crate::{
     cloud::Cloud,
     flags::{ControllerNames, Flags},
     nodes::{Node, NodeStore},
-    services::ServiceStore,
+    services::Services,
 };
 
 /// A controller.
@@ -105,7 +105,7 @@ pub(crate) struct NodeQuestion<'a> {
 pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
-    pub(crate) services: ServiceStore,
+    pub(crate) services: Services,
     pub(crate) cloud: Cloud,
     pub(crate) metrics: &'a Metrics,
     pub(crate) clients: ControllerClients,
@@ -118,7 +118,7 @@ impl<'a> ControllerContext<'a> {
     pub(crate) fn new(
         controller: &ControllerDescriptor,
         flags: &'a Flags,
-        (nodes, services, cloud): (&NodeStore, &ServiceStore, &Cloud),
+        (nodes, services, cloud): (&NodeStore, &Services, &Cloud),
         metrics: &'a Metrics,
         events: &EventRecorder,
         clients: &TermClients,

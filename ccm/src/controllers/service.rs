@@ -12,7 +12,6 @@ mod patch;
 mod plan;
 mod row;
 mod status;
-mod wanted;
 
 pub use controller::{ServiceController, ServiceControllerOptions};
 pub use metrics::ServiceMetrics;

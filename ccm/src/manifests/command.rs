@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use cloudprovider::{Registry, SecretName, decode_config};
+use cloudprovider::{Registry, SecretName, ServiceAccessNeeds, decode_config};
 use component::{serving::is_always_allowed, yaml};
 
 use super::{
@@ -130,7 +130,7 @@ impl ManifestsCommand {
         if self.provider.is_empty() {
             faults.push("--provider cannot be empty".to_owned());
         }
-        let mut secrets = BTreeSet::new();
+        let (mut secrets, mut service_access) = (BTreeSet::new(), ServiceAccessNeeds::default());
         for text in &self.secret {
             match text.split_once('/') {
                 Some((namespace, name)) => {
@@ -158,6 +158,7 @@ impl ManifestsCommand {
                             Ok(wanted) => {
                                 secrets.extend(wanted.secrets);
                                 host_network_admin |= wanted.changes_host_network;
+                                service_access = wanted.service_access;
                                 files = wanted.files;
                                 warnings.extend(wanted.warnings.iter().map(|warning| told(warning)));
                                 warnings.extend(wanted.elsewhere.iter().map(|file| elsewhere(path, file)));
@@ -223,6 +224,7 @@ impl ManifestsCommand {
             api_server,
             cloud_config,
             secrets: secrets.into_iter().collect(),
+            service_access,
             arguments: self.set.iter().map(|flag| argument(flag)).collect(),
             image_pull_secrets: self.image_pull_secret.clone(),
             service_monitor: self.service_monitor,

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cloudprovider::{FactoryInput, Registry, SecretName};
+use cloudprovider::{FactoryInput, Registry, SecretName, ServiceAccessNeeds};
 use k8s_openapi::ByteString;
 
 use super::{
@@ -26,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) files: BTreeMap<String, ByteString>,
     /// The Secrets that it names.
     pub(super) secrets: Vec<SecretName>,
+    /// What the provider does with Services.
+    pub(super) service_access: ServiceAccessNeeds,
     /// Whether the provider changes the network of the host.
     pub(super) changes_host_network: bool,
     /// Files that the configuration names and that cannot be in its Secret.
@@ -66,6 +68,7 @@ pub(super) fn read(text: &str, path: &Path, provider: &str, registry: &Registry)
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Wanted {
         secrets: cloud::secrets_of(&*created),
+        service_access: cloud::service_access_needs_of(&*created),
         changes_host_network: cloud::changes_host_network(&*created),
         warnings,
         ..found

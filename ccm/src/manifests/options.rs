@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::SecretName;
+use cloudprovider::{SecretName, ServiceAccessNeeds};
 use component::program::Program;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -42,6 +42,8 @@ pub struct ManifestOptions {
     pub cloud_config: CloudConfig,
     /// Secrets that the cloud configuration names, besides the Secret with the configuration itself.
     pub secrets: Vec<SecretName>,
+    /// What the provider does with Services.
+    pub service_access: ServiceAccessNeeds,
     /// More flags of the daemon, as `--name=value`.
     pub arguments: Vec<String>,
     /// Secrets with credentials for the image's registry.
@@ -156,6 +158,7 @@ impl ManifestOptions {
             api_server: None,
             cloud_config: CloudConfig::Secret { name: CONFIG_SECRET.to_owned(), key: CONFIG_KEY.to_owned() },
             secrets: Vec::new(),
+            service_access: ServiceAccessNeeds::default(),
             arguments: Vec::new(),
             image_pull_secrets: Vec::new(),
             service_monitor: false,

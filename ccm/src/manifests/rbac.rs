@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::options::{ManifestOptions, labels};
 use crate::{
+    flags::Flags,
     permissions,
     rbac::{Permission, SYSTEM_NAMESPACE},
 };
@@ -33,6 +34,15 @@ const FOR_SECRETS: &str = "-secrets";
 /// A Role, and its binding, in each namespace with Secrets that the cloud configuration names.
 pub(super) fn secret_roles(options: &ManifestOptions) -> Vec<Value> {
     named_roles(options, FOR_SECRETS, &permissions::needed_for_secrets(&options.secrets))
+}
+
+/// The suffix of the names of the roles for what the provider does with Services.
+const FOR_SERVICES: &str = "-services";
+
+/// Roles for what the provider does with Services, and their bindings.
+pub(super) fn service_access_roles(options: &ManifestOptions, flags: &Flags) -> Vec<Value> {
+    let needed = permissions::needed_for_service_access(flags, &options.service_access);
+    named_roles(options, FOR_SERVICES, &needed)
 }
 
 /// A ClusterRole for what is needed in the whole cluster, a Role for each namespace, and their bindings to

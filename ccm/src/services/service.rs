@@ -44,6 +44,16 @@ impl Service {
         self.service_type == LOAD_BALANCER
     }
 
+    /// Whether it is to have a load balancer of this cloud. With any `loadBalancerClass` it is somebody else's.
+    pub fn wants_load_balancer(&self) -> bool {
+        self.is_load_balancer() && self.load_balancer_class.is_none()
+    }
+
+    /// Whether it waits for its load balancer to be deleted.
+    pub fn needs_cleanup(&self) -> bool {
+        self.has_finalizer() && (self.deleting || !self.is_load_balancer())
+    }
+
     /// Whether the finalizer of load balancers is there.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_CLEANUP_FINALIZER)
@@ -91,5 +101,41 @@ impl CachedObject for Service {
             && self.finalizers == other.finalizers
             && self.service_type == other.service_type
             && self.load_balancer_class == other.load_balancer_class
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn by_type_class_finalizer_and_deletion() {
+        let (ours, other) = (LOAD_BALANCER_CLEANUP_FINALIZER, "x/y");
+        // type, class, finalizer, deleting -> wants a load balancer, needs cleanup
+        for (service_type, class, finalizer, deleting, wants, cleanup) in [
+            ("LoadBalancer", None, None, false, true, false),
+            ("LoadBalancer", None, Some(ours), false, true, false),
+            ("LoadBalancer", None, Some(other), true, true, false),
+            ("LoadBalancer", None, Some(ours), true, true, true),
+            ("LoadBalancer", Some("a/b"), None, false, false, false),
+            ("LoadBalancer", Some(""), None, false, false, false),
+            ("LoadBalancer", Some("a/b"), Some(ours), false, false, false),
+            ("LoadBalancer", Some("a/b"), Some(ours), true, false, true),
+            ("ClusterIP", None, None, false, false, false),
+            ("ClusterIP", None, Some(other), true, false, false),
+            ("ClusterIP", None, Some(ours), false, false, true),
+            ("NodePort", None, Some(ours), false, false, true),
+            ("ExternalName", None, Some(ours), true, false, true),
+        ] {
+            let deleted = deleting.then_some("2026-01-02T03:04:05Z");
+            let service = Service::from_json(json!({
+                "metadata": {"name": "a", "finalizers": finalizer.map(|one| [one]), "deletionTimestamp": deleted},
+                "spec": {"type": service_type, "loadBalancerClass": class},
+            }));
+            let found = (service.wants_load_balancer(), service.needs_cleanup());
+            assert_eq!(found, (wants, cleanup), "{service:?}");
+        }
     }
 }

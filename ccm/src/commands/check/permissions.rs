@@ -32,6 +32,11 @@ pub(super) fn for_secrets(provider: &dyn CloudProvider) -> Vec<Permission> {
     permissions::needed_for_secrets(&needed).into_iter().chain(optional).collect()
 }
 
+/// The permissions for what this provider does with Services.
+pub(super) fn for_services(flags: &Flags, provider: &dyn CloudProvider) -> Vec<Permission> {
+    permissions::needed_for_service_access(flags, &cloud::service_access_needs_of(provider))
+}
+
 /// Reports each missing permission and its purpose. `for_cloud` are the permissions for the cloud's
 /// configuration.
 pub(super) async fn check(flags: &Flags, for_cloud: Vec<Permission>, client: &Client, report: &mut Report) {

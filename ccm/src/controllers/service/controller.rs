@@ -26,7 +26,6 @@ use super::{
     nodes::BackendSet,
     outcome::Outcome,
     plan::{Action, Next, World, next},
-    wanted::wants_load_balancer,
 };
 use crate::{
     cloud::Cloud,

@@ -9,7 +9,6 @@ use super::{
     needs_update::needs_update,
     nodes::{BackendKeys, same_backends},
     status::same_status,
-    wanted::{needs_cleanup, wants_load_balancer},
 };
 use crate::services::Service;
 
@@ -75,9 +74,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         memory => memory.filter(|memory| !is_other(memory)),
     };
     let Some(service) = service else { return Next::Forget };
-    let wants = wants_load_balancer(service);
+    let wants = service.wants_load_balancer();
     let Some(memory) = memory else {
-        return if needs_cleanup(service) {
+        return if service.needs_cleanup() {
             Next::Now(Action::CleanUp)
         } else if wants && !service.deleting {
             Next::Now(Action::Ensure)
@@ -89,7 +88,7 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         return Next::Wait;
     }
     let is_new = memory.provider != world.provider || needs_update(&memory.told, service);
-    if needs_cleanup(service) || (memory.may_exist && (service.deleting || !wants)) {
+    if service.needs_cleanup() || (memory.may_exist && (service.deleting || !wants)) {
         if memory.standing == Standing::CleanedUp && memory.told.resource_version == service.resource_version
         {
             return Next::Wait;

@@ -4,6 +4,7 @@ use component::work_queue::WorkQueueMetrics;
 
 use super::{COMPONENT, ServiceController, ServiceControllerOptions, ServiceMetrics};
 use crate::{
+    clients::SERVICE_CONTROLLER_CLIENT,
     controllers::{
         Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
     },
@@ -14,7 +15,7 @@ use crate::{
 
 pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     names: SERVICE,
-    client: "service-controller",
+    client: SERVICE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::LoadBalancer),
     implementation: Some(Implementation {
@@ -43,10 +44,19 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         verification_period: own.verification_period(),
         dry_run: flags.misc.dry_run,
     };
-    let writer = ServiceWriter::new(clients.client);
+    let (access, client) = (services.access, clients.client);
+    let writer = ServiceWriter::new(client.clone());
+    let stores = (services.store, nodes);
     // Upstream's name of this queue.
     let queue = metrics.get::<WorkQueueMetrics>()?.named("service");
     let controller =
-        ServiceController::new((services, nodes), cloud, writer, events, metrics.get()?, queue, options);
-    Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
+        ServiceController::new(stores, cloud, writer, events.clone(), metrics.get()?, queue, options);
+    Ok(Box::new(move |stop, inspection| {
+        Box::pin(async move {
+            let term = access.begin_term(client, events);
+            controller.run(stop, inspection).await;
+            // After the last call of the cloud, and before the Lease is given back.
+            term.end().await;
+        })
+    }))
 }

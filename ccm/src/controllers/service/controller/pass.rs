@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio::time::Instant;
 
-use super::{ServiceController, wants_load_balancer};
+use super::ServiceController;
 
 /// The time from a change of the back ends until every load balancer was told.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl ServiceController {
         let wants = |key: &&String| {
             self.memories
                 .get(*key)
-                .is_some_and(|memory| wants_load_balancer(&memory.told) && memory.nodes.is_some())
+                .is_some_and(|memory| memory.told.wants_load_balancer() && memory.nodes.is_some())
         };
         let keys: Vec<String> = self.memories.keys().filter(wants).cloned().collect();
         let pass =

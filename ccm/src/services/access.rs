@@ -1,0 +1,314 @@
+//! What providers do in the cluster for load balancers that no cloud runs.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use cloudprovider::{
+    AddressClaim, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result, ServiceAccess,
+    ServiceChange, ServiceRef, async_trait,
+};
+use component::{
+    events::{EventObject, EventRecorder, EventType},
+    watching,
+};
+use futures::future::join_all;
+use k8s_openapi::api::{core::v1::ConfigMap, networking::v1::IPAddress};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::{Service, claims, wire::WireService};
+use crate::{
+    api_errors::api_error,
+    followed::follow,
+    writes::{MERGE_PATCH, WriteError, patch},
+};
+
+/// How long what ends with a term may take. Then the Lease is given back anyway.
+const END_OF_TERM_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Deadline of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many objects one page of a list has.
+const PAGE: u32 = 500;
+
+/// Access to the Services of the cluster. Reads work at any time, and writes in a term of the service controller.
+pub struct ClusterServices {
+    reads: Client,
+    watches: Client,
+    term: Mutex<Option<Term>>,
+    ends: Mutex<Vec<Weak<dyn EndOfTerm>>>,
+}
+
+/// With what a leader writes.
+#[derive(Clone)]
+struct Term {
+    client: Client,
+    events: EventRecorder,
+}
+
+/// A term of the service controller, until this is dropped.
+#[derive(Debug)]
+pub struct AccessTerm(Arc<ClusterServices>);
+
+impl ClusterServices {
+    /// `reads` is for single requests, and `informers` for watches. Nothing can be written until a
+    /// [term](Self::begin_term) begins.
+    pub fn new(reads: Client, informers: Client) -> Self {
+        let (term, ends) = (Mutex::default(), Mutex::default());
+        Self { reads, watches: watching::client(informers), term, ends }
+    }
+
+    /// From now on `client` writes. It must not be able to write after the term.
+    pub fn begin_term(self: &Arc<Self>, client: Client, events: EventRecorder) -> AccessTerm {
+        *lock(&self.term) = Some(Term { client, events });
+        AccessTerm(Arc::clone(self))
+    }
+
+    fn term(&self) -> Result<Term> {
+        lock(&self.term).clone().ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "nothing can be written: this daemon does not lead")
+        })
+    }
+
+    fn addresses(&self) -> Api<IPAddress> {
+        Api::all(self.reads.clone())
+    }
+
+    async fn stored(&self, address: IpAddr) -> Result<Option<IPAddress>> {
+        let what = format!("the claim of {address} cannot be read");
+        let name = address.to_string();
+        in_time(&what, "get on ipaddresses", self.addresses().get_opt(&name)).await
+    }
+
+    /// The error of a write that somebody else was faster with.
+    async fn taken(&self, address: IpAddr) -> Error {
+        let words = match self.stored(address).await {
+            Ok(Some(object)) => format!("{address} is held by {}", claims::owner(&object)),
+            Ok(None) => format!("the claim of {address} is gone"),
+            Err(_) => format!("the claim of {address} was changed by somebody else"),
+        };
+        Error::new(ErrorKind::Conflict, words)
+    }
+}
+
+impl AccessTerm {
+    /// Ends what only a leader does, for two seconds at most, and then the term.
+    pub async fn end(self) {
+        let ends: Vec<Arc<dyn EndOfTerm>> = {
+            let mut ends = lock(&self.0.ends);
+            ends.retain(|end| end.strong_count() > 0);
+            ends.iter().filter_map(Weak::upgrade).collect()
+        };
+        let all = join_all(ends.iter().map(|end| end.stand_down()));
+        if timeout(END_OF_TERM_TIMEOUT, all).await.is_err() {
+            tracing::warn!("the cloud provider did not stand down within {END_OF_TERM_TIMEOUT:?}");
+        }
+    }
+}
+
+impl Drop for AccessTerm {
+    fn drop(&mut self) {
+        *lock(&self.0.term) = None;
+    }
+}
+
+impl fmt::Debug for ClusterServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterServices").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl ServiceAccess for ClusterServices {
+    async fn claims(&self) -> Result<Vec<AddressClaim>> {
+        let (api, what) = (self.addresses(), "the claims of addresses cannot be read");
+        let mut params = ListParams::default().labels(&claims::selector()).limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = in_time(what, "list on ipaddresses", api.list(&params)).await?;
+            all.extend(page.items.iter().filter_map(claims::from_object));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn assigned(&self) -> Result<Vec<(ServiceRef, IpAddr)>> {
+        let (api, what) = (Api::<WireService>::all(self.reads.clone()), "the Services cannot be read");
+        let mut params = ListParams::default().limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = in_time(what, "list on services", api.list(&params)).await?;
+            all.extend(page.items.into_iter().map(Service::from).flat_map(assigned_to));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>> {
+        Ok(self.stored(address).await?.as_ref().and_then(claims::from_object))
+    }
+
+    async fn write_claim(&self, claim: &AddressClaim) -> Result<AddressClaim> {
+        let api: Api<IPAddress> = Api::all(self.term()?.client);
+        let (address, name) = (claim.address, claim.address.to_string());
+        let what = format!("the claim of {address} cannot be written");
+        let written = if claim.version.is_empty() {
+            let (params, object) = (PostParams::default(), claims::to_object(claim));
+            in_time(&what, "create on ipaddresses", api.create(&params, &object)).await
+        } else {
+            let (params, body) = (PatchParams::default(), Patch::Merge(claims::to_patch(claim)));
+            in_time(&what, "patch on ipaddresses", api.patch(&name, &params, &body)).await
+        };
+        match written {
+            Ok(object) => Ok(AddressClaim {
+                version: object.metadata.resource_version.unwrap_or_default(),
+                ..claim.clone()
+            }),
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(self.taken(address).await),
+            // A patch of a claim that is gone. A cluster without this kind answers like this too.
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(if claim.version.is_empty() {
+                Error::unsupported(format!(
+                    "{what}: the cluster has no IPAddress of networking.k8s.io/v1, which comes with Kubernetes 1.33"
+                ))
+            } else {
+                Error::new(ErrorKind::Conflict, format!("the claim of {address} is gone"))
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete_claim(&self, claim: &AddressClaim) -> Result<()> {
+        let api: Api<IPAddress> = Api::all(self.term()?.client);
+        let (address, name) = (claim.address, claim.address.to_string());
+        let resource_version = Some(claim.version.clone()).filter(|version| !version.is_empty());
+        let preconditions = Some(Preconditions { resource_version, uid: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        let what = format!("the claim of {address} cannot be deleted");
+        let deleted = in_time(&what, "delete on ipaddresses", api.delete(&name, &params)).await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(self.taken(address).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn exists(&self, service: &ServiceRef) -> Result<bool> {
+        let api: Api<WireService> = Api::namespaced(self.reads.clone(), &service.namespace);
+        // The daemon may list Services, but may not get one. Without a version the answer is not from a cache.
+        let one = ListParams::default().fields(&format!("metadata.name={}", service.name));
+        let what = format!("Service {service} cannot be read");
+        let found = in_time(&what, "list on services", api.list(&one)).await?;
+        Ok(found.items.into_iter().map(Service::from).any(|found| {
+            found.content.name == service.name && (service.uid.is_empty() || found.uid() == service.uid)
+        }))
+    }
+
+    async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let client = self.term()?.client;
+        let path = format!("/api/v1/namespaces/{}/services/{}", service.namespace, service.name);
+        match patch(&client, &path, MERGE_PATCH, &change_patch(service, change)).await {
+            Ok(_) => Ok(()),
+            Err(WriteError::Gone) => {
+                Err(Error::new(ErrorKind::NotFound, format!("Service {service} does not exist any more")))
+            }
+            Err(error @ WriteError::Stale(_)) => {
+                Err(Error::new(ErrorKind::Conflict, format!("Service {service} cannot be changed: {error}")))
+            }
+            Err(error @ WriteError::Failed(_)) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("Service {service} cannot be changed: {error}"),
+            )),
+        }
+    }
+
+    fn warn(&self, service: &ServiceRef, reason: &'static str, message: String) {
+        let ServiceRef { namespace, name, uid } = service.clone();
+        match self.term() {
+            Ok(term) => {
+                let object = EventObject { api_version: "v1", kind: "Service", namespace, name, uid };
+                term.events.record(object, EventType::Warning, reason, message);
+            }
+            Err(_) => tracing::warn!(service = %service, reason, "{message}"),
+        }
+    }
+
+    fn follow_config_map(&self, name: &ConfigMapName) -> ConfigMapStream {
+        let api: Api<ConfigMap> = Api::namespaced(self.watches.clone(), &name.namespace);
+        follow(api, &name.name, format!("ConfigMap {name}"), |map: ConfigMap| map.data.unwrap_or_default())
+    }
+
+    fn at_end_of_term(&self, what: Weak<dyn EndOfTerm>) {
+        let mut ends = lock(&self.ends);
+        ends.retain(|end| end.strong_count() > 0);
+        ends.push(what);
+    }
+}
+
+/// The addresses in the status of a Service that wants a load balancer of ours.
+fn assigned_to(service: Service) -> Vec<(ServiceRef, IpAddr)> {
+    if !service.wants_load_balancer() {
+        return Vec::new();
+    }
+    let content = service.content;
+    let service = ServiceRef { namespace: content.namespace, name: content.name, uid: content.uid };
+    let addresses = content.status.ingress.into_iter().filter_map(|ingress| ingress.ip?.parse().ok());
+    addresses.map(|address| (service.clone(), address)).collect()
+}
+
+fn change_patch(service: &ServiceRef, change: &ServiceChange) -> Value {
+    let texts = |map: &std::collections::BTreeMap<String, Option<String>>| {
+        map.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<Map<String, Value>>()
+    };
+    let mut metadata = json!({"uid": service.uid});
+    for (field, map) in [("annotations", &change.annotations), ("labels", &change.labels)] {
+        if !map.is_empty() {
+            metadata[field] = texts(map).into();
+        }
+    }
+    let mut body = json!({"metadata": metadata});
+    if let Some(address) = &change.load_balancer_ip {
+        body["spec"] = json!({"loadBalancerIP": address});
+    }
+    body
+}
+
+/// Makes a request with a deadline.
+async fn in_time<T>(
+    what: &str,
+    verb_and_resource: &str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T> {
+    match timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => {
+            Err(api_error(what, &format!("the service account needs {verb_and_resource}"), &error))
+        }
+        Err(_) => {
+            Err(Error::new(ErrorKind::Timeout, format!("{what}: no answer within {REQUEST_TIMEOUT:?}")))
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cloudprovider::AddressHolder;
+use component::{
+    events::{EventMetrics, event_recorder},
+    metrics::MetricSet as _,
+};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Service as ApiService;
+use kube::ResourceExt as _;
+use sandbox::Sandbox;
+
+use super::*;
+
+struct World {
+    sandbox: Sandbox,
+    services: Arc<ClusterServices>,
+}
+
+impl World {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let services = Arc::new(ClusterServices::new(sandbox.client(), sandbox.client()));
+        Self { sandbox, services }
+    }
+
+    fn begin_term(&self) -> AccessTerm {
+        let (client, daemon) = (self.sandbox.client(), EventObject::lease("kube-system", "ccm", ""));
+        let metrics = EventMetrics::unregistered().expect("metrics");
+        let (events, _) = event_recorder("service-controller", client.clone(), daemon, metrics);
+        self.services.begin_term(client, events)
+    }
+
+    async fn create(&self, name: &str) -> ServiceRef {
+        let service = serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {"a": "1", "b": "1"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerIP": "192.0.2.9"},
+        }));
+        let api: Api<ApiService> = Api::namespaced(self.sandbox.client(), "default");
+        let created =
+            api.create(&PostParams::default(), &service.expect("a Service")).await.expect("created");
+        ServiceRef { namespace: "default".into(), name: name.into(), uid: created.uid().expect("a UID") }
+    }
+}
+
+fn holder(service: &ServiceRef) -> AddressHolder {
+    AddressHolder { service: service.clone(), sharing_key: None, ports: vec!["80/TCP".into()] }
+}
+
+fn claim(address: &str, service: &ServiceRef) -> AddressClaim {
+    let address = address.parse().expect("an address");
+    AddressClaim { address, holders: vec![holder(service)], version: String::new() }
+}
+
+fn kind<T: fmt::Debug>(outcome: Result<T>) -> (ErrorKind, String) {
+    let error = outcome.expect_err("refused");
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn an_address_is_claimed_once() {
+    let world = World::new();
+    let (services, _term) = (&world.services, world.begin_term());
+    let (a, b) = (world.create("a").await, world.create("b").await);
+    let first = services.write_claim(&claim("2001:DB8::1", &a)).await.expect("written");
+    let (refusal, words) = kind(services.write_claim(&claim("2001:db8::1", &b)).await);
+    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "2001:db8::1 is held by Service default/a"));
+    let mut shared = first.clone();
+    shared.holders.push(holder(&b));
+    let shared = services.write_claim(&shared).await.expect("written");
+    assert_ne!(first.version, shared.version);
+    assert_eq!(services.claim_of(shared.address).await.expect("read"), Some(shared.clone()));
+    // An old version is refused.
+    assert_eq!(kind(services.write_claim(&first).await).0, ErrorKind::Conflict);
+    assert_eq!(kind(services.delete_claim(&first).await).0, ErrorKind::Conflict);
+    // The first holder leaves.
+    let rest = AddressClaim { holders: vec![holder(&b)], ..shared };
+    let rest = services.write_claim(&rest).await.expect("written");
+    assert_eq!(services.claims().await.expect("read"), [rest.clone()]);
+    services.delete_claim(&rest).await.expect("deleted");
+    services.delete_claim(&rest).await.expect("gone already");
+    assert_eq!(services.claim_of(rest.address).await.expect("read"), None);
+    assert_eq!(kind(services.write_claim(&rest).await).0, ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn addresses_of_others_stay_theirs() {
+    let world = World::new();
+    let (services, _term) = (&world.services, world.begin_term());
+    let service = world.create("a").await;
+    let mut object = claims::to_object(&claim("192.0.2.1", &service));
+    object.labels_mut().clear();
+    let api: Api<IPAddress> = Api::all(world.sandbox.client());
+    api.create(&PostParams::default(), &object).await.expect("created");
+    assert!(services.claims().await.expect("read").is_empty());
+    let wanted = claim("192.0.2.1", &service);
+    assert_eq!(services.claim_of(wanted.address).await.expect("read"), None);
+    let (refusal, words) = kind(services.write_claim(&wanted).await);
+    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "192.0.2.1 is held by services default/a"));
+}
+
+#[tokio::test]
+async fn outside_of_a_term_nothing_is_written() {
+    let world = World::new();
+    let services = &world.services;
+    let service = world.create("a").await;
+    let change = ServiceChange { load_balancer_ip: Some(None), ..ServiceChange::default() };
+    for _ in 0..2 {
+        let claim = claim("192.0.2.1", &service);
+        assert_eq!(kind(services.write_claim(&claim).await).0, ErrorKind::Unavailable);
+        assert_eq!(kind(services.delete_claim(&claim).await).0, ErrorKind::Unavailable);
+        assert_eq!(kind(services.change_service(&service, &change).await).0, ErrorKind::Unavailable);
+        assert!(services.claims().await.expect("read").is_empty());
+        world.begin_term().end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_changed_as_far_as_it_is_this_one() {
+    let world = World::new();
+    let (services, _term) = (&world.services, world.begin_term());
+    let service = world.create("a").await;
+    let change = ServiceChange {
+        annotations: [("a".into(), None), ("c".into(), Some("2".into()))].into(),
+        labels: [("l".into(), Some("1".into()))].into(),
+        load_balancer_ip: Some(Some("192.0.2.1".into())),
+    };
+    services.change_service(&service, &change).await.expect("changed");
+    let api: Api<ApiService> = Api::namespaced(world.sandbox.client(), "default");
+    let now = api.get("a").await.expect("there");
+    let texts = |map: &std::collections::BTreeMap<String, String>| {
+        map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (texts(now.annotations()), texts(now.labels())),
+        (vec!["b=1".into(), "c=2".into()], vec!["l=1".into()])
+    );
+    assert_eq!(now.spec.and_then(|spec| spec.load_balancer_ip).as_deref(), Some("192.0.2.1"));
+    assert!(services.exists(&service).await.expect("read"));
+    for other in [
+        ServiceRef { uid: "1f0b2c4e-0000-0000-0000-000000000000".into(), ..service.clone() },
+        ServiceRef { name: "nobody".into(), ..service.clone() },
+    ] {
+        assert_eq!(kind(services.change_service(&other, &change).await).0, ErrorKind::NotFound);
+        assert!(!services.exists(&other).await.expect("read"));
+    }
+}
+
+#[tokio::test]
+async fn addresses_in_the_status_are_assigned() {
+    let world = World::new();
+    let service = world.create("a").await;
+    world.create("b").await;
+    let api: Api<ApiService> = Api::namespaced(world.sandbox.client(), "default");
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}, {"hostname": "x"}]}}});
+    api.patch_status("a", &PatchParams::default(), &Patch::Merge(status)).await.expect("patched");
+    let assigned = world.services.assigned().await.expect("read");
+    let expected = ["192.0.2.1", "2001:db8::1"].map(|ip| (service.clone(), ip.parse().expect("an address")));
+    assert_eq!(assigned, expected);
+}
+
+#[tokio::test]
+async fn a_config_map_is_followed() {
+    let world = World::new();
+    let name = ConfigMapName { namespace: "kube-system".into(), name: "kubevip".into() };
+    let mut versions = world.services.follow_config_map(&name);
+    assert_eq!(versions.next().await.expect("a version").expect("read"), None);
+    let api: Api<ConfigMap> = Api::namespaced(world.sandbox.client(), "kube-system");
+    let map = serde_json::from_value(
+        json!({"metadata": {"name": "kubevip"}, "data": {"cidr-global": "192.0.2.0/24"}}),
+    );
+    api.create(&PostParams::default(), &map.expect("a map")).await.expect("created");
+    let data = versions.next().await.expect("a version").expect("read").expect("there");
+    assert_eq!(data["cidr-global"], "192.0.2.0/24");
+    api.delete("kubevip", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(versions.next().await.expect("a version").expect("read"), None);
+}
+
+#[derive(Default)]
+struct Ending {
+    ended: AtomicUsize,
+    hangs: bool,
+}
+
+#[async_trait]
+impl EndOfTerm for Ending {
+    async fn stand_down(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_is_told_and_not_waited_for_too_long() {
+    let world = World::new();
+    let quick = Arc::new(Ending::default());
+    let hanging = Arc::new(Ending { hangs: true, ..Ending::default() });
+    let gone = Arc::new(Ending::default());
+    for one in [&quick, &hanging, &gone] {
+        let weak = Arc::downgrade(one);
+        world.services.at_end_of_term(weak);
+    }
+    drop(gone);
+    for turn in 1..=2 {
+        let began = tokio::time::Instant::now();
+        world.begin_term().end().await;
+        assert_eq!(began.elapsed(), END_OF_TERM_TIMEOUT);
+        assert_eq!((quick.ended.load(Ordering::SeqCst), hanging.ended.load(Ordering::SeqCst)), (turn, turn));
+        assert!(world.services.term().is_err());
+    }
+}
