@@ -11,7 +11,7 @@ use ccm::{
     permissions::{self, Permission},
     serving::ServingOptions,
 };
-use cloudprovider::PowerState;
+use cloudprovider::{Error, ErrorKind, PowerState, testing::Operation};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Event, ServiceAccount},
@@ -29,7 +29,7 @@ use crate::{
     api::{Api, Target},
     clients::from_file,
     daemon::{InProcess, parse},
-    fake_cloud::{FakeCloud, running},
+    fake_cloud::{FakeCloud, Fault, running},
     serving::{Curl, free_port, grant, service_account},
     shipped_roles,
     support::*,
@@ -42,17 +42,23 @@ const SOON: Duration = Duration::from_secs(60);
 const LIFETIME: Duration = Duration::from_secs(240);
 
 /// Flags that make a life short.
-const QUICK: [&str; 6] = [
+const QUICK: [&str; 7] = [
     "--node-monitor-period=500ms",
     "--node-deletion-grace-period=1s",
     "--node-deletion-minimum-age=0s",
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=500ms",
+    "--cluster-cidr=10.64.0.0/12",
 ];
 
-/// The API server's own role and binding of the node controllers' account.
-const ACCOUNT_ROLE: &str = "system:controller:node-controller";
+/// The accounts of the controllers. The API server has a role and a binding for each.
+const ACCOUNTS: [&str; 2] = ["node-controller", "route-controller"];
+
+/// The name of an account's role and of its binding.
+fn account_role(account: &str) -> String {
+    format!("system:controller:{account}")
+}
 
 /// A kind of daemon with permissions of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,7 +124,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             }
         }
         for (number, permission) in kind.given().unwrap_or_default().iter().enumerate() {
-            let name = format!("{folder}::nothing_replaces_{}_of_the_account", name(permission));
+            let account = permission.account.as_deref().unwrap_or_default();
+            let name = format!("{folder}::nothing_replaces_{}_of_{account}", name(permission));
             trials.push(trial(&name, move || life_without(kind, Missing::Given(number))));
         }
     }
@@ -173,7 +180,9 @@ fn life_without(kind: Kind, missing: Missing) -> Outcome {
         let api = Api::connect(Target::ApiServer).await?;
         let control_plane = api.control_plane.as_ref().context("the control plane")?;
         if takes_given {
-            control_plane.kubectl_output(&["delete", "clusterrolebinding", ACCOUNT_ROLE])?;
+            for account in ACCOUNTS {
+                control_plane.kubectl_output(&["delete", "clusterrolebinding", &account_role(account)])?;
+            }
         }
         let kubeconfig = shipped_roles::bind(control_plane, &options, &permissions).await?;
         let users: BTreeSet<String> = permissions
@@ -212,13 +221,16 @@ fn life_without(kind: Kind, missing: Missing) -> Outcome {
         .await;
         shipped_roles::unbind(control_plane, &options, &permissions)?;
         if takes_given {
-            control_plane.kubectl_output(&[
-                "create",
-                "clusterrolebinding",
-                ACCOUNT_ROLE,
-                &format!("--clusterrole={ACCOUNT_ROLE}"),
-                "--serviceaccount=kube-system:node-controller",
-            ])?;
+            for account in ACCOUNTS {
+                let role = account_role(account);
+                control_plane.kubectl_output(&[
+                    "create",
+                    "clusterrolebinding",
+                    &role,
+                    &format!("--clusterrole={role}"),
+                    &format!("--serviceaccount=kube-system:{account}"),
+                ])?;
+            }
             for given in kind.given()? {
                 shipped_roles::becomes_known(control_plane, &options, &given, true).await?;
             }
@@ -267,6 +279,19 @@ async fn held_by_another(admin: &Client, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits for an event with such a reason that was repeated, which is counted in one object.
+async fn event_counts(admin: &Client, is_reason: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let events: kube::Api<Event> = kube::Api::namespaced(admin.clone(), "default");
+    eventually(SOON, "an event that counts", || async {
+        let found = events.list(&ListParams::default()).await?;
+        let is_it = |event: &&Event| {
+            event.reason.as_deref().is_some_and(&is_reason) && event.count.is_some_and(|count| count > 1)
+        };
+        Ok(found.items.iter().find(is_it).map(drop))
+    })
+    .await
+}
+
 /// Reads the metrics as two permitted users: with a token, and with a client certificate.
 async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result<()> {
     let url = format!("https://127.0.0.1:{port}/metrics");
@@ -291,20 +316,24 @@ async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result
 }
 
 /// Everything that the daemon does at the API server: two daemons elect a leader, metrics are read, one Node
-/// is initialised, repaired, tainted and deleted, and an event is repeated.
+/// is initialised, repaired, tainted and deleted, it gets a route, and events of each controller are repeated.
 async fn life(
     admin: &Client,
     control_plane: &ControlPlane,
     kubeconfig: &Path,
     kind: Kind,
 ) -> anyhow::Result<()> {
-    // The account does not exist, so that the daemon has to create it.
+    // The accounts do not exist, so that the daemon has to create them.
     let accounts = kube::Api::<ServiceAccount>::namespaced(admin.clone(), "kube-system");
-    let _ = accounts.delete("node-controller", &DeleteParams::default()).await;
+    for account in ACCOUNTS {
+        let _ = accounts.delete(account, &DeleteParams::default()).await;
+    }
     if kind == Kind::Migrating {
         held_by_another(admin, "cloud-provider-extraction-migration").await?;
     }
-    let cloud = FakeCloud::new();
+    let cloud = FakeCloud::new().with_routes();
+    let again = Error::new(ErrorKind::Unavailable, "away").with_retry_after(Duration::from_millis(100));
+    cloud.fail(Operation::CreateRoute, Fault::Error(again));
     let port = free_port()?;
     let leader = start(kubeconfig, kind, &cloud, port).await?;
     let leads = eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await;
@@ -317,8 +346,16 @@ async fn life(
     read_metrics(control_plane, port).await?;
 
     cloud.put(&uuid(1), running(1));
-    kubelet::register(admin, &kubelet::node("n1", &uuid(1))).await?;
+    let mut node = kubelet::node("n1", &uuid(1));
+    let spec = node.spec.get_or_insert_default();
+    spec.pod_cidr = Some("10.64.1.0/24".to_owned());
+    spec.pod_cidrs = spec.pod_cidr.clone().map(|cidr| vec![cidr]);
+    kubelet::register(admin, &node).await?;
     node_becomes(admin, "n1", SOON, "initialized", is_initialized).await?;
+    event_counts(admin, |reason| reason == "FailedToCreateRoute").await?;
+    cloud.mend();
+    let has_route = |node: &_| condition_status(node, "NetworkUnavailable").as_deref() == Some("False");
+    node_becomes(admin, "n1", SOON, "has its route", has_route).await?;
     cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
     let moved = |node: &_| label(node, "topology.kubernetes.io/zone") == Some("rack-z");
     node_becomes(admin, "n1", SOON, "follows the cloud", moved).await?;
@@ -337,14 +374,8 @@ async fn life(
     node_becomes(admin, "n1", SOON, "is held back", exists("False")).await?;
     cloud.put(&uuid(1), running(1));
     node_becomes(admin, "n1", SOON, "is well again", exists("True")).await?;
-    // A repeated event with the same message is counted in one object.
     cloud.remove(&uuid(1));
-    let events: kube::Api<Event> = kube::Api::namespaced(admin.clone(), "default");
-    eventually(SOON, "an event that counts", || async {
-        let found = events.list(&ListParams::default()).await?;
-        Ok(found.items.into_iter().find(|event| event.count.is_some_and(|count| count > 1)).map(drop))
-    })
-    .await?;
+    event_counts(admin, |reason| reason != "FailedToCreateRoute").await?;
     set_ready_unknown(admin, "n1").await?;
     node_vanishes(admin, "n1", SOON).await?;
 
