@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   watch ──> NodeStore ──> node controller           ──> patches, events
-//!                      └──> node-lifecycle controller ──> taints, deletions, events
+//!                      ├──> node-lifecycle controller ──> taints, deletions, events
+//!                      └──> route controller          ──> conditions, events
 //!                                │
 //!                                └── Cloud ──> provider (any panic, delay or wrong answer ends here)
 //! ```

@@ -31,8 +31,7 @@ impl ClusterCidrs {
             ranges.push(parse_cidr(part).ok_or_else(|| fault(format!("has {part:?}, which is no CIDR")))?);
         }
         match ranges[..] {
-            [_] => Ok(Self(ranges)),
-            [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)] => Ok(Self(ranges)),
+            [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)] => Ok(Self(ranges)),
             [_, _] => Err(fault("has two ranges of the same family".to_owned())),
             _ => Err(fault(format!("has {} ranges, and may have two at most", ranges.len()))),
         }

@@ -28,8 +28,8 @@ async fn a_failed_route_is_said_and_tried_again_by_itself() {
     // Tries after 0.1, 1.1, 3.1, 7.1, 15.1, 31.1 ... seconds.
     let tries = calls_at(&cluster, Operation::CreateRoute, [1, 2, 5, 10, 20, 40]).await;
     assert_eq!(tries, [1, 2, 3, 4, 5, 6]);
-    assert_eq!(cluster.condition(1).await, pair("True", "NoRouteCreated"));
-    assert_eq!(cluster.condition(0).await, pair("False", "RouteCreated"), "the other Node has its route");
+    assert_eq!(cluster.condition(1).await, "True NoRouteCreated");
+    assert_eq!(cluster.condition(0).await, "False RouteCreated", "the other Node has its route");
     assert_eq!(cluster.status_writes(), 1);
     let events: Api<Event> = Api::namespaced(cluster.sandbox.client(), "default");
     let events = events.list(&ListParams::default()).await.expect("events").items;
@@ -45,7 +45,7 @@ async fn a_failed_route_is_said_and_tried_again_by_itself() {
 
     cluster.fake.mend();
     sleep(Duration::from_secs(40)).await;
-    assert_eq!(cluster.condition(1).await, pair("False", "RouteCreated"));
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
     assert_eq!(cluster.status_writes(), 2);
     cluster.counted("changed", "periodic", 2);
 }
@@ -72,7 +72,7 @@ async fn the_provider_says_when() {
     cluster.fake.fail_next(Operation::CreateRoute, later);
     cluster.register(1).await;
     assert_eq!(calls_at(&cluster, Operation::CreateRoute, [1, 44, 46]).await, [1, 1, 2]);
-    assert_eq!(cluster.condition(1).await, pair("False", "RouteCreated"));
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,9 +90,9 @@ async fn a_node_that_changes_is_tried_at_once_and_the_others_wait() {
     sleep(Duration::from_secs(5)).await;
     cluster.made(2, 3, 0);
     assert_eq!(cluster.routes(), [("n1".into(), cidr(1))]);
-    assert_eq!(cluster.condition(2).await, pair("True", "NoRouteCreated"));
+    assert_eq!(cluster.condition(2).await, "True NoRouteCreated");
     sleep(Duration::from_secs(200)).await;
-    assert_eq!(cluster.condition(2).await, pair("False", "RouteCreated"));
+    assert_eq!(cluster.condition(2).await, "False RouteCreated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn a_failed_condition_is_tried_again_without_the_route() {
     cluster.sandbox.faults().inject(ApiFault::new(patches, Action::InternalError).times(2));
     cluster.register(1).await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(cluster.condition(1).await, pair("False", "RouteCreated"));
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
     assert_eq!(cluster.fake.count(Operation::CreateRoute), 1);
 }
 
@@ -145,11 +145,11 @@ async fn a_call_that_hangs_or_panics_is_a_failure_of_its_own_route() {
             cluster.routes().len(),
             if cluster.fake.count(Operation::CreateRoute) == 2 { 1 } else { 2 }
         );
-        assert!(cluster.condition(2).await.is_some() || cluster.condition(1).await.is_some());
+        assert!(!cluster.condition(1).await.is_empty() || !cluster.condition(2).await.is_empty());
         sleep(Duration::from_secs(60)).await;
         assert_eq!(cluster.routes().len(), 2);
         for index in [1, 2] {
-            assert_eq!(cluster.condition(index).await, pair("False", "RouteCreated"));
+            assert_eq!(cluster.condition(index).await, "False RouteCreated");
         }
     }
 }
@@ -192,11 +192,7 @@ async fn a_crash_leaves_neither_two_routes_nor_none() {
             "after {milliseconds} ms"
         );
         for index in [1, 2] {
-            assert_eq!(
-                cluster.condition(index).await,
-                pair("False", "RouteCreated"),
-                "after {milliseconds} ms"
-            );
+            assert_eq!(cluster.condition(index).await, "False RouteCreated", "after {milliseconds} ms");
         }
     }
 }
