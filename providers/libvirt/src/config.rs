@@ -44,6 +44,8 @@ pub struct Config {
     pub keepalive: Keepalive,
     /// How often everything is listed again in spite of events. Default 5 min.
     pub refresh_interval: Duration,
+    /// Whether pod CIDRs become routes of this host's kernel. Default no.
+    pub has_routes: bool,
 }
 
 /// One hypervisor, that is one libvirtd.
@@ -244,7 +246,8 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
 }
 
 /// The keys at the top level.
-const SECTIONS: [&str; 5] = ["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval"];
+const SECTIONS: [&str; 6] =
+    ["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval", "routes"];
 
 /// The kind of a Kubernetes manifest, if the text is one: none of its keys is meant as a section.
 fn kind_of_manifest(value: &Value) -> Option<&str> {
@@ -281,8 +284,10 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     let call_timeout = fields.duration("callTimeout", seconds(1)..=seconds(300), problems);
     let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, problems));
     let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), problems);
+    let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, problems));
     fields.finish(problems);
     Some(Config {
+        has_routes,
         hypervisors,
         addresses,
         call_timeout: call_timeout.unwrap_or(CALL_TIMEOUT),
@@ -428,6 +433,33 @@ fn read_keepalive(value: Value, problems: &mut Problems) -> Keepalive {
     let count = fields.number("count", 1, problems).unwrap_or(KEEPALIVE.count);
     fields.finish(problems);
     Keepalive { interval, count }
+}
+
+/// Whether routes are switched on. They are made on the host that the daemon runs on, so that must be the hypervisor.
+fn read_routes(value: Value, hypervisors: &[HypervisorConfig], problems: &mut Problems) -> bool {
+    let Some(mut fields) = Fields::new("routes", value, problems) else { return false };
+    let is_enabled = fields.boolean("enabled", problems).unwrap_or(false);
+    fields.finish(problems);
+    if !is_enabled {
+        return false;
+    }
+    if hypervisors.len() > 1 {
+        let many = format!(
+            "routes are made by a daemon on the only hypervisor; there are {}, and the daemon runs on one of them at most",
+            hypervisors.len()
+        );
+        problems.add("routes.enabled", many);
+    }
+    for (i, hypervisor) in hypervisors.iter().enumerate() {
+        if !hypervisor.uri.is_empty() && !uri::is_local(&hypervisor.uri) {
+            let remote = format!(
+                "routes are made in the kernel of the host that the daemon runs on, which must be the hypervisor; \
+                 hypervisors[{i}].uri leads to another host; run the daemon there and write qemu:///system"
+            );
+            problems.add("routes.enabled", remote);
+        }
+    }
+    true
 }
 
 fn read_addresses(value: Value, problems: &mut Problems) -> AddressRules {

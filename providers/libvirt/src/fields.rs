@@ -143,6 +143,18 @@ impl Fields {
         Some(parsed)
     }
 
+    /// `true` or `false`.
+    pub(crate) fn boolean(&mut self, key: &'static str, problems: &mut Problems) -> Option<bool> {
+        let path = self.path(key);
+        match self.take(key)? {
+            Value::Bool(value) => Some(value),
+            other => {
+                problems.add(path, format!("is {}, must be true or false", kind(&other)));
+                None
+            }
+        }
+    }
+
     /// A whole number of at least `least`.
     pub(crate) fn number(&mut self, key: &'static str, least: u32, problems: &mut Problems) -> Option<u32> {
         let path = self.path(key);
@@ -234,8 +246,12 @@ fn shown(duration: Duration) -> String {
 }
 
 /// Where each key of the configuration belongs.
-const HOMES: [(&str, &[&str]); 5] = [
-    ("at the top level", &["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval"]),
+const HOMES: [(&str, &[&str]); 6] = [
+    (
+        "at the top level",
+        &["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval", "routes"],
+    ),
+    ("under routes", &["enabled"]),
     ("under an element of hypervisors", &["name", "uri", "region", "zone", "auth", "pkipath"]),
     ("under auth of a hypervisor", &["username", "usernameFile", "password", "passwordFile"]),
     ("under addresses", &["internal", "external", "exclude", "families"]),

@@ -25,8 +25,9 @@ use crate::{
     connection,
     hypervisor::{Command, Hypervisor, HypervisorHandle, Shared},
     instances::{Answer, View, keys},
+    kernel_routes::KernelRoutes,
     lane::LaneCount,
-    provider_id::{FORM, parse_provider_id},
+    provider_id::{DomainId, FORM, parse_provider_id},
 };
 
 /// How long after the start look-ups wait for the first listing.
@@ -50,6 +51,7 @@ pub struct LibvirtProvider {
     instance_changes: broadcast::Sender<InstanceChange>,
     started: OnceLock<Instant>,
     stopped: CancellationToken,
+    kernel_routes: KernelRoutes,
 }
 
 /// Makes a provider from a configuration text and the files that it names. Checks everything and opens no
@@ -84,6 +86,7 @@ impl LibvirtProvider {
             instance_changes,
             started: OnceLock::new(),
             stopped: CancellationToken::new(),
+            kernel_routes: KernelRoutes::default(),
         }
     }
 
@@ -109,6 +112,15 @@ impl LibvirtProvider {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) fn kernel_routes(&self) -> &KernelRoutes {
+        &self.kernel_routes
+    }
+
+    /// How long ago the provider was started; `None` before that.
+    pub(crate) fn time_since_start(&self) -> Option<Duration> {
+        self.started.get().map(Instant::elapsed)
     }
 
     pub(crate) fn view(&self) -> View<'_> {
@@ -156,6 +168,17 @@ impl LibvirtProvider {
                 Some(error) => error.into(),
                 None => InstanceLookup::Absent,
             });
+        }
+    }
+
+    /// Remembers which domain is which Node, for the routes.
+    fn note_names(&self, nodes: &[&NodeIdentity], lookups: &[InstanceLookup]) {
+        for (node, lookup) in nodes.iter().zip(lookups) {
+            let InstanceLookup::Present(instance) = lookup else { continue };
+            let id = instance.provider_id.as_ref().map(|id| parse_provider_id(id.as_str()));
+            if let Some(Ok(DomainId::Uuid(domain))) = id {
+                self.kernel_routes.note_node(domain, &node.name);
+            }
         }
     }
 
@@ -238,7 +261,7 @@ impl CloudProvider for LibvirtProvider {
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        None
+        if self.config.has_routes { Some(self) } else { None }
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {
@@ -260,14 +283,18 @@ impl Instances for LibvirtProvider {
         if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
             self.settle_nowhere(nodes, &mut answers).await;
         }
-        answers
+        let lookups: Vec<InstanceLookup> = answers
             .into_iter()
             .map(|answer| match answer {
                 Answer::Settled(lookup) => lookup,
                 Answer::Starting(error) => error.into(),
                 Answer::Nowhere => Error::new(ErrorKind::Internal, "a look-up was left unsettled").into(),
             })
-            .collect()
+            .collect();
+        if self.config.has_routes {
+            self.note_names(nodes, &lookups);
+        }
+        lookups
     }
 
     fn changes(&self) -> Option<InstanceStream> {

@@ -123,6 +123,13 @@ pub(crate) fn is_tls(uri: &str) -> bool {
     }
 }
 
+/// Whether the URI leads to a libvirtd on this host, or to libvirt's test driver in this process.
+pub(crate) fn is_local(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once("://") else { return false };
+    let is_unix = scheme.split_once('+').is_none_or(|(_, transport)| transport == "unix");
+    is_unix && rest.starts_with(['/', '?'])
+}
+
 /// The parameters after the `?`, decoded.
 fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
     query.split(['&', ';']).filter(|part| !part.is_empty()).map(|part| {

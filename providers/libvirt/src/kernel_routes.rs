@@ -1,0 +1,151 @@
+//! Pod routes as routes of this host's kernel, by netlink.
+//!
+//! Ours are recognized by their protocol number, [`ROUTE_PROTOCOL`], and the metric says to which cluster they belong. Nothing
+//! else is ever listed or deleted. The kernel stores no names of Nodes, so the names of the routes that this process made
+//! are remembered here; those of older ones come from the inventory.
+
+mod netlink;
+mod table;
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use cloudprovider::{Error, ErrorKind, NodeAddress, NodeAddressType, Result, Route};
+use ipnet::IpNet;
+use tokio::sync::Mutex as AsyncMutex;
+use uuid::Uuid;
+
+pub use self::table::ROUTE_PROTOCOL;
+pub(crate) use self::table::{KernelRoute, metric_of};
+use self::{
+    netlink::Netlink,
+    table::{Step, Wanted, next_step},
+};
+
+/// What a Node was called when its route was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) target_node: String,
+    pub(crate) target_node_addresses: Vec<NodeAddress>,
+    /// The CIDR as the caller wrote it.
+    pub(crate) cidr: String,
+    gateway: IpAddr,
+}
+
+/// The routes of the kernel, and what it cannot store.
+#[derive(Debug, Default)]
+pub(crate) struct KernelRoutes {
+    netlink: Netlink,
+    /// Only one route is made at a time: the check for conflicts and the creation belong together.
+    creation: AsyncMutex<()>,
+    /// By metric and CIDR.
+    made: Mutex<HashMap<(u32, IpNet), Made>>,
+    /// The names of Nodes by their domains, as look-ups showed them.
+    node_names: Mutex<HashMap<Uuid, String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl KernelRoutes {
+    /// Our routes of this cluster.
+    pub(crate) async fn list(&self, cluster: &str) -> Result<Vec<KernelRoute>> {
+        let metric = metric_of(cluster);
+        let routes = self.netlink.routes().await?;
+        Ok(routes.into_iter().filter(|route| route.is_ours(metric)).collect())
+    }
+
+    /// What is remembered of a route, if it still leads to the same gateway.
+    pub(crate) fn made(&self, route: &KernelRoute) -> Option<Made> {
+        let made = lock(&self.made).get(&(route.metric, route.destination)).cloned();
+        made.filter(|made| route.gateway == Some(made.gateway))
+    }
+
+    /// Remembers which Node a domain is.
+    pub(crate) fn note_node(&self, domain: Uuid, name: &str) {
+        let mut names = lock(&self.node_names);
+        if names.get(&domain).is_none_or(|known| known != name) {
+            names.insert(domain, name.to_owned());
+        }
+    }
+
+    /// The name of the Node that this domain is, if a look-up showed it.
+    pub(crate) fn node_of(&self, domain: Uuid) -> Option<String> {
+        lock(&self.node_names).get(&domain).cloned()
+    }
+
+    /// Makes a route, unless it is there.
+    pub(crate) async fn create(&self, cluster: &str, route: &Route) -> Result<()> {
+        let destination = parse_cidr(&route.destination_cidr)?;
+        let gateway = gateway_of(route, destination)?;
+        let wanted =
+            Wanted { destination, gateway, metric: metric_of(cluster), target_node: &route.target_node };
+        netlink::check_forwarding(destination)?;
+        let _one_at_a_time = self.creation.lock().await;
+        let routes = self.netlink.routes().await?;
+        let known_target = |route: &KernelRoute| self.made(route).map(|made| made.target_node);
+        match next_step(&wanted, &routes, &known_target)? {
+            Step::Nothing => {}
+            Step::Add(interface) => self.netlink.add(&wanted.route(interface)).await?,
+        }
+        let made = Made {
+            target_node: route.target_node.clone(),
+            target_node_addresses: route.target_node_addresses.clone(),
+            cidr: route.destination_cidr.clone(),
+            gateway,
+        };
+        lock(&self.made).insert((wanted.metric, destination), made);
+        Ok(())
+    }
+
+    /// Deletes a route that was listed. One to another gateway, made since then, stays.
+    pub(crate) async fn delete(&self, cluster: &str, route: &Route) -> Result<()> {
+        let destination = parse_cidr(&route.destination_cidr)?;
+        for found in self.list(cluster).await? {
+            let is_meant = route.name.is_empty() || found.to_string() == route.name;
+            if found.destination == destination && is_meant {
+                self.netlink.delete(&found).await?;
+                lock(&self.made).remove(&(found.metric, destination));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_cidr(text: &str) -> Result<IpNet> {
+    let invalid =
+        |why: &str| Err(Error::new(ErrorKind::InvalidInput, format!("the pod CIDR {text:?} {why}")));
+    match text.parse::<IpNet>() {
+        Ok(cidr) if cidr.trunc() != cidr => {
+            invalid(&format!("has bits after its prefix; {} has none", cidr.trunc()))
+        }
+        Ok(cidr) if cidr.prefix_len() == 0 => invalid("is the default route"),
+        Ok(cidr) => Ok(cidr),
+        Err(_) => invalid("is no network in CIDR notation, such as 10.244.3.0/24"),
+    }
+}
+
+/// The first internal address of the Node in the CIDR's family.
+fn gateway_of(route: &Route, destination: IpNet) -> Result<IpAddr> {
+    let is_ipv4 = matches!(destination, IpNet::V4(_));
+    let internal =
+        route.target_node_addresses.iter().filter(|one| one.address_type == NodeAddressType::InternalIp);
+    let mut addresses = internal.filter_map(|one| one.address.parse::<IpAddr>().ok());
+    addresses.find(|address| address.is_ipv4() == is_ipv4).ok_or_else(|| {
+        let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "node {:?} has no InternalIP of {family}, which the route to {destination} would lead to",
+                route.target_node
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;
