@@ -58,17 +58,18 @@ impl Keeper {
 
     /// Works until all announcers are dropped, and then releases everything.
     pub(crate) async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
-        let mut links: Option<(LinkChanges, mpsc::UnboundedReceiver<u32>)> = None;
+        // without it, changes are seen at the next renewal
+        let follow = || link_changes().inspect_err(|error| debug!("{error}")).ok();
+        let mut links = follow();
         loop {
-            if links.is_none() {
-                // without it, changes are seen at the next renewal
-                links = link_changes().inspect_err(|error| debug!("{error}")).ok();
-            }
             let mut batch = Vec::new();
             tokio::select! {
                 // Requests may come without end, so what is due comes first.
                 biased;
-                () = sleep_until(self.due()) => self.on_time().await,
+                () = sleep_until(self.due()) => {
+                    self.on_time().await;
+                    links = links.or_else(follow);
+                }
                 changed = next_change(&mut links) => match changed {
                     Some(index) => self.note_change(index),
                     None => links = None,
@@ -213,12 +214,9 @@ impl Keeper {
         let mut gone = Vec::new();
         for request in &requests {
             self.entries.lock().retain(|address, entry| {
-                if request.address.is_none_or(|wanted| wanted == *address)
-                    && entry.holders.remove(&request.holder)
-                {
-                    if entry.holders.is_empty() {
-                        gone.push(*address);
-                    }
+                let is_meant = request.address.is_none_or(|wanted| wanted == *address);
+                if is_meant && entry.holders.remove(&request.holder) && entry.holders.is_empty() {
+                    gone.push(*address);
                 }
                 !entry.holders.is_empty()
             });

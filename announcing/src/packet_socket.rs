@@ -1,6 +1,7 @@
 //! A socket that sends packets below IP. The only unsafe code of this crate: `sockaddr_ll` has no safe form in a crate
 //! that this workspace can use.
 #![allow(unsafe_code)]
+#![allow(clippy::cast_possible_truncation, reason = "constants that fit, in the types that C has for them")]
 
 use std::io;
 

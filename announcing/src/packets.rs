@@ -9,7 +9,7 @@ const IPV6: u16 = 0x86dd;
 
 /// All neighbours.
 const BROADCAST: [u8; 6] = [0xff; 6];
-/// All neighbours that speak IPv6: the group ff02::1 (RFC 2464, 7).
+/// All neighbours that speak IPv6: the group `ff02::1` (RFC 2464, 7).
 const ALL_NODES_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 

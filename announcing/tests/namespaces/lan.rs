@@ -202,7 +202,7 @@ impl Lan {
         Some(lan)
     }
 
-    /// Gives a host an interface `eth0` with the addresses 10.77.0.NUMBER and fd77::NUMBER.
+    /// Gives a host an interface `eth0` with the addresses 10.77.0.NUMBER and `fd77::NUMBER`.
     pub fn connect(&self, host: &Host, number: u8) {
         let id = host.id();
         self.bridge.ip(&format!("link add port{number} type veth peer name eth0 netns {id}"));

@@ -267,6 +267,18 @@ mod tests {
     }
 
     #[test]
+    fn which_uris_stay_on_this_host() {
+        for uri in ["qemu:///system", "qemu+unix:///system?socket=/run/x", "test:///default", "xen:///"] {
+            assert!(is_local(uri), "{uri}");
+        }
+        for uri in
+            ["qemu://h/system", "qemu+ssh://h/system", "qemu+tls://h/system", "qemu+unix://h/system", "qemu"]
+        {
+            assert!(!is_local(uri), "{uri}");
+        }
+    }
+
+    #[test]
     fn parameters_are_added_and_escaped() {
         assert_eq!(
             with_parameter("qemu+tls://h/system", "pkipath", "/a b"),

@@ -312,6 +312,39 @@ fn odd_texts_are_told_and_stop_nothing() {
 }
 
 #[test]
+fn routes_are_made_on_the_only_hypervisor() {
+    let local = "hypervisors: [{name: a, uri: 'qemu:///system'}]\n";
+    let config = |text: &str| Config::parse(text, None);
+    assert!(!config(local).expect("a configuration").has_routes);
+    assert!(!config(&format!("{local}routes: {{enabled: false}}\n")).expect("a configuration").has_routes);
+    assert!(config(&format!("{local}routes: {{enabled: true}}\n")).expect("a configuration").has_routes);
+
+    let remote = "hypervisors: [{name: a, uri: 'qemu+ssh://h/system'}]\nroutes: {enabled: true}\n";
+    let two = "hypervisors: [{name: a, uri: 'qemu:///system'}, {name: b, uri: 'qemu+unix:///system'}]\n\
+               routes: {enabled: true}\n";
+    for (text, key, part) in [
+        (remote, "routes.enabled", "hypervisors[0].uri leads to another host; run the daemon there"),
+        (two, "routes.enabled", "a daemon on the only hypervisor; there are 2"),
+        (
+            &format!("{local}routes: {{enabled: 'yes'}}\n"),
+            "routes.enabled",
+            "is a text, must be true or false",
+        ),
+        (&format!("{local}routes: {{enable: true}}\n"), "routes.enable", "did you mean \"enabled\"?"),
+        (&format!("{local}routes: true\n"), "routes", "must be a mapping"),
+    ] {
+        let found = problems(text);
+        let is_told = |(at, message): &(String, String)| at == key && message.contains(part);
+        assert!(found.iter().any(is_told), "{text}: {found:?}");
+    }
+    // a remote hypervisor is fine without routes
+    assert_eq!(
+        problems("hypervisors: [{name: a, uri: 'qemu+ssh://h/system'}]\nroutes: {enabled: false}\n"),
+        []
+    );
+}
+
+#[test]
 fn other_files_are_named_for_what_they_are() {
     for (text, part) in [
         (

@@ -1,5 +1,7 @@
 //! A hypervisor's network in a network namespace: a bridge that is the gateway of guests.
 
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 use std::{
     fs,
     future::Future,
@@ -10,7 +12,7 @@ use std::{
 use nix::sched::{CloneFlags, unshare};
 
 /// Runs a test in a network namespace of its own, in which this host is a hypervisor: a bridge `virbr0` with the addresses
-/// 192.168.122.1/24 and fd00:122::1/64, and forwarding. With `CI=true` it is a failure if that is not possible here.
+/// 192.168.122.1/24 and `fd00:122::1/64`, and forwarding. With `CI=true` it is a failure if that is not possible here.
 pub(crate) fn on_a_hypervisor<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
     let in_namespace = || {
         if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -66,7 +68,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// The guest with the addresses 192.168.122.NUMBER and fd00:122::NUMBER, and pods 10.244.NUMBER.1 and fd10:NUMBER::1.
+    /// The guest with the addresses 192.168.122.NUMBER and `fd00:122::NUMBER`, and pods 10.244.NUMBER.1 and `fd10:NUMBER::1`.
     pub(crate) fn start(number: u8) -> Self {
         let mut keeper = Command::new("unshare");
         keeper.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
