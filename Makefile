@@ -47,6 +47,12 @@ soak: cargo ## faults without end on a real API server, every deletion judged: S
 	@$(CARGO) test --locked -p integration-tests --test integration -- soak \
 	    seconds=$(or $(SECONDS),600) nodes=$(or $(NODES),200) $(if $(SEED),seed=$(SEED)) $(if $(FOCUS),focus=$(FOCUS)) $(if $(ON),on=$(ON))
 
+# Some of them are among the tests. A failure names its seed; SEED=N runs that history alone.
+.PHONY: soak-services
+soak-services: build-packages ## 10,000 random histories of Services, Nodes, faults and restarts against a model: HISTORIES, SEED
+	CCM_SERVICE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_SERVICE_HISTORY=$(SEED)) \
+	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture random_histories
+
 # One minute for each attack: from this machine, and as root from many addresses too.
 .PHONY: soak-port
 soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers, and stays small

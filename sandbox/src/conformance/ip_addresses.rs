@@ -4,7 +4,7 @@ use super::prelude::*;
 
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// An address of 2001:db8::/32 that no other run uses.
+/// An address of `2001:db8::/32` that no other run uses.
 fn unique_address() -> String {
     let random = uuid::Uuid::new_v4();
     let [a, b, c, d, ..] = random.as_bytes();

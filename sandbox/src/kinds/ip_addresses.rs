@@ -1,4 +1,4 @@
-//! The rules for IPAddress: one object for each address, whose name is the address.
+//! The rules for `IPAddress`: one object for each address, whose name is the address.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! What the API server does with Services: defaults, the addresses and ports that it gives them, and the
 //! fields that go with the type.
 //!
-//! The cluster is dual-stack, with IPv4 first. There are no IPAddress objects for cluster IPs.
+//! The cluster is dual-stack, with IPv4 first. There are no `IPAddress` objects for cluster IPs.
 
 mod rules;
 
@@ -262,7 +262,7 @@ fn allocate_addresses(allocations: &mut Allocations, service: &mut Value) {
 }
 
 impl Allocations {
-    /// From 10.0.0.0/16 or fd00:10::/112.
+    /// From `10.0.0.0/16` or `fd00:10::/112`.
     fn address(&mut self, is_ipv6: bool) -> String {
         self.addresses += 1;
         let number = self.addresses;

@@ -42,6 +42,9 @@ pub(super) fn trials() -> Vec<Trial> {
             at_every_step(api, "nodes", nodes_change).boxed_local()
         }),
         on(Target::Sandbox, "services::killed_after_each_lost_answer", |api| lost_answers(api).boxed_local()),
+        on(Target::Sandbox, "services::killed_after_a_write_for_an_older_service", |api| {
+            older_service(api).boxed_local()
+        }),
     ]
 }
 
@@ -203,6 +206,43 @@ async fn lost_answers(api: &Api) -> anyhow::Result<()> {
         run(&world, &kill, |_, _| async { Ok(()) }.boxed_local())
             .await
             .with_context(|| format!("round {number}"))?;
+    }
+    Ok(())
+}
+
+/// While the finalizer is written, the Service is replaced by another one of the same name, or deleted.
+async fn older_service(api: &Api) -> anyhow::Result<()> {
+    for (number, is_replaced) in [true, false].into_iter().enumerate() {
+        let world = World::with_nodes(api, &[&format!("n{number}")]).await?;
+        let daemon = world.start(&[])?;
+        let writes = Matcher::any().verb("patch").resource("services");
+        faults(api)?.inject(sandbox::Fault::new(writes, Action::Delay(Duration::from_secs(3))).times(1));
+        let name = format!("web-{number}");
+        let others = json!({"finalizers": ["example.com/others"]});
+        let metadata = if is_replaced { json!({}) } else { others };
+        let old = world.create_with(&name, metadata, json!({"type": "LoadBalancer"})).await?;
+        sleep(Duration::from_secs(1)).await;
+        world.delete(&name).await?;
+        if is_replaced {
+            world.balanced(&name).await?;
+        }
+        sleep(Duration::from_secs(20)).await;
+        ensure!(world.load_balancer(&old).is_none(), "made for one that is gone: {:?}", world.tape.of(&name));
+        let unprotected = world.tape.unprotected();
+        ensure!(unprotected.is_empty(), "{unprotected:?}: {:?}", world.tape.of(&name));
+        daemon.crash().await;
+        if !is_replaced {
+            ensure!(world.tape.count(&name, "ensure") == 0, "{:?}", world.tape.of(&name));
+            world.change(&name, json!({"metadata": {"finalizers": null}})).await?;
+        }
+        let daemon = world.start(&[])?;
+        if is_replaced {
+            world.is_balanced(&name).await?;
+            world.delete(&name).await?;
+        }
+        world.vanishes(&name, SOON).await?;
+        ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
+        daemon.stop().await?;
     }
     Ok(())
 }

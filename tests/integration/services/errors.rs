@@ -43,6 +43,7 @@ pub(super) fn trials() -> Vec<Trial> {
         ("services::a_service_that_vanishes_before_its_status_is_no_failure", |api| {
             no_status(api).boxed_local()
         }),
+        ("services::a_call_that_never_ends_is_given_up", |api| hangs(api).boxed_local()),
         ("services::a_load_balancer_without_an_address_is_no_failure", |api| empty(api).boxed_local()),
     ];
     let sandbox = sandbox.iter().map(|(name, scenario)| on(Target::Sandbox, name, *scenario));
@@ -326,5 +327,36 @@ async fn empty(api: &Api) -> anyhow::Result<()> {
     let event = world.event("web", "SyncLoadBalancerFailed").await?;
     ensure!(event.message.ends_with("failed to ensure load balancer: nothing"), "{event:?}");
     world.steps("web", "ensure", 3).await.context("it is tried again")?;
+    daemon.stop().await
+}
+
+async fn hangs(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    world.cloud.fail_next(Operation::EnsureLoadBalancer, Fault::Hang);
+    world.cloud.fail_next(Operation::EnsureLoadBalancer, Fault::HangThenPanic);
+    let daemon = world.start(&[])?;
+    for name in ["stuck", "other"] {
+        world.balanced(name).await?;
+    }
+    world.with_load_balancer("fine").await?;
+    let limit = Duration::from_secs(1800);
+    for name in ["stuck", "other"] {
+        world.becomes(name, limit, "has an address", |one| !ingress(one).is_empty()).await?;
+        world.event(name, "SyncLoadBalancerFailed").await?;
+    }
+    world.cloud.fail_next(Operation::DeleteLoadBalancer, Fault::Hang);
+    world.delete("stuck").await?;
+    world.vanishes("stuck", limit).await?;
+    // It does not hold up the end either
+    world.cloud.fail(Operation::DeleteLoadBalancer, Fault::Hang);
+    world.delete("other").await?;
+    world.steps("other", "delete", 1).await?;
+    let begin = Instant::now();
+    daemon.stop().await?;
+    ensure!(begin.elapsed() < Duration::from_secs(15), "the end took {:?}", begin.elapsed());
+    world.cloud.mend();
+    let daemon = world.start(&[])?;
+    world.vanishes("other", SOON).await?;
+    ensure!(world.tape.overlaps().is_empty(), "two calls at once for {:?}", world.tape.overlaps());
     daemon.stop().await
 }

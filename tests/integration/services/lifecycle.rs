@@ -69,6 +69,17 @@ async fn unseen(api: &Api) -> anyhow::Result<()> {
         Ok(world.load_balancer(&old).is_none().then_some(()))
     })
     .await?;
+    // A class cannot be added, but it can come with the type
+    world.change("web", json!({"spec": {"type": "LoadBalancer"}})).await?;
+    let ours = world.is_balanced("web").await?;
+    let with_class = async {
+        world.change("web", json!({"spec": {"type": "ClusterIP"}})).await?;
+        let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/other"});
+        world.change("web", json!({"spec": spec})).await.map(drop)
+    };
+    world.unseen(with_class).await?;
+    world.becomes("web", SOON, "lost our finalizer", |one| !has_finalizer(one)).await?;
+    ensure!(world.load_balancer(&ours).is_none(), "{:?}", world.tape.of("web"));
     daemon.stop().await
 }
 

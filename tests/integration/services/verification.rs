@@ -20,6 +20,9 @@ pub(super) fn trials() -> Vec<Trial> {
     trials.extend([
         on(Target::Sandbox, "services::a_lost_load_balancer_is_made_again", |api| lost(api).boxed_local()),
         on(Target::Sandbox, "services::the_verification_period_is_a_flag", |api| period(api).boxed_local()),
+        on(Target::Sandbox, "services::two_who_disagree_about_a_status_do_not_race", |api| {
+            disagreement(api).boxed_local()
+        }),
         on(Target::Sandbox, "services::a_settled_hour_costs_no_writes", |api| settled(api).boxed_local()),
         on(Target::Sandbox, "services::a_restart_changes_nothing", |api| restart(api).boxed_local()),
     ]);
@@ -105,5 +108,25 @@ async fn restart(api: &Api) -> anyhow::Result<()> {
     world.has_backends(&service, &["n2"], SOON).await?;
     let known = world.load_balancer(&service).map(|one| one.service.annotations).unwrap_or_default();
     ensure!(known.get("example.com/a").is_some_and(|value| value == "1"), "{known:?}");
+    daemon.stop().await
+}
+
+/// Another controller sets the status to its own address whenever it sees another one.
+async fn disagreement(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let address = ingress(&world.with_load_balancer("web").await?);
+    world.tape.clear();
+    let theirs = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.99"}]}}});
+    for _ in 0..300 {
+        world.change_status("web", theirs.clone()).await?;
+        sleep(Duration::from_secs(1)).await;
+    }
+    let writes = world.tape.count("web", "status");
+    ensure!((10..=40).contains(&writes), "{writes} writes in five minutes");
+    ensure!(world.tape.count("web", "ensure") == 0, "{:?}", world.tape.of("web"));
+    world
+        .becomes("web", Duration::from_secs(60), "has its address again", |one| ingress(one) == address)
+        .await?;
     daemon.stop().await
 }
