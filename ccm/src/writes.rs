@@ -8,9 +8,12 @@ use kube::{
     Client,
     core::{Status, response::StatusCause},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
+
+/// The form of answer that has the whole object.
+pub(crate) const WHOLE_OBJECT: &str = "application/json";
 
 /// The content type of a JSON Patch.
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
@@ -66,12 +69,23 @@ pub(crate) async fn patch(
     content_type: &'static str,
     body: &Value,
 ) -> Result<WrittenVersion, WriteError> {
+    Ok(patch_as::<Written>(client, path, content_type, body, METADATA_ONLY).await?.metadata.resource_version)
+}
+
+/// Sends a patch to `path` and gives the answer, which `accept` asks for.
+pub(crate) async fn patch_as<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    content_type: &'static str,
+    body: &Value,
+    accept: &'static str,
+) -> Result<T, WriteError> {
     let request = Request::patch(format!("{path}?{UNCHECKED}"))
-        .header(header::ACCEPT, METADATA_ONLY)
+        .header(header::ACCEPT, accept)
         .header(header::CONTENT_TYPE, content_type)
         .body(body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;
-    Ok(within_deadline(client.request::<Written>(request)).await?.metadata.resource_version)
+    within_deadline(client.request::<T>(request)).await
 }
 
 pub(crate) async fn within_deadline<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {

@@ -55,7 +55,7 @@ impl Shared {
     pub(super) async fn act(&self, task: &Task) -> Outcome {
         let service = &task.service;
         let outcome = match task.action {
-            Action::Ensure => self.ensure(service, &task.backends).await,
+            Action::Ensure => self.ensure(service, &task.memory, &task.backends).await,
             Action::UpdateNodes => self.update(service, &task.backends).await,
             Action::Repair => self.repair(service, &task.memory).await,
             Action::Verify => self.verify(service, &task.memory).await,
@@ -65,14 +65,24 @@ impl Shared {
         outcome.unwrap_or_else(|early| early)
     }
 
-    async fn ensure(&self, service: &Service, backends: &Backends) -> Result<Outcome, Early> {
+    async fn ensure(
+        &self,
+        service: &Service,
+        memory: &Memory,
+        backends: &Backends,
+    ) -> Result<Outcome, Early> {
         self.record(service, &Happening::Ensuring);
         let mut version = None;
-        if !service.has_finalizer() {
+        if !(memory.confirmed && service.has_finalizer()) {
             // Before any call of the cloud. So the Service cannot vanish while it has a load balancer.
-            let written = self.writer.patch_status(service, patch::add_finalizer()).await;
+            let written = self.writer.patch_status_and_read(service, patch::add_finalizer()).await;
             let tried = "failed to add load balancer cleanup finalizer";
-            version = Some(written.map_err(|error| self.not_written(service, tried, &error))?);
+            let now = written.map_err(|error| self.not_written(service, tried, &error))?;
+            let is_outdated = !now.wants_load_balancer() || now.deleting;
+            version = Some(now.resource_version);
+            if is_outdated {
+                return Ok(Outcome::Outdated { version });
+            }
         }
         if backends.nodes.is_empty() {
             self.record(service, &Happening::NoNodes);
@@ -201,6 +211,9 @@ impl Shared {
                 return Err(self.failed(service, Failure::of_cloud(tried, &error)));
             }
         };
+        if !exists && !memory.may_exist && !service.needs_cleanup() {
+            return Ok(Outcome::NotOurs);
+        }
         if exists {
             self.record(service, &Happening::Deleting);
             if self.dry_run {
@@ -287,6 +300,7 @@ impl Outcome {
     pub(super) fn version(&self) -> Option<&WrittenVersion> {
         match self {
             Self::Ensured { version, .. }
+            | Self::Outdated { version }
             | Self::Elsewhere { version }
             | Self::Rehearsed { version }
             | Self::Repaired { version }

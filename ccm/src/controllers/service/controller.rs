@@ -72,8 +72,8 @@ pub struct ServiceController {
 struct Done {
     key: String,
     action: Action,
-    /// Whether there may have been a load balancer before.
-    existed: bool,
+    /// What was remembered before.
+    before: Memory,
     outcome: Outcome,
 }
 
@@ -231,6 +231,7 @@ impl ServiceController {
                     memory.nodes = Some(Arc::clone(self.backends.keys()));
                     // What is due from now on is due for what the cloud is told now.
                     memory.standing = Standing::Due;
+                    memory.confirmed &= task_memory.provider == provider;
                     memory.may_exist |= !self.shared.dry_run;
                 }
             }
@@ -242,7 +243,7 @@ impl ServiceController {
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
             let outcome = shared.act(&task).await;
-            Done { key, action, existed: task.memory.may_exist, outcome }
+            Done { key, action, before: task.memory, outcome }
         });
     }
 

@@ -31,6 +31,8 @@ pub(super) enum Standing {
     Rehearsed,
     /// Its load balancer is deleted, and the finalizer removed.
     CleanedUp,
+    /// It has our finalizer and is of another class, and there is no load balancer of ours.
+    NotOurs,
 }
 
 /// When a failed action is tried again.
@@ -47,6 +49,11 @@ pub(super) struct Memory {
     pub(super) told: Arc<Service>,
     /// Whether the cloud may have made a load balancer since then.
     pub(super) may_exist: bool,
+    /// Whether there has been a load balancer, in this term or, as the finalizer says, in an earlier one.
+    pub(super) was_ensured: bool,
+    /// Whether the API server has said in this term that the Service wants a load balancer and has the finalizer. What the
+    /// watch shows may be older than what another leader has done.
+    pub(super) confirmed: bool,
     pub(super) standing: Standing,
     /// Which provider was told: how many had taken over until then.
     pub(super) provider: u64,
@@ -70,6 +77,8 @@ impl Memory {
         Self {
             told: Arc::clone(service),
             may_exist: false,
+            was_ensured: service.has_finalizer(),
+            confirmed: false,
             standing: Standing::Due,
             provider,
             nodes: None,
@@ -122,6 +131,7 @@ impl Memory {
             Standing::Unsupported => "unsupported",
             Standing::Rehearsed => "dryRun",
             Standing::CleanedUp => "cleanedUp",
+            Standing::NotOurs => "notOurs",
         };
         let address = match &self.standing {
             Standing::Ensured(status) => Some(status::shown(status)),

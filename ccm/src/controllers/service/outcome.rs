@@ -14,6 +14,12 @@ pub(super) enum Outcome {
         status: LoadBalancerStatus,
         version: Option<WrittenVersion>,
     },
+    /// The Service is not as the watch shows it, and wants no load balancer any more.
+    Outdated {
+        version: Option<WrittenVersion>,
+    },
+    /// There is no load balancer of ours, and the finalizer may be somebody else's.
+    NotOurs,
     /// Another component makes the load balancer.
     Elsewhere {
         version: Option<WrittenVersion>,

@@ -76,7 +76,8 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     let Some(service) = service else { return Next::Forget };
     let wants = service.wants_load_balancer();
     let Some(memory) = memory else {
-        return if service.needs_cleanup() {
+        // With our finalizer and a class it may have been ours before.
+        return if service.needs_cleanup() || (service.has_finalizer() && !wants) {
             Next::Now(Action::CleanUp)
         } else if wants && !service.deleting {
             Next::Now(Action::Ensure)
@@ -97,9 +98,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         return world.due(retry, Action::CleanUp);
     }
     if !wants || service.deleting {
-        return Next::Forget;
+        return if memory.standing == Standing::NotOurs { Next::Wait } else { Next::Forget };
     }
-    if is_new || memory.standing == Standing::CleanedUp {
+    if is_new || matches!(memory.standing, Standing::CleanedUp | Standing::NotOurs) {
         return Next::Now(Action::Ensure);
     }
     let is_told = memory.nodes.as_ref().is_none_or(|nodes| same_backends(nodes, &world.nodes));
@@ -110,7 +111,15 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
             at => world.due(at, Action::Ensure),
         },
         Standing::Ensured(_) | Standing::Rehearsed if !is_told => Next::Now(Action::UpdateNodes),
-        Standing::Elsewhere | Standing::Unsupported | Standing::Rehearsed | Standing::CleanedUp => Next::Wait,
+        // Whatever the Service asks for now, the load balancer that there was must not send anything to Nodes that leave.
+        Standing::Elsewhere | Standing::Unsupported if !is_told && memory.was_ensured => {
+            world.due(memory.retry_of(Action::UpdateNodes), Action::UpdateNodes)
+        }
+        Standing::Elsewhere
+        | Standing::Unsupported
+        | Standing::Rehearsed
+        | Standing::CleanedUp
+        | Standing::NotOurs => Next::Wait,
         Standing::Ensured(status) => {
             let verify = memory.verify_at.map(|at| world.due(Some(at), Action::Verify));
             if service.has_finalizer() && same_status(status, &service.content.status) {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Done, ServiceController};
 use crate::controllers::service::{
-    memory::Standing,
+    memory::{Memory, Standing},
     outcome::{Failure, Outcome},
     plan::{Action, Next},
 };
@@ -17,14 +17,8 @@ const GONE_FOR: Duration = Duration::from_secs(60);
 
 impl ServiceController {
     pub(super) fn finish(&mut self, done: Done) {
-        let Done { key, action, existed, outcome } = done;
-        if matches!(outcome, Outcome::Gone)
-            && let Some(memory) = self.memories.get_mut(&key)
-        {
-            // Without the finalizer the cloud was not called.
-            memory.may_exist = existed;
-        }
-        let is_failure = self.note(&key, action, outcome);
+        let Done { key, action, before, outcome } = done;
+        let is_failure = self.note(&key, action, &before, outcome);
         self.queue.done(&key);
         let retry = match self.next_for(&key).1 {
             Next::At(at, _) if is_failure => Some(at.saturating_duration_since(Instant::now())),
@@ -39,7 +33,7 @@ impl ServiceController {
     }
 
     /// Returns whether the work failed.
-    fn note(&mut self, key: &str, action: Action, outcome: Outcome) -> bool {
+    fn note(&mut self, key: &str, action: Action, before: &Memory, outcome: Outcome) -> bool {
         let now = Instant::now();
         let verify_at = self.verify_at(now);
         let Some(memory) = self.memories.get_mut(key) else { return false };
@@ -49,13 +43,22 @@ impl ServiceController {
         match outcome {
             Outcome::Ensured { status, .. } => {
                 memory.succeed(Standing::Ensured(status));
+                (memory.was_ensured, memory.confirmed) = (true, true);
                 memory.verify_at = verify_at;
             }
+            // The cloud was not called. What the watch shows next decides.
+            Outcome::Outdated { .. } => memory.may_exist = before.may_exist,
+            Outcome::NotOurs => memory.succeed(Standing::NotOurs),
             Outcome::Elsewhere { .. } => memory.succeed(Standing::Elsewhere),
             Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
+            Outcome::NothingToUpdate
+                if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) =>
+            {
+                memory.was_ensured = false;
+            }
             Outcome::NothingToUpdate | Outcome::Differs => {
                 memory.standing = Standing::Due;
-                memory.retry = None;
+                (memory.confirmed, memory.retry) = (false, None);
             }
             Outcome::Repaired { .. } => {
                 memory.repaired = Some(now);
@@ -67,16 +70,17 @@ impl ServiceController {
             }
             Outcome::CleanedUp { .. } => {
                 memory.succeed(Standing::CleanedUp);
-                memory.may_exist = false;
+                (memory.may_exist, memory.was_ensured, memory.confirmed) = (false, false, false);
             }
             Outcome::OldDeleted => self.forget(key),
             Outcome::Gone => {
+                memory.may_exist = before.may_exist;
                 let why = "the API server does not have this Service any more".to_owned();
                 memory.fail(action, why, Some(GONE_FOR), now);
             }
             Outcome::Updated | Outcome::Stopped => {}
             Outcome::Failed(failure) => {
-                note_failure(memory, action, failure, now);
+                note_failure(memory, action, before, failure, now);
                 return true;
             }
         }
@@ -90,14 +94,13 @@ impl ServiceController {
     }
 }
 
-fn note_failure(
-    memory: &mut crate::controllers::service::memory::Memory,
-    action: Action,
-    failure: Failure,
-    now: Instant,
-) {
+fn note_failure(memory: &mut Memory, action: Action, before: &Memory, failure: Failure, now: Instant) {
     let Failure { why, retry_after, unsupported, .. } = failure;
     match action {
+        Action::UpdateNodes if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) => {
+            memory.nodes.clone_from(&before.nodes);
+            memory.fail(action, why, retry_after, now);
+        }
         // A load balancer that could not be told of its Nodes is ensured, at once unless the cloud says when.
         Action::UpdateNodes => {
             let is_waiting = memory.retry_of(Action::Ensure).is_some_and(|at| at > now);

@@ -98,7 +98,8 @@ fn without_memory() {
     for (changes, expected) in [
         (vec![], Next::Now(Action::Ensure)),
         (vec![none()], Next::Now(Action::Ensure)),
-        (vec![(CLASS, json!("x/y"))], Next::Forget),
+        // It may have been ours before.
+        (vec![(CLASS, json!("x/y"))], Next::Now(Action::CleanUp)),
         (vec![(CLASS, json!("x/y")), none()], Next::Forget),
         (vec![cluster_ip(), none()], Next::Forget),
         (vec![cluster_ip()], Next::Now(Action::CleanUp)),
@@ -156,7 +157,14 @@ fn nodes_are_told_of() {
     assert_eq!(Case::new().other_nodes().next(&[]), Next::Now(Action::UpdateNodes));
     assert_eq!(Case::standing(Standing::Rehearsed).other_nodes().next(&[]), Next::Now(Action::UpdateNodes));
     for standing in [Standing::Elsewhere, Standing::Unsupported] {
-        assert_eq!(Case::standing(standing).other_nodes().next(&[]), Next::Wait);
+        // There may be a load balancer of before.
+        let mut case = Case::standing(standing).other_nodes();
+        assert_eq!(case.next(&[]), Next::Now(Action::UpdateNodes));
+        case.memory.was_ensured = false;
+        assert_eq!(case.next(&[]), Next::Wait);
+        case.memory.was_ensured = true;
+        let case = case.retrying(Action::UpdateNodes, AN_HOUR);
+        assert_eq!(case.next(&[]), case.at(AN_HOUR, Action::UpdateNodes));
     }
     // A failing load balancer is told too. One that is ensured anyway is not told before.
     let due = || Case::standing(Standing::Due);
@@ -255,4 +263,14 @@ fn what_is_cleaned_up_is_done() {
         "somebody added the finalizer again"
     );
     assert_eq!(case.next_when_gone(), Next::Forget);
+}
+
+#[test]
+fn another_class_with_our_finalizer_is_looked_at_once() {
+    let mut case = Case::standing(Standing::NotOurs);
+    case.memory.may_exist = false;
+    let class = || (CLASS, json!("x/y"));
+    assert_eq!(case.next(&[class()]), Next::Wait);
+    assert_eq!(case.next(&[class(), deleted()]), Next::Now(Action::CleanUp));
+    assert_eq!(case.next(&[]), Next::Now(Action::Ensure));
 }

@@ -92,3 +92,23 @@ async fn writes_that_fail_are_tried_again() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(working.addresses("web").await, ["198.18.0.1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_follows_its_nodes_whatever_its_service_asks_for() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.fail(Operation::EnsureLoadBalancer, Fault::from(Error::unsupported("SCTP")));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    let excluded = |value: Value| json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": value}}});
+    let (update, get) = (Operation::UpdateLoadBalancer, Operation::GetLoadBalancer);
+    working.patch_node("n1", excluded(json!(""))).await;
+    assert_eq!(working.calls_after(SOON).await, [update]);
+    // A failure is tried again, and not as an ensure, which the cloud cannot do.
+    working.fake.fail_next(update, quota());
+    working.patch_node("n1", excluded(json!(null))).await;
+    assert_eq!(working.calls_after(SOON).await, [update, get]);
+    assert_eq!(working.calls_after(Duration::from_secs(5)).await, [update]);
+}

@@ -120,3 +120,41 @@ async fn a_dry_run_does_not_change_the_cloud() {
     working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
     assert_eq!(working.calls_after(PERIOD).await, [Operation::GetLoadBalancer]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_confirms_the_finalizer_before_the_first_call() {
+    let working = Working::start().await;
+    let refused = Matcher::any().verb("watch").resource("services");
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    // The watch tells nothing any more, and another leader does what the Service asks for meanwhile.
+    working.sandbox.faults().inject(sandbox::Fault::new(refused, sandbox::Action::ServiceUnavailable));
+    working.sandbox.faults().drop_watches();
+    tokio::time::sleep(SOON).await;
+    let uid = working.get("web").await.uid().expect("a UID");
+    working.patch("web", json!({"spec": {"type": "ClusterIP"}})).await;
+    working.patch("web", json!({"metadata": {"finalizers": null}})).await;
+    working.fake.lose_load_balancer(&default_load_balancer_name(&uid));
+    working.fake.forget_calls();
+    kubelet::register(&working.sandbox.client(), &kubelet::node("n3", "n3")).await.expect("registered");
+    let expected = [Operation::UpdateLoadBalancer, Operation::GetLoadBalancer];
+    assert_eq!(working.calls_after(Duration::from_secs(60)).await, expected);
+    assert!(working.fake.load_balancers().is_empty());
+    working.sandbox.faults().clear();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!working.has_finalizer("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_class_with_our_finalizer_only_what_is_ours_is_deleted() {
+    let sandbox = Sandbox::new();
+    let working = Working::on(sandbox, FakeCloud::new().with_load_balancers(), options());
+    let service = serde_json::from_value(json!({
+        "metadata": {"name": "web", "finalizers": [LOAD_BALANCER_CLEANUP_FINALIZER]},
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/lb", "ports": [{"port": 80}]},
+    }));
+    let params = PostParams::default();
+    working.services().create(&params, &service.expect("a Service")).await.expect("created");
+    assert_eq!(working.calls_after(PERIOD).await, [Operation::GetLoadBalancer]);
+    assert!(working.has_finalizer("web").await && working.events().await.is_empty());
+}
