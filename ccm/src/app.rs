@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commands::{self, Check, Explain, Invocation, Output, Tool},
+    commands::{self, Check, Explain, Invocation, Output, Subject, Tool},
     daemon::{self, Misconfigured, PartEnded},
     flags::Flags,
     manifests::ManifestsCommand,
@@ -125,15 +125,30 @@ fn check(arguments: &Check, registry: MakeRegistry) -> ExitCode {
 }
 
 fn explain(arguments: &Explain, registry: MakeRegistry) -> ExitCode {
-    let faults = arguments.flags.faults();
-    if !faults.is_empty() {
-        return bad_flags(&faults);
-    }
+    let mut faults = arguments.flags.faults();
+    let subject = match arguments.subject() {
+        Ok(subject) if faults.is_empty() => subject,
+        Ok(_) => return bad_flags(&faults),
+        Err(fault) => {
+            faults.push(fault);
+            return bad_flags(&faults);
+        }
+    };
     let outcome = run_once(&arguments.flags, registry, async |registry| {
-        let explanation = commands::explain(&arguments.flags, registry, &arguments.node).await?;
+        let flags = &arguments.flags;
+        let (table, json) = match &subject {
+            Subject::Node(name) => {
+                let explanation = commands::explain(flags, registry, name).await?;
+                (explanation.to_table(), explanation.to_json()?)
+            }
+            Subject::Service { namespace, name } => {
+                let explanation = commands::explain_service(flags, registry, namespace, name).await?;
+                (explanation.to_table(), explanation.to_json()?)
+            }
+        };
         let text = match arguments.output {
-            Output::Table => explanation.to_table(),
-            Output::Json => explanation.to_json()?,
+            Output::Table => table,
+            Output::Json => json,
         };
         Ok(print(text.as_bytes())?)
     });

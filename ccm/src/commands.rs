@@ -16,7 +16,10 @@ use component::{
 
 pub use check::{Check, Finding, Report, Verdict, check};
 pub use completions::{Completions, completions};
-pub use explain::{CloudAnswer, Explain, Explanation, NodeCondition, explain};
+pub use explain::{
+    CloudAnswer, Explain, Explanation, LoadBalancerAnswer, NodeCondition, ServiceExplanation, Subject,
+    explain, explain_service,
+};
 pub use man::man;
 pub use tools::Output;
 
@@ -39,7 +42,7 @@ struct CommandLine {
 pub enum Tool {
     /// Check what a daemon with these flags could do: flags, cloud, API server, permissions.
     Check(Box<Check>),
-    /// Explain a Node: what the cloud says about it, what differs, what the daemon would do next.
+    /// Explain a Node or a Service: what the cloud says about it, what differs, what the daemon would do next.
     Explain(Box<Explain>),
     /// Print the shell's completions of this program's flags.
     Completions(Completions),
@@ -164,10 +167,31 @@ mod tests {
             panic!("a good command line");
         };
         let Tool::Explain(explain) = *tool else { panic!("explain") };
-        assert!(explain.node == "n" && explain.flags.is_given("v") && explain.flags.global.v == 4);
+        assert_eq!(explain.subject(), Ok(Subject::Node("n".to_owned())));
+        assert!(explain.flags.is_given("v") && explain.flags.global.v == 4);
         assert_eq!(faults(&["completions"]).len(), 1);
         let unknown = faults(&["completions", "tcsh"]);
         assert!(unknown[0].contains("tcsh") && unknown[0].contains("bash"), "{unknown:?}");
+    }
+
+    #[test]
+    fn what_is_explained() {
+        let subject = |args: &[&str]| match parse(["ccm", "explain"].iter().chain(args)) {
+            Ok(Invocation::Tool(tool)) => match *tool {
+                Tool::Explain(explain) => explain.subject(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        let node = |name: &str| Ok(Subject::Node(name.to_owned()));
+        assert_eq!(subject(&["worker-1"]), node("worker-1"));
+        assert_eq!(subject(&["node", "worker-1", "--v=4"]), node("worker-1"));
+        assert_eq!(subject(&["service"]), node("service"));
+        let service = Subject::Service { namespace: "shop".to_owned(), name: "web".to_owned() };
+        assert_eq!(subject(&["service", "shop/web"]), Ok(service));
+        for bad in [["service", "web"], ["service", "/web"], ["service", "a/b/c"], ["pod", "a/b"]] {
+            assert!(subject(&bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! `explain NODE`: the cloud's answer about a Node, and what the daemon would do.
+//! `explain NODE`: the cloud's answer about a Node, and what the daemon would do; and the same of a Service.
+
+mod service;
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -9,6 +11,8 @@ use component::api_client::describe;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
+
+pub use service::{LoadBalancerAnswer, ServiceExplanation, explain_service};
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
@@ -22,12 +26,18 @@ use crate::{
 const SIMILAR_NAMES: usize = 3;
 
 /// Explain a Node: what the cloud says about it, by what its instance was found, what differs, why it is initialised
-/// or not, and what a daemon with these flags would do next. Nothing is changed.
+/// or not, and what a daemon with these flags would do next. Or a Service, with `explain service NAMESPACE/NAME`: why it has
+/// its load balancer or waits for it. Nothing is changed.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
-    /// The Node's name.
-    #[arg(value_name = "NODE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub node: String,
+    /// The Node's name; or `service` and the Service's namespace and name, as in `service default/web`.
+    #[arg(
+        value_name = "NODE",
+        num_args = 1..=2,
+        required = true,
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    pub subject: Vec<String>,
 
     /// How to print it: table or json.
     #[arg(long, value_enum, default_value = "table", hide_possible_values = true, value_name = "FORM")]
@@ -36,6 +46,45 @@ pub struct Explain {
     /// The flags of the daemon.
     #[command(flatten)]
     pub flags: Flags,
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The Node of this name.
+    Node(String),
+    /// The Service of this name.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Explain {
+    /// What is to be explained.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    pub fn subject(&self) -> Result<Subject, String> {
+        let words: Vec<&str> = self.subject.iter().map(String::as_str).collect();
+        match words[..] {
+            [node] | ["node", node] => Ok(Subject::Node(node.to_owned())),
+            ["service", text] => match text.split_once('/') {
+                Some((namespace, name))
+                    if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+                {
+                    Ok(Subject::Service { namespace: namespace.to_owned(), name: name.to_owned() })
+                }
+                _ => Err(format!("{text:?} is not a Service; expected NAMESPACE/NAME")),
+            },
+            [word, ..] => {
+                Err(format!("nothing is known of {word:?}; expected NODE, or service NAMESPACE/NAME"))
+            }
+            [] => Err("expected NODE, or service NAMESPACE/NAME".to_owned()),
+        }
+    }
 }
 
 /// The explanation of a Node.

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider::{CloudProvider, Error, ErrorKind, InstanceLookup, Route, StartContext};
+use cloudprovider::{
+    CloudProvider, Error, ErrorKind, InstanceLookup, LoadBalancerService, LoadBalancerStatus, Route,
+    StartContext,
+};
 use component::{api_client, metrics::MetricSet as _};
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -77,6 +80,34 @@ pub(super) async fn list_routes(cloud: &Cloud, flags: &Flags) -> Option<Result<V
     let listing = tokio::time::timeout(CLOUD_DEADLINE, cloud.list_routes(&flags.generic.cluster_name));
     let late = || Error::new(ErrorKind::Timeout, format!("no answer within {CLOUD_DEADLINE:?}"));
     Some(saying(&waits_for, listing).await.unwrap_or_else(|_| Err(late())))
+}
+
+/// Asks the cloud about a load balancer. While the cloud cannot tell, this is repeated for some time.
+pub(super) async fn look_up_load_balancer(
+    cloud: &Cloud,
+    cluster_name: &str,
+    service: &LoadBalancerService,
+) -> cloudprovider::Result<Option<LoadBalancerStatus>> {
+    let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
+    let in_time = async {
+        let deadline = Instant::now() + CLOUD_DEADLINE;
+        loop {
+            let answer = timeout_at(deadline, cloud.get_load_balancer(cluster_name, service)).await;
+            match answer {
+                Err(_) => {
+                    return Err(Error::new(
+                        ErrorKind::Timeout,
+                        format!("no answer within {CLOUD_DEADLINE:?}"),
+                    ));
+                }
+                Ok(Err(error)) if error.is_retryable() && Instant::now() + LOOKUP_PAUSE < deadline => {
+                    sleep(LOOKUP_PAUSE).await;
+                }
+                Ok(answer) => return answer,
+            }
+        }
+    };
+    saying(&waits_for, in_time).await
 }
 
 /// Waits for `work`. If that takes longer than [`SILENCE_MAX`], a message on stderr says what it waits for.

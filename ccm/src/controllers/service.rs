@@ -3,6 +3,7 @@
 mod action;
 mod controller;
 mod events;
+mod explain;
 mod memory;
 mod metrics;
 mod needs_update;
@@ -14,8 +15,10 @@ mod row;
 mod status;
 
 pub use controller::{ServiceController, ServiceControllerOptions};
+pub use explain::{LeftOutNode, ServicePlan, plan};
 pub use metrics::ServiceMetrics;
 pub(crate) use row::DESCRIPTOR;
+pub(crate) use status::shown;
 
 /// `source.component` of the events.
 pub const COMPONENT: &str = "service-controller";
