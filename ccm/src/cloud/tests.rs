@@ -1,6 +1,7 @@
 //! What a provider may do, and what the controllers see of it.
 
 mod batches;
+mod routes;
 
 use cloudprovider::{
     Instance, PowerState, ProviderId, StartContext, Zone,

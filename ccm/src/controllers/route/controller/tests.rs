@@ -1,6 +1,7 @@
 //! Tests of the loop with a sandbox and a fake cloud, for what tests of the pure functions cannot cover. Time is paused.
 
 mod failures;
+mod histories;
 
 use cloudprovider::{
     Route,
@@ -119,10 +120,13 @@ impl Cluster {
     }
 
     async fn set_address(&self, index: usize, address: &str) {
+        self.try_set_address(index, address).await.expect("patched");
+    }
+
+    /// For tests in which such writes may fail.
+    async fn try_set_address(&self, index: usize, address: &str) -> kube::Result<ApiNode> {
         let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
-        let params = PatchParams::default();
-        let patched = self.api().patch_status(&format!("n{index}"), &params, &Patch::Merge(status)).await;
-        patched.expect("patched");
+        self.api().patch_status(&format!("n{index}"), &PatchParams::default(), &Patch::Merge(status)).await
     }
 
     /// Status and reason of the condition. Empty: the Node does not have it.

@@ -1,0 +1,145 @@
+//! Random histories: whatever happens, in the end each Node has its routes, and nobody else's route is touched.
+
+use std::collections::BTreeSet;
+
+use cloudprovider::{Error, ErrorKind, testing::Fault};
+use sandbox::{Action, Fault as ApiFault};
+
+use super::*;
+
+/// How many histories there are.
+const HISTORIES: u64 = 60;
+
+/// How much happens in each.
+const STEPS: usize = 40;
+
+/// Nodes that come and go.
+const NODES: usize = 8;
+
+/// What happens in a history.
+struct History {
+    random: fastrand::Rng,
+    cluster: Cluster,
+    controller: JoinHandle<()>,
+    /// The numbers of the Nodes that exist.
+    there: BTreeSet<usize>,
+    /// Foreign routes, by their CIDRs.
+    foreign: BTreeSet<String>,
+}
+
+impl History {
+    fn begin(seed: u64) -> Self {
+        let cluster = Cluster::new();
+        let (controller, _) = cluster.start_with(PERIOD, false);
+        let random = fastrand::Rng::with_seed(seed);
+        Self { random, cluster, controller, there: BTreeSet::new(), foreign: BTreeSet::new() }
+    }
+
+    fn crash(&mut self) {
+        self.controller.abort();
+        self.controller = self.cluster.start_with(PERIOD, false).0;
+    }
+
+    fn cloud_fault(&mut self) -> Fault {
+        let error = Error::new(ErrorKind::Unavailable, "away");
+        match self.random.u8(0..5) {
+            0 => Fault::Panic,
+            1 => Fault::Hang,
+            2 => error.with_retry_after(Duration::from_secs(self.random.u64(0..60))).into(),
+            _ => error.into(),
+        }
+    }
+
+    fn api_fault(&mut self) -> ApiFault {
+        let patches = Matcher::any().verb("patch").resource("nodes").subresource("status");
+        let action = match self.random.u8(0..4) {
+            0 => Action::LoseResponse,
+            1 => Action::Conflict,
+            2 => Action::ResetConnection,
+            _ => Action::InternalError,
+        };
+        ApiFault::new(patches, action).times(self.random.u64(1..4))
+    }
+
+    async fn step(&mut self) {
+        let index = self.random.usize(0..NODES);
+        match self.random.u8(0..20) {
+            0..=6 => {
+                if self.there.insert(index) {
+                    self.cluster.register(index).await;
+                } else {
+                    self.there.remove(&index);
+                    self.cluster.delete(index).await;
+                }
+            }
+            7..=8 if self.there.contains(&index) => {
+                let address = format!("10.200.0.{}", self.random.u8(..));
+                // A fault that is meant for the controller may meet this write.
+                let _ = self.cluster.try_set_address(index, &address).await;
+            }
+            9..=12 => {
+                let operations = [Operation::ListRoutes, Operation::CreateRoute, Operation::DeleteRoute];
+                let operation = operations[self.random.usize(0..operations.len())];
+                let fault = self.cloud_fault();
+                self.cluster.fake.fail_next(operation, fault);
+            }
+            13 => {
+                let fault = self.api_fault();
+                self.cluster.sandbox.faults().inject(fault);
+            }
+            14 => self.crash(),
+            // An old route, perhaps with the CIDR of a Node, and one of somebody else.
+            15 => {
+                let cidr = cidr(self.random.usize(0..NODES + 2));
+                if self.cluster.fake.routes().iter().all(|route| route.destination_cidr != cidr) {
+                    self.cluster.fake.put_route("c", route("gone", &cidr));
+                }
+            }
+            16 => {
+                let cidr = format!("192.168.{}.0/24", self.random.u8(..));
+                if self.foreign.insert(cidr.clone()) {
+                    self.cluster.fake.put_route("c", route("gone", &cidr));
+                }
+            }
+            17 => self.cluster.sandbox.faults().drop_watches(),
+            18 => self.cluster.fake.set_latency(Duration::from_millis(self.random.u64(0..3000))),
+            _ => {}
+        }
+        sleep(Duration::from_millis(self.random.u64(0..2000))).await;
+    }
+
+    async fn end(self, seed: u64) {
+        self.cluster.fake.mend();
+        self.cluster.fake.set_latency(Duration::ZERO);
+        self.cluster.sandbox.faults().clear();
+        // A provider may have asked for a minute's wait, and a period repairs what nothing else tells.
+        sleep(PERIOD + Duration::from_secs(70)).await;
+        let ours = self.there.iter().map(|index| (format!("n{index}"), cidr(*index)));
+        let foreign = self.foreign.iter().map(|cidr| ("gone".to_owned(), cidr.clone()));
+        let mut expected: Vec<_> = ours.chain(foreign).collect();
+        expected.sort();
+        assert_eq!(self.cluster.routes(), expected, "history {seed}");
+        for index in &self.there {
+            assert_eq!(
+                self.cluster.condition(*index).await,
+                "False RouteCreated",
+                "history {seed}, n{index}"
+            );
+        }
+        self.cluster.fake.forget_calls();
+        sleep(PERIOD).await;
+        self.cluster.made(1, 0, 0);
+        self.controller.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_end_everything_is_right() {
+    for seed in 0..HISTORIES {
+        let mut history = History::begin(seed);
+        for _ in 0..STEPS {
+            history.step().await;
+        }
+        history.end(seed).await;
+    }
+}
