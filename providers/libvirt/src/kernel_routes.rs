@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use cloudprovider::{Error, ErrorKind, NodeAddress, NodeAddressType, Result, Route};
+use cloudprovider::{Error, ErrorKind, NodeAddress, NodeAddressType, NodeIdentity, Result, Route};
 use ipnet::IpNet;
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
@@ -43,8 +43,15 @@ pub(crate) struct KernelRoutes {
     creation: AsyncMutex<()>,
     /// By metric and CIDR.
     made: Mutex<HashMap<(u32, IpNet), Made>>,
-    /// The names of Nodes by their domains, as look-ups showed them.
-    node_names: Mutex<HashMap<Uuid, String>>,
+    /// Nodes by their domains, as look-ups showed them.
+    nodes: Mutex<HashMap<Uuid, KnownNode>>,
+}
+
+/// A Node that a look-up was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownNode {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<NodeAddress>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -66,16 +73,17 @@ impl KernelRoutes {
     }
 
     /// Remembers which Node a domain is.
-    pub(crate) fn note_node(&self, domain: Uuid, name: &str) {
-        let mut names = lock(&self.node_names);
-        if names.get(&domain).is_none_or(|known| known != name) {
-            names.insert(domain, name.to_owned());
+    pub(crate) fn note_node(&self, domain: Uuid, node: &NodeIdentity) {
+        let is_same = |known: &KnownNode| known.name == node.name && known.addresses == node.addresses;
+        let mut nodes = lock(&self.nodes);
+        if !nodes.get(&domain).is_some_and(is_same) {
+            nodes.insert(domain, KnownNode { name: node.name.clone(), addresses: node.addresses.clone() });
         }
     }
 
-    /// The name of the Node that this domain is, if a look-up showed it.
-    pub(crate) fn node_of(&self, domain: Uuid) -> Option<String> {
-        lock(&self.node_names).get(&domain).cloned()
+    /// The Nodes that look-ups showed, by their domains.
+    pub(crate) fn nodes(&self) -> HashMap<Uuid, KnownNode> {
+        lock(&self.nodes).clone()
     }
 
     /// Makes a route, unless it is there.

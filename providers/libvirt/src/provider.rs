@@ -177,7 +177,7 @@ impl LibvirtProvider {
             let InstanceLookup::Present(instance) = lookup else { continue };
             let id = instance.provider_id.as_ref().map(|id| parse_provider_id(id.as_str()));
             if let Some(Ok(DomainId::Uuid(domain))) = id {
-                self.kernel_routes.note_node(domain, &node.name);
+                self.kernel_routes.note_node(domain, node);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
-use cloudprovider::{Error, ErrorKind, Result, Route, Routes, async_trait};
+use cloudprovider::{Error, ErrorKind, NodeAddress, Result, Route, Routes, async_trait};
 use jiff::Timestamp;
 
 use crate::{kernel_routes::KernelRoute, provider::LibvirtProvider};
@@ -49,25 +49,32 @@ impl Routes for LibvirtProvider {
 }
 
 impl LibvirtProvider {
-    /// The names of Nodes by the addresses of their running domains. A domain that no look-up was about yet counts as a Node of
-    /// its own name. Two domains with one address are not told apart.
+    /// The names of Nodes by their addresses: those of their running domains, and those that the Nodes themselves report. A
+    /// domain that no look-up was about yet counts as a Node of its own name. Of two with one address neither counts.
     fn nodes_by_address(&self) -> Result<HashMap<IpAddr, String>> {
         let view = self.view();
         if let Some(trouble) = view.all_trouble() {
             return Err(trouble.with_operation("list routes"));
         }
         let now = Timestamp::now().as_second();
-        let mut nodes = HashMap::new();
+        let known = self.kernel_routes().nodes();
+        let mut nodes: HashMap<IpAddr, String> = HashMap::new();
+        let mut note = |addresses: &[NodeAddress], name: &str| {
+            for address in addresses.iter().filter_map(|one| one.address.parse::<IpAddr>().ok()) {
+                let noted = nodes.entry(address).or_insert_with(|| name.to_owned());
+                if noted != name {
+                    noted.clear();
+                }
+            }
+        };
         for host in view.hosts() {
             let inventory = &host.state.inventory;
             for domain in inventory.domains() {
-                let name = self.kernel_routes().node_of(domain.uuid).unwrap_or_else(|| domain.name.clone());
-                let addresses = inventory.addresses(domain, &self.config().addresses, now);
-                for address in addresses.iter().filter_map(|one| one.address.parse::<IpAddr>().ok()) {
-                    nodes
-                        .entry(address)
-                        .and_modify(|other: &mut String| other.clear())
-                        .or_insert(name.clone());
+                let node = known.get(&domain.uuid);
+                let name = node.map_or(&domain.name, |node| &node.name);
+                note(&inventory.addresses(domain, &self.config().addresses, now), name);
+                if let Some(node) = node {
+                    note(&node.addresses, name);
                 }
             }
         }
