@@ -21,7 +21,7 @@ use rtnetlink::{
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -38,6 +38,9 @@ const MAX_IN_FLIGHT: usize = 64;
 
 /// The longest pause between two of many addresses that are set. It is much shorter than the lease of the election.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
+
+/// How long to wait before a listing is done again.
+const LISTING_DELAY: Duration = Duration::from_millis(10);
 
 /// How often a listing is tried that something changed meanwhile.
 const MAX_LISTINGS: usize = 5;
@@ -244,6 +247,10 @@ async fn dump(
             is_interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
             match answer.payload {
                 NetlinkPayload::InnerMessage(message) => messages.push(message),
+                // the listing before was given up, and the kernel is still at it
+                NetlinkPayload::Error(error) if error.to_io().raw_os_error() == Some(libc::EBUSY) => {
+                    is_interrupted = true;
+                }
                 NetlinkPayload::Error(error) => return Err(refused(action, &error.to_io())),
                 _ => {}
             }
@@ -251,6 +258,7 @@ async fn dump(
         if !is_interrupted {
             return Ok(messages);
         }
+        sleep(LISTING_DELAY).await;
     }
     Err(Error::Kernel { action: action.to_owned(), reason: "they change all the time".to_owned() })
 }

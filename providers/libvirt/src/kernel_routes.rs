@@ -11,6 +11,7 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use cloudprovider::{Error, ErrorKind, NodeAddress, NodeAddressType, NodeIdentity, Result, Route};
@@ -24,6 +25,22 @@ use self::{
     netlink::Netlink,
     table::{Step, Wanted, next_step},
 };
+
+/// How long a table that was read serves for further changes.
+const TABLE_AGE: Duration = Duration::from_secs(1);
+
+/// The kernel's routing table, with the changes since it was read.
+#[derive(Debug)]
+struct Table {
+    read: Instant,
+    routes: Vec<KernelRoute>,
+}
+
+impl Table {
+    fn is_young(&self) -> bool {
+        self.read.elapsed() < TABLE_AGE
+    }
+}
 
 /// What a Node was called when its route was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +56,9 @@ pub(crate) struct Made {
 #[derive(Debug, Default)]
 pub(crate) struct KernelRoutes {
     netlink: Netlink,
-    /// Only one route is made at a time: the check for conflicts and the creation belong together.
-    creation: AsyncMutex<()>,
+    /// Only one route is changed at a time: the check for conflicts and the creation belong together. Holds the table as it was
+    /// read for the last change, so that many changes at once do not read it as many times.
+    changes: AsyncMutex<Option<Table>>,
     /// By metric and CIDR.
     made: Mutex<HashMap<(u32, IpNet), Made>>,
     /// Nodes by their domains, as look-ups showed them.
@@ -93,13 +111,24 @@ impl KernelRoutes {
         let wanted =
             Wanted { destination, gateway, metric: metric_of(cluster), target_node: &route.target_node };
         netlink::check_forwarding(destination)?;
-        let _one_at_a_time = self.creation.lock().await;
-        let routes = self.netlink.routes().await?;
-        let known_target = |route: &KernelRoute| self.made(route).map(|made| made.target_node);
-        match next_step(&wanted, &routes, &known_target)? {
-            Step::Nothing => {}
-            Step::Add(interface) => self.netlink.add(&wanted.route(interface)).await?,
-        }
+        let mut changes = self.changes.lock().await;
+        // Out of its place until the end: after a change that failed or was given up, the table is read anew.
+        let made_with = match changes.take().filter(Table::is_young) {
+            Some(mut table) => {
+                self.make(&wanted, &mut table).await.is_ok_and(|is_new| is_new).then_some(table)
+            }
+            None => None,
+        };
+        let table = match made_with {
+            Some(table) => table,
+            // Any answer but "made" may come from a table that is out of date.
+            None => {
+                let mut table = self.read().await?;
+                self.make(&wanted, &mut table).await?;
+                table
+            }
+        };
+        *changes = Some(table);
         let made = Made {
             target_node: route.target_node.clone(),
             target_node_addresses: route.target_node_addresses.clone(),
@@ -110,16 +139,45 @@ impl KernelRoutes {
         Ok(())
     }
 
+    async fn read(&self) -> Result<Table> {
+        Ok(Table { read: Instant::now(), routes: self.netlink.routes().await? })
+    }
+
+    /// Makes a route, unless it is in the table. Returns whether it was made.
+    async fn make(&self, wanted: &Wanted<'_>, table: &mut Table) -> Result<bool> {
+        let known_target = |route: &KernelRoute| self.made(route).map(|made| made.target_node);
+        match next_step(wanted, &table.routes, &known_target)? {
+            Step::Nothing => Ok(false),
+            Step::Add(interface) => {
+                let route = wanted.route(interface);
+                self.netlink.add(&route).await?;
+                table.routes.push(route);
+                Ok(true)
+            }
+        }
+    }
+
     /// Deletes a route that was listed. One to another gateway, made since then, stays.
     pub(crate) async fn delete(&self, cluster: &str, route: &Route) -> Result<()> {
         let destination = parse_cidr(&route.destination_cidr)?;
-        for found in self.list(cluster).await? {
-            let is_meant = route.name.is_empty() || found.to_string() == route.name;
-            if found.destination == destination && is_meant {
-                self.netlink.delete(&found).await?;
-                lock(&self.made).remove(&(found.metric, destination));
-            }
+        let metric = metric_of(cluster);
+        let is_meant = |found: &&KernelRoute| {
+            let is_same = route.name.is_empty() || found.name() == route.name;
+            found.is_ours(metric) && found.destination == destination && is_same
+        };
+        let mut changes = self.changes.lock().await;
+        let young = changes.take().filter(Table::is_young);
+        let mut table = match young.filter(|table| table.routes.iter().any(|found| is_meant(&found))) {
+            Some(table) => table,
+            None => self.read().await?,
+        };
+        let meant: Vec<_> = table.routes.iter().filter(is_meant).cloned().collect();
+        for found in meant {
+            self.netlink.delete(&found).await?;
+            table.routes.retain(|other| *other != found);
+            lock(&self.made).remove(&(metric, destination));
         }
+        *changes = Some(table);
         Ok(())
     }
 }

@@ -86,7 +86,7 @@ impl LibvirtProvider {
     /// Of a route that this process made, the Node's addresses are known, so a change of them makes a new one. An older route
     /// is kept as long as its gateway is an address of a domain. Without such a domain it leads nowhere.
     fn described(&self, route: &KernelRoute, nodes: &HashMap<IpAddr, String>) -> Route {
-        let name = route.to_string();
+        let name = route.name();
         if let Some(made) = self.kernel_routes().made(route) {
             return Route {
                 name,

@@ -19,12 +19,19 @@ use rtnetlink::{
         route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType},
     },
 };
-use tokio::{sync::Mutex, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::Mutex,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use super::table::KernelRoute;
 
 /// How long the kernel may take to answer. It answers at once; an answer can only be lost if memory is short.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait before a listing is done again.
+const LISTING_DELAY: Duration = Duration::from_millis(10);
 
 /// How often a listing is tried that something changed meanwhile.
 const MAX_LISTINGS: usize = 10;
@@ -33,6 +40,8 @@ const MAX_LISTINGS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Netlink {
     open: Mutex<Option<Open>>,
+    /// The kernel makes one listing at a time for a socket.
+    listing: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -72,6 +81,7 @@ impl Netlink {
     /// All routes of the main tables of IPv4 and IPv6.
     pub(super) async fn routes(&self) -> Result<Vec<KernelRoute>> {
         let action = "list the routes of this host";
+        let _one_at_a_time = self.listing.lock().await;
         let handle = self.handle().await?;
         self.answer(action, async {
             let mut links = LinkMessage::default();
@@ -224,6 +234,10 @@ async fn dump(
             is_interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
             match answer.payload {
                 NetlinkPayload::InnerMessage(message) => messages.push(message),
+                // the listing before was given up, and the kernel is still at it
+                NetlinkPayload::Error(error) if error.to_io().raw_os_error() == Some(libc::EBUSY) => {
+                    is_interrupted = true;
+                }
                 NetlinkPayload::Error(error) => return Err(refused(action, &error.to_io())),
                 _ => {}
             }
@@ -231,6 +245,7 @@ async fn dump(
         if !is_interrupted {
             return Ok(messages);
         }
+        sleep(LISTING_DELAY).await;
     }
     Err(Error::new(ErrorKind::Unavailable, format!("cannot {action}: they change all the time")))
 }

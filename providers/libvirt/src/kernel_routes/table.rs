@@ -27,6 +27,12 @@ pub(crate) struct KernelRoute {
 }
 
 impl KernelRoute {
+    /// What tells it from a route to another gateway.
+    pub(crate) fn name(&self) -> String {
+        let gateway = self.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        format!("{}{gateway}", self.destination)
+    }
+
     /// Whether this provider made the route, for the cluster with this metric.
     pub(crate) fn is_ours(&self, metric: u32) -> bool {
         self.protocol == ROUTE_PROTOCOL && self.metric == metric

@@ -227,3 +227,51 @@ fn routes_from_before_a_restart_keep_the_names_of_their_nodes() {
         assert!(error.to_string().contains(" via "), "{error}");
     });
 }
+
+#[test]
+fn many_calls_at_once() {
+    on_a_hypervisor(|| async {
+        let cloud = cloud(0).await;
+        let routes: &dyn Routes = cloud.provider.routes().expect("routes");
+        let wanted: Vec<_> = (1..=50)
+            .map(|n| route(&format!("node-{n}"), &format!("10.244.{n}.0/24"), "192.168.122.9"))
+            .collect();
+        let creations = wanted.iter().map(|route| routes.create(CLUSTER, "uid", route));
+        let lists = (0..50).map(|_| routes.list(CLUSTER));
+        let (made, listed) =
+            futures::join!(futures::future::join_all(creations), futures::future::join_all(lists));
+        assert!(made.iter().all(Result::is_ok), "{made:?}");
+        assert!(listed.iter().all(Result::is_ok), "{listed:?}");
+        assert_eq!(shown().len(), 50);
+    });
+}
+
+/// Not a test of its own: prints what many routes cost.
+#[test]
+#[ignore = "a measurement: run with --ignored --nocapture"]
+#[allow(clippy::print_stderr, reason = "that is its purpose")]
+fn what_many_routes_cost() {
+    on_a_hypervisor(|| async {
+        let cloud = cloud(0).await;
+        let routes: &dyn Routes = cloud.provider.routes().expect("routes");
+        let wanted: Vec<_> = (0..1000_u32)
+            .map(|n| {
+                let cidr = format!("10.{}.{}.0/24", 100 + n / 250, n % 250);
+                route(&format!("node-{n}"), &cidr, &format!("192.168.122.{}", 2 + n % 250))
+            })
+            .collect();
+        let began = std::time::Instant::now();
+        let creations = wanted.iter().map(|route| routes.create(CLUSTER, "uid", route));
+        futures::future::try_join_all(creations).await.expect("routes");
+        eprintln!("1,000 routes made in {:?}", began.elapsed());
+        let began = std::time::Instant::now();
+        let listed = routes.list(CLUSTER).await.expect("a list");
+        eprintln!("listed in {:?}", began.elapsed());
+        assert_eq!(listed.len(), 1000);
+        let began = std::time::Instant::now();
+        let deletions = listed.iter().map(|route| routes.delete(CLUSTER, route));
+        futures::future::try_join_all(deletions).await.expect("deleted");
+        eprintln!("deleted in {:?}", began.elapsed());
+        assert_eq!(shown(), [""; 0]);
+    });
+}
