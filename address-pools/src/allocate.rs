@@ -298,9 +298,10 @@ impl Planner<'_> {
         let others = self.index.claim(address).map(|claim| claim.holders.iter()).into_iter().flatten();
         let mut others = others.filter(|holder| holder.service.uid != *uid).peekable();
         if others.peek().is_none() {
-            return match self.index.is_pending_elsewhere(address, uid) {
-                true => Err("another Service is just getting it".to_owned()),
-                false => Ok(()),
+            return if self.index.is_pending_elsewhere(address, uid) {
+                Err("another Service is just getting it".to_owned())
+            } else {
+                Ok(())
             };
         }
         let key = self.sharing_key(pool);

@@ -98,10 +98,10 @@ impl Reader<'_> {
         for part in text.split(',').map(str::trim) {
             match part.parse::<RangeText>() {
                 _ if part.is_empty() && text.is_empty() => {
-                    faults.push("is empty; write networks or ranges".to_owned())
+                    faults.push("is empty; write networks or ranges".to_owned());
                 }
                 _ if part.is_empty() => {
-                    faults.push("has a comma without anything before or behind it".to_owned())
+                    faults.push("has a comma without anything before or behind it".to_owned());
                 }
                 _ if part == DHCP => faults.push(format!("{DHCP} asks for DHCP and must stand alone")),
                 Ok(range) => ranges.push(range.range(skip_ends)),

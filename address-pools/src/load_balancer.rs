@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     conventions::{Announcer, Outcome},
     current::CurrentPools,
+    host::HostAnnouncer,
     ledger::{ATTEMPTS, Ledger, Written},
     local::{KubeProxy, LocalEndpoints},
     pool::Pools,
@@ -64,14 +65,14 @@ struct LocalService {
 }
 
 impl PooledLoadBalancer {
-    /// A load balancer with this configuration. `announce` is used only if the configuration says that the daemon itself
-    /// announces.
-    pub fn new(config: Config, announce: Arc<dyn Announce>) -> Self {
-        Self::with_endpoints(config, announce, Box::new(KubeProxy))
+    /// A load balancer with this configuration. If that says so, it announces addresses on the interfaces of this host.
+    pub fn new(config: Config) -> Self {
+        Self::with_parts(config, HostAnnouncer::of_process(), Box::new(KubeProxy))
     }
 
-    /// Like [`new`](Self::new), with something other than kube-proxy that knows about local endpoints.
-    pub fn with_endpoints(
+    /// Like [`new`](Self::new), with other parts than those of this host: what announces addresses, and what knows about
+    /// local endpoints.
+    pub fn with_parts(
         config: Config,
         announce: Arc<dyn Announce>,
         endpoints: Box<dyn LocalEndpoints>,

@@ -67,8 +67,7 @@ impl Request {
         let asks_for_dhcp = asked.contains(&DHCP);
         if asks_for_dhcp && asked.len() > 1 {
             return Err(invalid(format!(
-                "{} asks for DHCP (0.0.0.0) and for addresses; give one of the two",
-                KUBE_VIP_IPS
+                "{KUBE_VIP_IPS} asks for DHCP (0.0.0.0) and for addresses; give one of the two"
             )));
         }
         let asked: Vec<_> = asked.into_iter().filter(|address| *address != DHCP).collect();
@@ -165,6 +164,9 @@ fn addresses(key: &str, text: &str) -> Result<Vec<IpAddr>> {
     Ok(found)
 }
 
+/// The field that was there before annotations.
+const FIELD: &str = "spec.loadBalancerIP";
+
 /// The addresses that a Service asks for, by where it does so.
 struct Wishes(Vec<(&'static str, Vec<IpAddr>)>);
 
@@ -182,7 +184,6 @@ impl Wishes {
                 wishes.push((*key, asked));
             }
         }
-        const FIELD: &str = "spec.loadBalancerIP";
         if let Some(text) = service.load_balancer_ip.as_deref().filter(|text| !text.trim().is_empty()) {
             let asked = addresses(FIELD, text)?;
             if asked.len() > 1 {

@@ -32,6 +32,11 @@ impl HolderId {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), name: name.into() }
     }
+
+    /// The name that it was made with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl fmt::Display for HolderId {

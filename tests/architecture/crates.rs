@@ -8,14 +8,15 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     // Knows neither clouds nor Kubernetes: addresses on this host.
     ("announcing", &[], &[]),
+    ("address-pools", &["announcing", "cloudprovider"], &[]),
     ("basics", &[], &[]),
     ("cloudprovider", &["basics"], &[]),
     ("sandbox", &[], &[]),
-    ("cloudprovider-libvirt", &["cloudprovider"], &[]),
-    ("cloudprovider-vsphere", &["cloudprovider"], &["test-env"]),
+    ("cloudprovider-libvirt", &["address-pools", "cloudprovider"], &[]),
+    ("cloudprovider-vsphere", &["address-pools", "cloudprovider"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
     ("ccm", &["cloudprovider", "component"], &["sandbox"]),
     // The only crate that knows the providers.

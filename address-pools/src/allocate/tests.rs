@@ -216,7 +216,7 @@ fn services_with_one_key_share_as_long_as_their_ports_differ() {
                 plan.claims.into_iter().for_each(|claim| index.set(claim));
             }
             Err(refusal) => {
-                assert!(matches!(refusal, Refusal::Exhausted(_)) && expected == "full", "{name} {refusal}")
+                assert!(matches!(refusal, Refusal::Exhausted(_)) && expected == "full", "{name} {refusal}");
             }
         }
     }

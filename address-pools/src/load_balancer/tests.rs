@@ -43,7 +43,7 @@ impl Daemon {
         announcer: Arc<FakeAnnouncer>,
         endpoints: Box<dyn LocalEndpoints>,
     ) -> Self {
-        let balancer = PooledLoadBalancer::with_endpoints(config(json), announcer, endpoints);
+        let balancer = PooledLoadBalancer::with_parts(config(json), announcer, endpoints);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let context = StartContext::new(stop.clone(), CLUSTER).with_services(Arc::new(cluster.clone()));
         balancer.start(&context, &tasks).expect("started");
@@ -271,7 +271,7 @@ async fn pools_of_a_config_map_change_while_the_daemon_runs() {
     let name =
         cloudprovider::ConfigMapName { namespace: "kube-system".to_owned(), name: "kubevip".to_owned() };
     let daemon = Daemon::start(&cluster, r#"{"kubeVipConfigMap": {}, "announcedBy": "none"}"#);
-    assert_eq!(daemon.balancer.needs().config_maps, [name.clone()]);
+    assert_eq!(daemon.balancer.needs().config_maps, std::slice::from_ref(&name));
     let error = daemon.ensure(&service("a")).await.expect_err("no pools");
     assert_eq!(
         error.to_string(),
@@ -320,7 +320,7 @@ async fn dhcp_needs_kube_vip() {
 
 #[tokio::test(start_paused = true)]
 async fn before_the_start_every_call_fails() {
-    let balancer = PooledLoadBalancer::new(config(SMALL), FakeAnnouncer::new());
+    let balancer = PooledLoadBalancer::new(config(SMALL));
     assert!(balancer.ensure(CLUSTER, &service("a"), &[]).await.is_err());
     assert!(balancer.get(CLUSTER, &service("a")).await.is_err());
     assert!(balancer.delete(CLUSTER, &service("a")).await.is_err());

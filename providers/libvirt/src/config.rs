@@ -46,6 +46,8 @@ pub struct Config {
     pub refresh_interval: Duration,
     /// Whether pod CIDRs become routes of this host's kernel. Default no.
     pub has_routes: bool,
+    /// Where load balancers get their addresses. `None`: there are no load balancers.
+    pub address_pools: Option<address_pools::Config>,
 }
 
 /// One hypervisor, that is one libvirtd.
@@ -246,8 +248,15 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
 }
 
 /// The keys at the top level.
-const SECTIONS: [&str; 6] =
-    ["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval", "routes"];
+const SECTIONS: [&str; 7] = [
+    "hypervisors",
+    "addresses",
+    "callTimeout",
+    "keepalive",
+    "refreshInterval",
+    "routes",
+    address_pools::Config::KEY,
+];
 
 /// The kind of a Kubernetes manifest, if the text is one: none of its keys is meant as a section.
 fn kind_of_manifest(value: &Value) -> Option<&str> {
@@ -285,6 +294,9 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, problems));
     let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), problems);
     let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, problems));
+    let address_pools = fields.take(address_pools::Config::KEY).and_then(|value| {
+        address_pools::Config::read(address_pools::Config::KEY, &value, &mut problems.faults)
+    });
     fields.finish(problems);
     Some(Config {
         has_routes,
@@ -293,6 +305,7 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
         call_timeout: call_timeout.unwrap_or(CALL_TIMEOUT),
         keepalive,
         refresh_interval: refresh_interval.unwrap_or(REFRESH_INTERVAL),
+        address_pools,
     })
 }
 

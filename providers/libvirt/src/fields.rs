@@ -249,7 +249,15 @@ fn shown(duration: Duration) -> String {
 const HOMES: [(&str, &[&str]); 6] = [
     (
         "at the top level",
-        &["hypervisors", "addresses", "callTimeout", "keepalive", "refreshInterval", "routes"],
+        &[
+            "hypervisors",
+            "addresses",
+            "callTimeout",
+            "keepalive",
+            "refreshInterval",
+            "routes",
+            address_pools::Config::KEY,
+        ],
     ),
     ("under routes", &["enabled"]),
     ("under an element of hypervisors", &["name", "uri", "region", "zone", "auth", "pkipath"]),

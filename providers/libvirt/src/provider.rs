@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use address_pools::PooledLoadBalancer;
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait, instance_stream,
-    look_once_listed,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, ServiceAccessNeeds, StartContext, Zones,
+    async_trait, instance_stream, look_once_listed,
 };
 use futures::future::join_all;
 use tokio::{
@@ -41,6 +42,8 @@ const CHANGES_KEPT: usize = 256;
 pub struct LibvirtProvider {
     config: Arc<Config>,
     hypervisors: Vec<Arc<Hypervisor>>,
+    /// Set if the configuration has address pools.
+    load_balancer: Option<PooledLoadBalancer>,
     /// The receivers for the actors' commands, until the start.
     receivers: Mutex<Option<Vec<mpsc::UnboundedReceiver<Command>>>>,
     /// One task for each hypervisor, and one that waits for the stop.
@@ -76,9 +79,11 @@ impl LibvirtProvider {
             .iter()
             .map(|hypervisor| Hypervisor::new(hypervisor.clone(), shared.clone()))
             .unzip();
+        let load_balancer = config.address_pools.clone().map(PooledLoadBalancer::new);
         Self {
             config,
             hypervisors,
+            load_balancer,
             receivers: Mutex::new(Some(receivers)),
             actors: TaskTracker::new(),
             lanes,
@@ -232,6 +237,9 @@ impl CloudProvider for LibvirtProvider {
             self.actors.spawn(actor);
         }
         self.lanes.started(&context.stop, &self.actors);
+        if let Some(load_balancer) = &self.load_balancer {
+            load_balancer.start(&context, &self.actors)?;
+        }
         let stopped = self.stopped.clone();
         self.actors.spawn(async move {
             context.stop.cancelled().await;
@@ -247,6 +255,10 @@ impl CloudProvider for LibvirtProvider {
         self.lanes.all_ended().await;
     }
 
+    fn service_access_needs(&self) -> ServiceAccessNeeds {
+        self.load_balancer.as_ref().map(PooledLoadBalancer::needs).unwrap_or_default()
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
@@ -257,7 +269,7 @@ impl CloudProvider for LibvirtProvider {
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
+        self.load_balancer.as_ref().map(|load_balancer| load_balancer as &dyn LoadBalancer)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use address_pools::PooledLoadBalancer;
 use cloudprovider::{
     CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, StartContext, Zones, async_trait,
-    instance_stream, look_once_listed,
+    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, ServiceAccessNeeds, StartContext,
+    Zones, async_trait, instance_stream, look_once_listed,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
@@ -51,6 +52,8 @@ const PROBES: usize = 4;
 pub struct VSphereProvider {
     rules: Rules,
     vcenters: Vec<Followed>,
+    /// Set if the configuration has address pools.
+    load_balancer: Option<PooledLoadBalancer>,
     status_changes: watch::Sender<u64>,
     instance_changes: broadcast::Sender<InstanceChange>,
     started: OnceLock<Instant>,
@@ -131,6 +134,7 @@ impl VSphereProvider {
         Self {
             rules,
             vcenters: vcenters.collect(),
+            load_balancer: config.address_pools.map(PooledLoadBalancer::new),
             status_changes,
             instance_changes,
             started: OnceLock::new(),
@@ -218,6 +222,9 @@ impl CloudProvider for VSphereProvider {
                 }
             });
         }
+        if let Some(load_balancer) = &self.load_balancer {
+            load_balancer.start(&context, &self.tasks)?;
+        }
         let stopped = self.stopped.clone();
         self.tasks.spawn(async move {
             context.stop.cancelled().await;
@@ -240,6 +247,10 @@ impl CloudProvider for VSphereProvider {
         self.vcenters.iter().any(|followed| followed.credentials.needs(secret))
     }
 
+    fn service_access_needs(&self) -> ServiceAccessNeeds {
+        self.load_balancer.as_ref().map(PooledLoadBalancer::needs).unwrap_or_default()
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
@@ -250,7 +261,7 @@ impl CloudProvider for VSphereProvider {
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        None
+        self.load_balancer.as_ref().map(|load_balancer| load_balancer as &dyn LoadBalancer)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

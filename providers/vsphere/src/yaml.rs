@@ -140,6 +140,18 @@ impl Node {
         }
     }
 
+    /// The same tree with every scalar as a text. Of a key that occurs twice, the last value counts.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Null => serde_json::Value::Null,
+            Self::Scalar { text, .. } => text.clone().into(),
+            Self::List(items) => items.iter().map(Self::to_json).collect(),
+            Self::Mapping(entries) => {
+                entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect()
+            }
+        }
+    }
+
     fn count(&self) -> usize {
         1 + match self {
             Self::List(items) => items.iter().map(Self::count).sum::<usize>(),

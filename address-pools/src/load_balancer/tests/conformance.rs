@@ -16,7 +16,7 @@ struct OnlyPools {
 
 #[async_trait]
 impl CloudProvider for OnlyPools {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "pools"
     }
     async fn start(&self, context: StartContext) -> Result<()> {
@@ -53,7 +53,7 @@ struct Pools {
 impl Hooks for Pools {
     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
         let announcer = Arc::clone(&self.announcer) as Arc<dyn Announce>;
-        let balancer = PooledLoadBalancer::new(config(self.json), announcer);
+        let balancer = PooledLoadBalancer::with_parts(config(self.json), announcer, Box::new(KubeProxy));
         Ok(Arc::new(OnlyPools { balancer, tasks: TaskTracker::new() }))
     }
 

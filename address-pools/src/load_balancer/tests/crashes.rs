@@ -12,9 +12,8 @@ const ANNOUNCED_BY_KUBE_VIP: &str = r#"{"announcedBy": "kube-vip", "pools": [{"n
 fn fail_at(cluster: &FakeServiceAccess, number: usize, fault: AccessFault) -> Arc<AtomicUsize> {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    cluster.fault_with(move |_| match counted.fetch_add(1, Ordering::Relaxed) == number {
-        true => fault,
-        false => AccessFault::None,
+    cluster.fault_with(move |_| {
+        if counted.fetch_add(1, Ordering::Relaxed) == number { fault } else { AccessFault::None }
     });
     calls
 }

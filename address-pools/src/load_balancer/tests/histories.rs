@@ -86,7 +86,7 @@ async fn run(steps: Vec<Step>) {
                     }
                     Err(error) => match wish {
                         Some(last) => {
-                            assert!(taken.contains(&ip(&format!("10.0.1.{last}"))), "{}", error.report())
+                            assert!(taken.contains(&ip(&format!("10.0.1.{last}"))), "{}", error.report());
                         }
                         None => assert!(
                             (1..=4).all(|last| taken.contains(&ip(&format!("10.0.0.{last}")))),

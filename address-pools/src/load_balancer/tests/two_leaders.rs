@@ -1,6 +1,6 @@
 //! Two daemons that both believe that they lead.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 
@@ -21,7 +21,7 @@ async fn wait_a_little(mut steps: u8) {
 fn one_of(random: &mut fastrand::Rng, number: usize) -> LoadBalancerService {
     let name = format!("s{number}");
     let mut wanted = LoadBalancerService { ports: vec![port(random.u16(80..82))], ..service(&name) };
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         wanted = annotated(wanted, &[(SHARING_KEY, "web")]);
     }
     if random.u8(0..4) == 0 {
@@ -49,12 +49,12 @@ async fn history(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let cluster = FakeServiceAccess::new();
     let daemons = [Daemon::start(&cluster, POOL), Daemon::start(&cluster, POOL)];
-    let mut busy: BTreeMap<(usize, usize), ()> = BTreeMap::new();
+    let mut busy: BTreeSet<(usize, usize)> = BTreeSet::new();
     let mut running = FuturesUnordered::new();
     for _ in 0..60 {
         let (daemon, number) = (random.usize(0..2), random.usize(0..10));
         // A daemon never works on one Service twice at once.
-        if busy.insert((daemon, number), ()).is_none() {
+        if busy.insert((daemon, number)) {
             let wanted = one_of(&mut random, number);
             cluster.add_service(service_ref(&wanted.name));
             let (deletes, waits, daemons) = (random.u8(0..3) == 0, random.u8(0..6), &daemons);

@@ -35,6 +35,24 @@ refreshInterval: 10m
 ";
 
 #[test]
+fn address_pools_give_load_balancers() {
+    let text = "hypervisors: [{name: kvm1, uri: 'qemu:///system'}]\n";
+    let without = Config::parse(text, None).expect("valid");
+    let pools = "addressPools:\n  announce: true\n  pools:\n  - {name: main, addresses: [192.0.2.0/28], interface: br0}\n";
+    let with = Config::parse(&format!("{text}{pools}"), None).expect("valid");
+    let found = with.address_pools.clone().expect("pools");
+    assert_eq!(found.announcer, address_pools::Announcer::Itself);
+    for (config, has) in [(without, false), (with, true)] {
+        let provider: Box<dyn cloudprovider::CloudProvider> = Box::new(crate::LibvirtProvider::new(config));
+        assert_eq!(provider.load_balancer().is_some(), has);
+        assert_eq!(provider.service_access_needs().claims, has);
+    }
+    let faulty = format!("{text}addressPools: {{pools: [{{name: main, address: 7}}]}}\naddresspools: {{}}\n");
+    let keys: Vec<_> = problems(&faulty).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["addressPools.pools[0].addresses", "addressPools.pools[0].address", "addresspools"]);
+}
+
+#[test]
 fn a_full_configuration() {
     let config = Config::parse(FULL, Some(Path::new("/etc/ccm/libvirt.yaml"))).expect("valid");
     assert_eq!(config.hypervisors.len(), 2);

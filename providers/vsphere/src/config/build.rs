@@ -41,11 +41,13 @@ impl Builder<'_> {
         let labels = self.labels();
         let addresses = self.addresses();
         let nsx = self.nsx();
+        let address_pools = self.address_pools();
         Config {
             vcenters,
             labels,
             addresses,
             nsx,
+            address_pools,
             skip_node_deletion: environment.has("SKIP_NODE_DELETION"),
             warnings: Vec::new(),
         }
@@ -259,6 +261,11 @@ impl Builder<'_> {
             }
         }
         networks
+    }
+
+    fn address_pools(&mut self) -> Option<address_pools::Config> {
+        let value = self.settings.address_pools.as_ref()?;
+        address_pools::Config::read(address_pools::Config::KEY, value, &mut self.findings.problems)
     }
 
     /// A faulty NSX-T configuration is not fatal. CPI runs without its NSX-T parts then, and this provider

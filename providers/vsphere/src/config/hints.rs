@@ -9,6 +9,16 @@ const IN_TREE: [&str; 3] = ["Workspace", "Disk", "Network"];
 
 /// The message about a section that this format does not have.
 pub(crate) fn unknown_section(name: &str, format: Format) -> String {
+    if squeezed(name) == squeezed(address_pools::Config::KEY) {
+        return match format {
+            Format::Yaml => {
+                format!("{name:?} is not known and ignored; did you mean {}?", address_pools::Config::KEY)
+            }
+            Format::Ini => {
+                "address pools can be given in the YAML format only; write the file in that format".to_owned()
+            }
+        };
+    }
     let name_of = |section: Section| match format {
         Format::Yaml => section.yaml(),
         Format::Ini => section.ini(),

@@ -30,6 +30,8 @@ pub struct Config {
     pub(crate) addresses: AddressRules,
     /// The NSX-T parts that are configured.
     pub(crate) nsx: NsxParts,
+    /// Where load balancers get their addresses. `None`: there are no load balancers.
+    pub(crate) address_pools: Option<address_pools::Config>,
     /// `SKIP_NODE_DELETION`: no Node is ever reported as absent.
     pub(crate) skip_node_deletion: bool,
     pub(super) warnings: Vec<ConfigProblem>,

@@ -44,7 +44,9 @@ pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Se
             return settings;
         }
     };
-    let is_section = |name: &str| Section::ALL.iter().any(|section| section.yaml() == name);
+    let is_section = |name: &str| {
+        name == address_pools::Config::KEY || Section::ALL.iter().any(|section| section.yaml() == name)
+    };
     let kind = entries.iter().find(|(name, _)| name == "kind").and_then(|(_, kind)| kind.text());
     let is_near = |name: &str| hints::nearest(name, &Section::ALL.map(Section::yaml)).is_some();
     if let Some(kind) = kind
@@ -61,6 +63,10 @@ pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Se
         // As in CPI, both sections are read into the same structure.
         if !seen.insert(name.clone()) && is_section(&name) {
             findings.warning(&name, "stands there twice; both count, and of a key in both the last one");
+        }
+        if name == address_pools::Config::KEY {
+            settings.address_pools = Some(node.to_json());
+            continue;
         }
         match Section::ALL.into_iter().find(|section| section.yaml() == name) {
             Some(section) if section.is_named() => read_named(section, node, &mut settings, findings),

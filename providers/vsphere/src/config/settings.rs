@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     values: BTreeMap<(Section, String, &'static str), Setting>,
     /// The sections that are present, empty ones included.
     sections: BTreeSet<(Section, String)>,
+    /// The section `addressPools`, which only this provider has.
+    pub(crate) address_pools: Option<serde_json::Value>,
     pub(crate) format: Format,
 }
 
@@ -148,7 +150,7 @@ impl Settings {
 
     /// Whether nothing has been read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sections.is_empty() && self.values.is_empty()
+        self.sections.is_empty() && self.values.is_empty() && self.address_pools.is_none()
     }
 
     /// Whether a section has any value.

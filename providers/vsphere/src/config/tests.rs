@@ -1,5 +1,6 @@
 //! Tests of the configuration as a whole, by subject. This file has the shared helpers.
 
+mod address_pools;
 mod credentials;
 mod environment;
 mod faults;
