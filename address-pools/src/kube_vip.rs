@@ -48,10 +48,8 @@ impl Reader<'_> {
             "false" => Some(false),
             _ => None,
         });
-        let (interface, interfaces) = self.by_namespace("interface-", |_, _, text| {
-            let text = text.trim();
-            (!text.is_empty()).then(|| text.to_owned())
-        });
+        let (interface, interfaces) =
+            self.by_namespace("interface-", |_, _, text| Some(text.trim().to_owned()));
         let (shares, sharing) = self.by_namespace("allow-share-", |reader, key, _| {
             Some(if reader.flag(key, |text| parse_bool(text).ok()) {
                 Sharing::Always

@@ -67,7 +67,7 @@ pub struct Pools {
     pub choice: Choice,
     /// Where the pools are written, for messages.
     pub origin: String,
-    /// Namespaces whose Services have addresses on another interface than that of the pool.
+    /// Namespaces whose Services have addresses on another interface than that of the pool. Empty: on none in particular.
     pub interfaces: BTreeMap<String, String>,
     /// Namespaces whose Services share in another way than the pool says.
     pub sharing: BTreeMap<String, Sharing>,
@@ -110,7 +110,8 @@ impl Pools {
 
     /// The interface of a pool's addresses for Services of this namespace.
     pub fn interface<'a>(&'a self, pool: &'a Pool, namespace: &str) -> Option<&'a str> {
-        self.interfaces.get(namespace).or(pool.interface.as_ref()).map(String::as_str)
+        let interface = self.interfaces.get(namespace).or(pool.interface.as_ref());
+        interface.map(String::as_str).filter(|name| !name.is_empty())
     }
 
     /// Whether Services of this namespace share addresses without asking for it.

@@ -34,7 +34,15 @@ const RULES: [Rule; 13] = [
     (
         "integration-tests",
         &[],
-        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere", "sandbox", "test-env"],
+        &[
+            "address-pools",
+            "ccm",
+            "cloudprovider",
+            "cloudprovider-libvirt",
+            "cloudprovider-vsphere",
+            "sandbox",
+            "test-env",
+        ],
     ),
 ];
 

@@ -1,14 +1,16 @@
-//! Which addresses Services get from kube-vip's ConfigMap: kube-vip's own allocator on the real API server.
+//! Which addresses Services get from kube-vip's ConfigMap: kube-vip's own allocator on the real API server, and that of this
+//! repository in memory.
 //!
-//! The tables of the modules say what it gives in each case. The same Services and `ConfigMap`s can be given to
-//! any other allocator that reads them.
+//! The tables of the modules say what kube-vip's gives in each case, and [`wanted`] where the other one differs on purpose.
 
 mod case;
 mod families;
+mod ours;
 mod play;
 mod presets;
 mod sharing;
 mod values;
+mod wanted;
 
 use anyhow::{Context, ensure};
 use libtest_mimic::Trial;
@@ -22,7 +24,10 @@ use case::Case;
 use play::Player;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip)]
+    vec![
+        trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip),
+        trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours),
+    ]
 }
 
 /// All cases.
@@ -43,6 +48,17 @@ fn kube_vip() -> Outcome {
         let different = outcome.with_context(|| format!("its log: {}", allocator.process().log_tail()))?;
         cleaned?;
         ensure_none(&different).map_err(StartError::from)
+    })
+}
+
+fn ours() -> Outcome {
+    runtime(true)?.block_on(async {
+        let mut all = Vec::new();
+        for case in cases() {
+            let answers = ours::play(&case).await.with_context(|| format!("case {}", case.name))?;
+            all.push((case, answers));
+        }
+        ensure_none(&ours::unexpected(&all)).map_err(StartError::from)
     })
 }
 

@@ -83,6 +83,7 @@ fn the_other_keys_are_read() {
         ("cidr-shop", "10.0.1.0/24"),
         ("interface-global", "eth0"),
         ("interface-shop", "eth1"),
+        ("interface-none", ""),
         ("allow-share-global", "true"),
         ("allow-share-shop", "F"),
         ("search-order", "desc"),
@@ -97,6 +98,7 @@ fn the_other_keys_are_read() {
         for pool in &pools.pools {
             assert_eq!(pools.interface(pool, namespace), Some(interface));
             assert_eq!(pools.sharing(pool, namespace), sharing);
+            assert_eq!(pools.interface(pool, "none"), None);
         }
     }
 }
