@@ -39,6 +39,7 @@ mod metrics;
 mod node;
 mod node_lifecycle;
 mod outage;
+mod packets;
 mod peers;
 mod permissions;
 mod protobuf;
@@ -64,7 +65,7 @@ const THREADS: usize = 6;
 
 fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    if let Some(code) = campaign::other_main() {
+    if let Some(code) = campaign::other_main().or_else(packets::other_main) {
         return code;
     }
     if std::env::var_os("RUST_LOG").is_some() {
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         scale::trials(),
         vsphere::trials(),
         outage::trials(),
+        packets::trials(),
         leader_election::trials(),
         address_pools::trials(),
         swap_in::trials(),

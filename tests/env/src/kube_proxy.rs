@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::built;
 use crate::error::{StartError, need_programs};
@@ -42,17 +43,22 @@ impl KubeProxy {
         need_programs(&["setpriv", "nft", "curl"])?;
         let program = built("kube-proxy")?.join("kube-proxy");
         let scratch = Scratch::new("kube-proxy")?;
-        let mut command = netns.command(program);
-        command
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--hostname-override={node}"))
-            .arg(format!("--cluster-cidr={cluster_cidr}"))
-            .args(["--proxy-mode=nftables", "--nodeport-addresses=primary"])
+        let configuration = json!({
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "clientConnection": {"kubeconfig": kubeconfig},
+            "hostnameOverride": node,
+            "clusterCIDR": cluster_cidr,
             // the namespace may not change the kernel's settings for connections
-            .args(["--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0"])
-            .arg("--conntrack-tcp-timeout-close-wait=0")
-            // an endpoint that comes or goes is seen at once
-            .args(["--nftables-min-sync-period=100ms", "-v=2"]);
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+            // a change is seen at once
+            "nftables": {"minSyncPeriod": "100ms"},
+        });
+        // JSON is YAML
+        let file = scratch.write("config.yaml", &configuration.to_string())?;
+        let mut command = netns.command(program);
+        command.arg(format!("--config={}", file.display())).arg("-v=2");
         let process = Process::spawn("kube-proxy", &command, scratch.join("kube-proxy.log"))?;
         let mut started = Self { process, _scratch: scratch };
         started.process.wait_until(READY_WITHIN, || is_ready(netns))?;

@@ -1,0 +1,17 @@
+//! Packets to load balancer addresses: Nodes are network namespaces with a real kube-proxy each, on a real API
+//! server; pods and a client are further namespaces.
+
+mod cluster;
+mod forwarding;
+mod lan;
+mod programs;
+
+use libtest_mimic::Trial;
+
+pub(crate) use programs::other_main;
+
+use crate::trial::trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand)]
+}
