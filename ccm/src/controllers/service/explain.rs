@@ -98,7 +98,7 @@ fn towards_it(
             }
         }
         Ok(Some(status)) => {
-            next.push(format!("write what the cloud says into the status: {}", shown(status)))
+            next.push(format!("write what the cloud says into the status: {}", shown(status)));
         }
         Ok(None) => next.push(format!("make the load balancer, with {back_ends} nodes")),
         Err(error) => next.push(match (error.kind(), error.retry_after()) {
