@@ -76,7 +76,6 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     let Some(service) = service else { return Next::Forget };
     let wants = service.wants_load_balancer();
     let Some(memory) = memory else {
-        // With our finalizer and a class it may have been ours before.
         return if service.needs_cleanup() || (service.has_finalizer() && !wants) {
             Next::Now(Action::CleanUp)
         } else if wants && !service.deleting {
@@ -89,7 +88,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         return Next::Wait;
     }
     let is_new = memory.provider != world.provider || needs_update(&memory.told, service);
-    if service.needs_cleanup() || (memory.may_exist && (service.deleting || !wants)) {
+    // With our finalizer and a class it may have been ours before, as long as the cloud has not been asked.
+    let is_unclear = service.has_finalizer() && !wants && memory.standing != Standing::NotOurs;
+    if service.needs_cleanup() || is_unclear || (memory.may_exist && (service.deleting || !wants)) {
         if memory.standing == Standing::CleanedUp && memory.told.resource_version == service.resource_version
         {
             return Next::Wait;

@@ -271,6 +271,10 @@ fn another_class_with_our_finalizer_is_looked_at_once() {
     case.memory.may_exist = false;
     let class = || (CLASS, json!("x/y"));
     assert_eq!(case.next(&[class()]), Next::Wait);
+    // The first look failed.
+    let mut failed = Case::standing(Standing::Due).retrying(Action::CleanUp, AN_HOUR);
+    failed.memory.may_exist = false;
+    assert_eq!(failed.next(&[class()]), failed.at(AN_HOUR, Action::CleanUp));
     assert_eq!(case.next(&[class(), deleted()]), Next::Now(Action::CleanUp));
     assert_eq!(case.next(&[]), Next::Now(Action::Ensure));
 }
