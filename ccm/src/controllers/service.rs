@@ -9,10 +9,12 @@ mod metrics;
 mod needs_update;
 mod nodes;
 mod outcome;
+mod pass;
 mod patch;
 mod plan;
 mod row;
 mod status;
+mod work;
 
 pub use controller::{ServiceController, ServiceControllerOptions};
 pub use explain::{LeftOutNode, ServicePlan, plan};

@@ -2,7 +2,7 @@
 //! Service is decided when its turn comes, and done in one task.
 
 mod finish;
-mod pass;
+mod nodes_changed;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -20,19 +20,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    action::{Shared, Task},
+    action::Action,
     memory::{Memory, Standing},
     metrics::ServiceMetrics,
     nodes::BackendSet,
     outcome::Outcome,
-    plan::{Action, Next, World, next},
+    pass::NodePass,
+    plan::{Next, World, next},
+    work::{Shared, Task},
 };
 use crate::{
     cloud::Cloud,
     nodes::NodeStore,
     services::{Service, ServiceStore, ServiceWriter},
 };
-use pass::NodePass;
 
 /// How long calls of the cloud may go on when the controller is told to stop. The daemon waits a little longer for its
 /// controllers.

@@ -7,7 +7,7 @@ use component::{backoff::Backoff, debug_state::seconds_from_now};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{nodes::BackendKeys, plan::Action, status};
+use super::{action::Action, nodes::BackendKeys, status};
 use crate::{cache::CachedObject as _, services::Service, writes::WrittenVersion};
 
 /// Upstream's waits between tries, with no spread.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
+    action::Action,
     memory::{Memory, Standing},
     needs_update::needs_update,
     nodes::{BackendKeys, same_backends},
@@ -15,23 +16,6 @@ use crate::services::Service;
 /// A finalizer or status that somebody removed or changed is brought back at once, but a second time only after this long.
 /// Two controllers that disagree must not write in turns.
 pub(super) const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Something to do about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// Make or change the load balancer.
-    Ensure,
-    /// Tell the load balancer of the back ends.
-    UpdateNodes,
-    /// Bring finalizer and status back. The cloud is not asked.
-    Repair,
-    /// Ask the cloud whether the load balancer is as it was.
-    Verify,
-    /// Delete the load balancer, then remove the finalizer.
-    CleanUp,
-    /// Delete the load balancer of a Service that is gone, or that another one of the same name has replaced.
-    DeleteOld,
-}
 
 /// When to do what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use tokio::time::Instant;
 
 use super::{Done, ServiceController};
 use crate::controllers::service::{
+    action::Action,
     memory::{Memory, Standing},
     outcome::{Failure, Outcome},
-    plan::{Action, Next},
+    plan::Next,
 };
 
 /// The API server may say that a Service does not exist while the watch still shows it. Until the watch shows that too, or

@@ -1,0 +1,312 @@
+//! The work on one Service: calls of the cloud, writes and events, in upstream's order. Runs in a task, many at once.
+
+use std::sync::Arc;
+
+use cloudprovider::{Error, ErrorKind, LoadBalancerService};
+use component::events::EventRecorder;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    action::Action,
+    events::{Happening, record},
+    memory::{Memory, Standing},
+    metrics::ServiceMetrics,
+    nodes::Backends,
+    outcome::{Failure, Outcome},
+    patch,
+    status::same_status,
+};
+use crate::{
+    cache::CachedObject as _,
+    cloud::Cloud,
+    services::{Service, ServiceWriter},
+    writes::{WriteError, WrittenVersion},
+};
+
+/// What the tasks share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) cloud: Cloud,
+    pub(super) cluster_name: String,
+    pub(super) writer: ServiceWriter,
+    pub(super) events: EventRecorder,
+    pub(super) metrics: ServiceMetrics,
+    /// `--dry-run`: the cloud is not changed. Writes have no effect, and each is logged where it is answered.
+    pub(super) dry_run: bool,
+    /// Cancelled when calls of the cloud are given up.
+    pub(super) cut: CancellationToken,
+}
+
+/// One piece of work.
+pub(super) struct Task {
+    pub(super) action: Action,
+    /// The Service as the watch shows it; for [`Action::DeleteOld`] as it was last.
+    pub(super) service: Arc<Service>,
+    /// What is known of it.
+    pub(super) memory: Memory,
+    pub(super) backends: Backends,
+}
+
+/// The end of an action before its usual end.
+type Early = Outcome;
+
+impl Shared {
+    pub(super) async fn act(&self, task: &Task) -> Outcome {
+        let service = &task.service;
+        let outcome = match task.action {
+            Action::Ensure => self.ensure(service, &task.memory, &task.backends).await,
+            Action::UpdateNodes => self.update(service, &task.backends).await,
+            Action::Repair => self.repair(service, &task.memory).await,
+            Action::Verify => self.verify(service, &task.memory).await,
+            Action::CleanUp => self.clean_up(service, &task.memory).await,
+            Action::DeleteOld => self.delete_old(service).await,
+        };
+        outcome.unwrap_or_else(|early| early)
+    }
+
+    async fn ensure(
+        &self,
+        service: &Service,
+        memory: &Memory,
+        backends: &Backends,
+    ) -> Result<Outcome, Early> {
+        self.record(service, &Happening::Ensuring);
+        let mut version = None;
+        if !(memory.confirmed && service.has_finalizer()) {
+            // Before any call of the cloud. So the Service cannot vanish while it has a load balancer.
+            let written = self.writer.patch_status_and_read(service, patch::add_finalizer()).await;
+            let tried = "failed to add load balancer cleanup finalizer";
+            let now = written.map_err(|error| self.not_written(service, tried, &error))?;
+            let is_outdated = !now.wants_load_balancer() || now.deleting;
+            version = Some(now.resource_version);
+            if is_outdated {
+                return Ok(Outcome::Outdated { version });
+            }
+        }
+        if backends.nodes.is_empty() {
+            self.record(service, &Happening::NoNodes);
+        }
+        if self.dry_run {
+            say(service, &format!("ensure its load balancer with {} nodes", backends.nodes.len()));
+            return Ok(Outcome::Rehearsed { version });
+        }
+        let content = &service.content;
+        let call = self.cloud.ensure_load_balancer(&self.cluster_name, content, &backends.nodes);
+        let status = match self.in_term(call).await? {
+            Ok(status) => status,
+            Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {
+                tracing::debug!(service = %service.key(), why = %error.report(), "another component makes the load balancer");
+                return Ok(Outcome::Elsewhere { version });
+            }
+            Err(error) => {
+                let failure = Failure::of_cloud("failed to ensure load balancer", &error);
+                return Err(self.failed(service, Failure { version, ..failure }));
+            }
+        };
+        self.record(service, &Happening::Ensured);
+        if !same_status(&status, &content.status) {
+            match self.writer.patch_status(service, patch::set_status(&status)).await {
+                Ok(written) => version = Some(written),
+                // It vanished meanwhile, and has no status any more.
+                Err(WriteError::Gone) => {}
+                Err(error) => {
+                    let tried = "failed to update load balancer status";
+                    let failure = Failure::of_write(tried, &error);
+                    return Err(self.failed(service, Failure { version, ..failure }));
+                }
+            }
+        }
+        Ok(Outcome::Ensured { status, version })
+    }
+
+    async fn update(&self, service: &Service, backends: &Backends) -> Result<Outcome, Early> {
+        if self.dry_run {
+            say(service, &format!("tell its load balancer of {} nodes", backends.nodes.len()));
+            return Ok(Outcome::Updated);
+        }
+        self.metrics.load_balancer_syncs.inc();
+        let began = Instant::now();
+        let outcome = self.update_and_look(service, backends).await;
+        self.metrics.update_latency.observe(began.elapsed().as_secs_f64());
+        if let Err(Outcome::Failed(_)) = outcome {
+            self.metrics.node_sync_errors.inc();
+        }
+        outcome
+    }
+
+    async fn update_and_look(&self, service: &Service, backends: &Backends) -> Result<Outcome, Early> {
+        let (cluster, content) = (&self.cluster_name, &service.content);
+        let call = self.cloud.update_load_balancer(cluster, content, &backends.nodes);
+        let error = match self.in_term(call).await? {
+            Ok(()) if backends.nodes.is_empty() => {
+                self.record(service, &Happening::NoNodes);
+                return Ok(Outcome::Updated);
+            }
+            Ok(()) => {
+                self.record(service, &Happening::UpdatedNodes);
+                return Ok(Outcome::Updated);
+            }
+            Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(Outcome::Updated),
+            Err(error) => error,
+        };
+        // It is a failure only while there is a load balancer.
+        match self.in_term(self.cloud.get_load_balancer(cluster, content)).await? {
+            Ok(None) => return Ok(Outcome::NothingToUpdate),
+            Ok(Some(_)) => {}
+            Err(error) => {
+                tracing::debug!(service = %service.key(), error = %error.report(), "the cloud cannot tell whether there is a load balancer");
+            }
+        }
+        let failure = Failure::of_cloud("", &error);
+        self.record(service, &Happening::UpdateFailed(&backends.keys, &failure.why));
+        tracing::warn!(service = %service.key(), error = failure.why, "load balancer not told of its nodes, ensuring it");
+        Err(Outcome::Failed(failure))
+    }
+
+    async fn repair(&self, service: &Service, memory: &Memory) -> Result<Outcome, Early> {
+        let Standing::Ensured(status) = &memory.standing else {
+            return Ok(Outcome::Repaired { version: None });
+        };
+        let status = Some(status).filter(|status| !same_status(status, &service.content.status));
+        let Some(body) = patch::repair(!service.has_finalizer(), status) else {
+            return Ok(Outcome::Repaired { version: None });
+        };
+        match self.writer.patch_status(service, body).await {
+            Ok(version) => {
+                tracing::info!(service = %service.key(), "brought back what somebody changed of its load balancer");
+                Ok(Outcome::Repaired { version: Some(version) })
+            }
+            Err(error) => Err(self.not_written(service, "failed to update load balancer status", &error)),
+        }
+    }
+
+    async fn verify(&self, service: &Service, memory: &Memory) -> Result<Outcome, Early> {
+        let call = self.cloud.get_load_balancer(&self.cluster_name, &service.content);
+        let Standing::Ensured(remembered) = &memory.standing else { return Ok(Outcome::Verified) };
+        Ok(match self.in_term(call).await? {
+            Ok(Some(status)) if same_status(&status, remembered) => Outcome::Verified,
+            Ok(found) => {
+                let found = if found.is_some() { "is another one" } else { "is gone" };
+                tracing::warn!(service = %service.key(), "the cloud's load balancer {found}: ensuring it");
+                Outcome::Differs
+            }
+            Err(error) => {
+                tracing::debug!(service = %service.key(), error = %error.report(), "the cloud cannot tell of the load balancer");
+                Outcome::NotVerified { retry_after: error.retry_after() }
+            }
+        })
+    }
+
+    async fn clean_up(&self, service: &Service, memory: &Memory) -> Result<Outcome, Early> {
+        let cluster = &self.cluster_name;
+        // Little is kept of a Service that neither wants a load balancer nor has the finalizer.
+        let is_whole = service.is_load_balancer() || service.has_finalizer();
+        let content = if is_whole { &service.content } else { &memory.told.content };
+        let exists = match self.in_term(self.cloud.get_load_balancer(cluster, content)).await? {
+            Ok(found) => found.is_some(),
+            Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => false,
+            Err(error) => {
+                let tried = "failed to check if load balancer exists before cleanup";
+                return Err(self.failed(service, Failure::of_cloud(tried, &error)));
+            }
+        };
+        if !exists && !memory.may_exist && !service.needs_cleanup() {
+            return Ok(Outcome::NotOurs);
+        }
+        if exists {
+            self.record(service, &Happening::Deleting);
+            if self.dry_run {
+                say(service, "delete its load balancer");
+            } else {
+                self.delete(content).await?.map_err(|error| {
+                    self.failed(service, Failure::of_cloud("failed to delete load balancer", &error))
+                })?;
+            }
+        }
+        let clears_status = !service.content.status.ingress.is_empty();
+        let mut version = None;
+        if let Some(body) = patch::clean_up(service.has_finalizer(), clears_status) {
+            match self.writer.patch_status(service, body).await {
+                Ok(written) => version = Some(written),
+                // The Service is gone, and its finalizer with it.
+                Err(WriteError::Gone) => {}
+                Err(error) => {
+                    let tried = "failed to remove load balancer cleanup finalizer";
+                    return Err(self.not_written(service, tried, &error));
+                }
+            }
+        }
+        self.record(service, &Happening::Deleted);
+        Ok(Outcome::CleanedUp { version })
+    }
+
+    async fn delete_old(&self, service: &Service) -> Result<Outcome, Early> {
+        self.record(service, &Happening::Deleting);
+        if self.dry_run {
+            say(service, "delete its load balancer");
+            return Ok(Outcome::OldDeleted);
+        }
+        if let Err(error) = self.delete(&service.content).await? {
+            let failure = Failure::of_cloud("", &error);
+            tracing::warn!(service = %service.key(), error = failure.why, "load balancer of a service that is gone not deleted");
+            self.record(service, &Happening::DeletionFailed(&failure.why));
+            return Err(Outcome::Failed(failure));
+        }
+        self.record(service, &Happening::Deleted);
+        Ok(Outcome::OldDeleted)
+    }
+
+    /// Deletes a load balancer. One that another component makes counts as deleted.
+    async fn delete(&self, content: &LoadBalancerService) -> Result<Result<(), Error>, Early> {
+        let outcome = self.in_term(self.cloud.delete_load_balancer(&self.cluster_name, content)).await?;
+        Ok(outcome.or_else(|error| match error.kind() {
+            ErrorKind::ImplementedElsewhere => Ok(()),
+            _ => Err(error),
+        }))
+    }
+
+    /// Makes a call of the cloud, which is given up soon after the controller was told to stop.
+    async fn in_term<T>(&self, call: impl Future<Output = T>) -> Result<T, Early> {
+        self.cut.run_until_cancelled(call).await.ok_or(Outcome::Stopped)
+    }
+
+    fn not_written(&self, service: &Service, tried: &str, error: &WriteError) -> Early {
+        match error {
+            WriteError::Gone => Outcome::Gone,
+            error => self.failed(service, Failure::of_write(tried, error)),
+        }
+    }
+
+    /// Reports a failed sync.
+    fn failed(&self, service: &Service, failure: Failure) -> Early {
+        tracing::warn!(service = %service.key(), error = failure.why, "load balancer not synced");
+        self.record(service, &Happening::SyncFailed(&failure.why));
+        Outcome::Failed(failure)
+    }
+
+    fn record(&self, service: &Service, happening: &Happening<'_>) {
+        record(&self.events, service, happening);
+    }
+}
+
+/// In a dry run: says what a daemon would do.
+fn say(service: &Service, what: &str) {
+    tracing::info!(service = %service.key(), "dry run: a daemon would {what} in the cloud");
+}
+
+impl Outcome {
+    /// The version of the last write.
+    pub(super) fn version(&self) -> Option<&WrittenVersion> {
+        match self {
+            Self::Ensured { version, .. }
+            | Self::Outdated { version }
+            | Self::Elsewhere { version }
+            | Self::Rehearsed { version }
+            | Self::Repaired { version }
+            | Self::CleanedUp { version } => version.as_ref(),
+            Self::Failed(failure) => failure.version.as_ref(),
+            _ => None,
+        }
+    }
+}
