@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use cloudprovider::testing::{Call, Operation};
 use futures::{FutureExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::Service;
 use libtest_mimic::Trial;
@@ -44,6 +45,9 @@ pub(super) fn trials() -> Vec<Trial> {
         on(Target::Sandbox, "services::killed_after_each_lost_answer", |api| lost_answers(api).boxed_local()),
         on(Target::Sandbox, "services::killed_after_a_write_for_an_older_service", |api| {
             older_service(api).boxed_local()
+        }),
+        on(Target::Sandbox, "services::killed_after_a_call_for_what_no_watch_has_told", |api| {
+            stale_watch(api).boxed_local()
         }),
     ]
 }
@@ -227,7 +231,11 @@ async fn older_service(api: &Api) -> anyhow::Result<()> {
             world.balanced(&name).await?;
         }
         sleep(Duration::from_secs(20)).await;
-        ensure!(world.load_balancer(&old).is_none(), "made for one that is gone: {:?}", world.tape.of(&name));
+        let is_of_old = |call: &Call| {
+            call.operation == Operation::EnsureLoadBalancer && call.subject == load_balancer_name(&old)
+        };
+        let calls = world.cloud.calls();
+        ensure!(!calls.iter().any(is_of_old), "made for one that is gone: {:?}", world.tape.of(&name));
         let unprotected = world.tape.unprotected();
         ensure!(unprotected.is_empty(), "{unprotected:?}: {:?}", world.tape.of(&name));
         daemon.crash().await;
@@ -245,4 +253,28 @@ async fn older_service(api: &Api) -> anyhow::Result<()> {
         daemon.stop().await?;
     }
     Ok(())
+}
+
+/// Another leader has cleaned up a Service, and the watch of this one does not know yet. What this one makes of it has to
+/// be found by the next one.
+async fn stale_watch(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    let another_leader = async {
+        world.change("web", json!({"spec": {"type": "ClusterIP"}})).await?;
+        world.cloud.lose_load_balancer(&load_balancer_name(&service));
+        world.change("web", json!({"metadata": {"finalizers": null}})).await?;
+        // The watch of Nodes is up to date
+        world.add_node("n2").await?;
+        sleep(Duration::from_secs(20)).await;
+        ensure!(world.tape.unprotected().is_empty(), "{:?}", world.tape.of("web"));
+        Ok(())
+    };
+    world.unseen(another_leader).await?;
+    daemon.crash().await;
+    let daemon = world.start(&[])?;
+    sleep(Duration::from_secs(60)).await;
+    ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.tape.of("web"));
+    daemon.stop().await
 }

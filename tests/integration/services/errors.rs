@@ -44,6 +44,9 @@ pub(super) fn trials() -> Vec<Trial> {
             no_status(api).boxed_local()
         }),
         ("services::a_call_that_never_ends_is_given_up", |api| hangs(api).boxed_local()),
+        ("services::what_the_cloud_cannot_do_holds_no_node_back", |api| {
+            unsupported_and_nodes(api).boxed_local()
+        }),
         ("services::a_load_balancer_without_an_address_is_no_failure", |api| empty(api).boxed_local()),
     ];
     let sandbox = sandbox.iter().map(|(name, scenario)| on(Target::Sandbox, name, *scenario));
@@ -358,5 +361,25 @@ async fn hangs(api: &Api) -> anyhow::Result<()> {
     let daemon = world.start(&[])?;
     world.vanishes("other", SOON).await?;
     ensure!(world.tape.overlaps().is_empty(), "two calls at once for {:?}", world.tape.overlaps());
+    daemon.stop().await
+}
+
+/// Its load balancer is there, with what was asked for before.
+async fn unsupported_and_nodes(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1", "n2"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    world.cloud.fail(Operation::EnsureLoadBalancer, Fault::Error(Error::unsupported("no such size")));
+    world.change("web", json!({"metadata": {"annotations": {"example.com/size": "huge"}}})).await?;
+    world.event("web", "SyncLoadBalancerFailed").await?;
+    let taint = json!({"spec": {"taints": [{"key": TO_BE_DELETED, "effect": "NoSchedule"}]}});
+    world.change_node("n1", taint).await?;
+    world.has_backends(&service, &["n2"], SOON).await?;
+    // The same for a cloud that is away for changes only
+    world.cloud.fail(Operation::EnsureLoadBalancer, unavailable("no changes today"));
+    world.change("web", json!({"metadata": {"annotations": {"example.com/size": "small"}}})).await?;
+    sleep(Duration::from_secs(300)).await;
+    world.change_node("n1", json!({"spec": {"taints": null}})).await?;
+    world.has_backends(&service, &["n1", "n2"], SOON).await?;
     daemon.stop().await
 }

@@ -15,25 +15,76 @@ pub(super) const DAEMONS: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Act {
-    Create { service: usize, kind: &'static str, has_class: bool },
-    Delete { service: usize },
-    ChangeType { service: usize, kind: &'static str },
-    Annotate { service: usize, value: u16 },
-    ChangePort { service: usize, port: u16 },
-    WipeStatus { service: usize },
-    AddNode { node: usize },
-    DeleteNode { node: usize },
-    Drain { node: usize, drains: bool },
-    Exclude { node: usize, value: Option<&'static str> },
-    Heartbeat { node: usize },
-    ApiFault { matcher: Matcher, action: Action, times: u64 },
-    DropWatches { with_history: bool },
-    CloudFault { operation: Operation, fault: Fault },
+    Create {
+        service: usize,
+        kind: &'static str,
+        has_class: bool,
+    },
+    Delete {
+        service: usize,
+    },
+    ChangeType {
+        service: usize,
+        kind: &'static str,
+    },
+    /// The type changes, and changes back with the class of another controller.
+    TakeClass {
+        service: usize,
+    },
+    Annotate {
+        service: usize,
+        value: u16,
+    },
+    ChangePort {
+        service: usize,
+        port: u16,
+    },
+    WipeStatus {
+        service: usize,
+    },
+    AddNode {
+        node: usize,
+    },
+    DeleteNode {
+        node: usize,
+    },
+    Drain {
+        node: usize,
+        drains: bool,
+    },
+    Exclude {
+        node: usize,
+        value: Option<&'static str>,
+    },
+    Heartbeat {
+        node: usize,
+    },
+    ApiFault {
+        matcher: Matcher,
+        action: Action,
+        times: u64,
+    },
+    DropWatches {
+        with_history: bool,
+    },
+    CloudFault {
+        operation: Operation,
+        fault: Fault,
+    },
     Latency(Duration),
-    LoseLoadBalancer { service: usize },
-    Crash { daemon: usize },
-    Stop { daemon: usize },
-    Freeze { daemon: usize, time: Duration },
+    LoseLoadBalancer {
+        service: usize,
+    },
+    Crash {
+        daemon: usize,
+    },
+    Stop {
+        daemon: usize,
+    },
+    Freeze {
+        daemon: usize,
+        time: Duration,
+    },
     Wait(Duration),
 }
 
@@ -56,7 +107,8 @@ pub(super) fn next(random: &mut fastrand::Rng) -> Act {
     match random.u8(..100) {
         0..16 => Act::Create { service, kind: pick(random, &KINDS), has_class: random.u8(..8) == 0 },
         16..24 => Act::Delete { service },
-        24..31 => Act::ChangeType { service, kind: pick(random, &KINDS) },
+        24..30 => Act::ChangeType { service, kind: pick(random, &KINDS) },
+        30..31 => Act::TakeClass { service },
         31..36 => Act::Annotate { service, value: random.u16(..) },
         36..40 => Act::ChangePort { service, port: random.u16(1..) },
         40..42 => Act::WipeStatus { service },

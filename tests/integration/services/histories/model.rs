@@ -42,7 +42,9 @@ pub(super) fn difference(
             return Some(format!("{name} is still being deleted"));
         }
         if !wants_load_balancer(service) {
-            if has_finalizer(service) {
+            // With a class the finalizer may be that of another controller
+            let has_class = service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some());
+            if has_finalizer(service) && !has_class {
                 return Some(format!("{name} has a finalizer"));
             }
             if !ingress(service).is_empty() {

@@ -201,6 +201,7 @@ impl History<'_> {
         let (Act::Create { service: number, .. }
         | Act::Delete { service: number }
         | Act::ChangeType { service: number, .. }
+        | Act::TakeClass { service: number }
         | Act::Annotate { service: number, .. }
         | Act::ChangePort { service: number, .. }
         | Act::WipeStatus { service: number }
@@ -220,7 +221,15 @@ impl History<'_> {
             return Ok(());
         }
         let Some(service) = self.service(number).await? else { return Ok(()) };
+        if let Act::TakeClass { .. } = act {
+            if self.world.change(&name, json!({"spec": {"type": "ClusterIP"}})).await.is_err() {
+                return Ok(());
+            }
+        }
         let patch = match act {
+            Act::TakeClass { .. } => {
+                json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}})
+            }
             Act::Delete { .. } => return self.world.delete(&name).await,
             Act::LoseLoadBalancer { .. } => {
                 self.world.cloud.lose_load_balancer(&load_balancer_name(&service));
@@ -278,7 +287,8 @@ impl History<'_> {
                 None => drop(good_since.get_or_insert_with(Instant::now)),
                 Some(wrong) if good_since.is_some() => bail!("{when}: it was right, and then {wrong}"),
                 Some(wrong) if begin.elapsed() > SETTLES_WITHIN => {
-                    let name = wrong.split(' ').find(|word| word.starts_with("web-")).unwrap_or_default();
+                    let mut words = wrong.split(|c: char| !c.is_alphanumeric() && c != '-');
+                    let name = words.find(|word| word.starts_with("web-")).unwrap_or_default();
                     let more = self.world.describe(name).await;
                     bail!("{when}: {wrong}; {more}");
                 }
