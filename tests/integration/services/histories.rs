@@ -53,7 +53,7 @@ fn histories() -> Outcome {
         anyhow::Ok(())
     };
     let outcomes: Vec<anyhow::Result<()>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&work)).collect();
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a history panicked"))))

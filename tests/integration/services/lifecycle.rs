@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use cloudprovider::testing::Operation;
 use futures::FutureExt;
 use libtest_mimic::Trial;
 use serde_json::json;
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::world::*;
 use crate::{
     api::{Api, Target},
+    fake_cloud::unavailable,
     trial::{Scenario, on, on_both},
 };
 
@@ -31,7 +33,38 @@ pub(super) fn trials() -> Vec<Trial> {
     trials.push(on(Target::Sandbox, "services::what_no_watch_has_told_is_found", |api| {
         unseen(api).boxed_local()
     }));
+    trials.push(on(Target::Sandbox, "services::what_became_of_another_class_is_cleaned_up", |api| {
+        class_meanwhile(api).boxed_local()
+    }));
     trials
+}
+
+/// While no controller ran, a Service took the class of another one. Its load balancer is ours.
+async fn class_meanwhile(api: &Api) -> anyhow::Result<()> {
+    let world = World::with_nodes(api, &["n1"]).await?;
+    let daemon = world.start(&[])?;
+    let service = world.with_load_balancer("web").await?;
+    daemon.crash().await;
+    world.change("web", json!({"spec": {"type": "ClusterIP"}})).await?;
+    let other = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/other"});
+    world.change("web", json!({"spec": other})).await?;
+    // This one has used the same finalizer for itself
+    let theirs = json!({"finalizers": [CLEANUP]});
+    world.create_with("theirs", theirs, other).await?;
+    let both_looks_and_a_deletion =
+        [Operation::GetLoadBalancer, Operation::GetLoadBalancer, Operation::DeleteLoadBalancer];
+    for operation in both_looks_and_a_deletion {
+        world.cloud.fail_next(operation, unavailable("the cloud is away"));
+    }
+    let daemon = world.start(&[])?;
+    let limit = Duration::from_secs(60);
+    world.becomes("web", limit, "lost our finalizer", |one| !has_finalizer(one)).await?;
+    ensure!(world.load_balancer(&service).is_none(), "{:?}", world.tape.of("web"));
+    world.pause().await;
+    ensure!(has_finalizer(&world.get("theirs").await?), "{:?}", world.tape.of("theirs"));
+    ensure!(world.tape.of("theirs").iter().all(|step| step == "get"), "{:?}", world.tape.of("theirs"));
+    world.change("theirs", json!({"metadata": {"finalizers": null}})).await?;
+    daemon.stop().await
 }
 
 /// One update replaces the Service that the controller knows by another one.

@@ -142,7 +142,7 @@ impl Tape {
         };
         if let Some(caught) = caught {
             caught.notify_one();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -215,7 +215,7 @@ impl Life {
     async fn allows(&self) {
         let mut pulse = self.pulse.subscribe();
         if pulse.wait_for(|pulse| *pulse == Pulse::Runs).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

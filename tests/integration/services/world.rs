@@ -301,7 +301,8 @@ pub(super) struct Told {
 }
 
 impl World<'_> {
-    /// The events about a Service, in the order in which they first happened.
+    /// The controller's events about a Service, in the order in which they first happened. The API server tells of
+    /// cluster IPs too.
     pub(super) async fn events(&self, name: &str) -> anyhow::Result<Vec<Told>> {
         let api = kube::Api::<Event>::default_namespaced(self.api.client.clone());
         let about = format!("involvedObject.kind=Service,involvedObject.name={name}");
@@ -312,7 +313,10 @@ impl World<'_> {
             (event.metadata.creation_timestamp.as_ref().map(|time| time.0), version)
         });
         let text = |text: Option<String>| text.unwrap_or_default();
-        let told = events.into_iter().map(|event| Told {
+        let is_ours = |event: &Event| {
+            event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("service-controller")
+        };
+        let told = events.into_iter().filter(is_ours).map(|event| Told {
             kind: text(event.type_),
             reason: text(event.reason),
             message: text(event.message),

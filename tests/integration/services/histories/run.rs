@@ -60,7 +60,7 @@ impl History<'_> {
             let _ = writeln!(self.log, "{:8.3} s: {act:?}", self.begin.elapsed().as_secs_f64());
             self.act(act).await?;
         }
-        self.calm().await?;
+        self.calm()?;
         self.settle("after the history").await?;
         let _ = writeln!(self.log, "{:8.3} s: every Service is deleted", self.begin.elapsed().as_secs_f64());
         for service in self.services().await? {
@@ -221,10 +221,10 @@ impl History<'_> {
             return Ok(());
         }
         let Some(service) = self.service(number).await? else { return Ok(()) };
-        if let Act::TakeClass { .. } = act {
-            if self.world.change(&name, json!({"spec": {"type": "ClusterIP"}})).await.is_err() {
-                return Ok(());
-            }
+        if matches!(act, Act::TakeClass { .. })
+            && self.world.change(&name, json!({"spec": {"type": "ClusterIP"}})).await.is_err()
+        {
+            return Ok(());
         }
         let patch = match act {
             Act::TakeClass { .. } => {
@@ -255,7 +255,7 @@ impl History<'_> {
     }
 
     /// No fault goes on.
-    async fn calm(&mut self) -> anyhow::Result<()> {
+    fn calm(&mut self) -> anyhow::Result<()> {
         let _ = writeln!(self.log, "{:8.3} s: calm", self.begin.elapsed().as_secs_f64());
         faults(self.world.api)?.clear();
         self.world.cloud.mend();
