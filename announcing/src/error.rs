@@ -29,7 +29,7 @@ pub enum Error {
         interface: String,
     },
     /// The interface does not exist.
-    #[error("there is no interface {name:?} on this host; there are: {}", existing.join(", "))]
+    #[error("there is no interface {name:?} on this host; there are: {}", listed(existing))]
     NoInterface {
         /// The name that was asked for.
         name: String,
@@ -40,7 +40,7 @@ pub enum Error {
     #[error(
         "no interface of this host fits {address}: none has an address in its subnet, and there is no default route; \
          name one of: {}",
-        existing.join(", ")
+        listed(existing)
     )]
     NoFittingInterface {
         /// The address.
@@ -80,9 +80,37 @@ pub enum Error {
     Ended,
 }
 
+/// How many interfaces a message names. A Node has one for each of its pods.
+const MAX_NAMES: usize = 20;
+
+/// The names for a message.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 impl Error {
     /// Whether the same call can succeed later without a change of the configuration or the host.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Kernel { .. } | Self::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_some_interfaces() {
+        let missing = |count: usize| {
+            let existing = (0..count).map(|number| format!("veth{number}")).collect();
+            Error::NoInterface { name: "eth9".to_owned(), existing }.to_string()
+        };
+        assert!(missing(2).ends_with("there are: veth0, veth1"));
+        assert!(missing(20).ends_with(", veth19"));
+        assert!(missing(300).ends_with(", veth19 and 280 more"));
     }
 }

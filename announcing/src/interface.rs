@@ -13,6 +13,10 @@ use crate::{
 /// meaning to the kernel.
 pub const ADDRESS_PROTOCOL: u8 = 204;
 
+/// Where kube-proxy in its mode IPVS puts the addresses of all Services, on every host. It answers for none of them to the
+/// neighbours.
+const KUBE_PROXY_IPVS: &str = "kube-ipvs0";
+
 /// The interface that holds an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InterfaceChoice {
@@ -138,7 +142,9 @@ impl Host {
         choice: &InterfaceChoice,
         before: Option<&str>,
     ) -> Result<Place> {
-        let there: Vec<_> = self.addresses.iter().filter(|one| one.address == address).collect();
+        let of_kube_proxy = self.named(KUBE_PROXY_IPVS).map(|interface| interface.index);
+        let there = self.addresses.iter().filter(|one| one.address == address);
+        let there: Vec<_> = there.filter(|one| Some(one.interface) != of_kube_proxy).collect();
         if let Some(foreign) = there.iter().find(|one| !one.is_ours()) {
             let interface = self.by_index(foreign.interface);
             let interface = interface.map_or_else(|| foreign.interface.to_string(), |one| one.name.clone());

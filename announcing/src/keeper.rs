@@ -147,7 +147,7 @@ impl Keeper {
             return;
         }
         let wanted = requests.iter().map(|request| (request.address, request.choice.clone())).collect();
-        let mut places = match self.settle(wanted, None).await {
+        let places = match self.settle(wanted, None).await {
             Ok(places) => places,
             Err(error) => {
                 for request in requests {
@@ -159,35 +159,22 @@ impl Keeper {
         let now = Instant::now();
         let mut answers = Vec::new();
         for HoldRequest { holder, address, choice, answer } in requests {
-            // of two requests for one address in this batch the second finds what the first one made
-            let held = match places.remove(&address) {
-                Some(Ok(place)) => {
-                    let mut entries = self.entries.lock();
-                    let entry = entries.entry(address).or_insert_with(|| Entry {
-                        holders: BTreeSet::new(),
-                        choice: choice.clone(),
-                        interface: place.interface.clone(),
-                        fault: None,
-                        schedule: Schedule::begin(now),
-                    });
-                    entry.choice = choice;
-                    note_place(entry, &place);
-                    entry.holders.insert(holder);
-                    debug!(%address, interface = place.interface.name, "an address is held");
-                    Ok(Held { interface: place.interface.name })
-                }
-                Some(Err(error)) => Err(error),
-                None => match self.entries.lock().get_mut(&address) {
-                    Some(entry) => {
-                        entry.holders.insert(holder);
-                        Ok(Held { interface: entry.interface.name.clone() })
-                    }
-                    None => Err(Error::Kernel {
-                        action: format!("set {address}"),
-                        reason: "it was refused".to_owned(),
-                    }),
-                },
-            };
+            let place = places.get(&address).cloned().unwrap_or(Err(Error::Ended));
+            let held = place.map(|place| {
+                let mut entries = self.entries.lock();
+                let entry = entries.entry(address).or_insert_with(|| Entry {
+                    holders: BTreeSet::new(),
+                    choice: choice.clone(),
+                    interface: place.interface.clone(),
+                    fault: None,
+                    schedule: Schedule::begin(now),
+                });
+                entry.choice = choice;
+                note_place(entry, &place);
+                entry.holders.insert(holder);
+                debug!(%address, interface = place.interface.name, "an address is held");
+                Held { interface: place.interface.name }
+            });
             answers.push((answer, held));
         }
         self.announce();
@@ -337,6 +324,9 @@ impl Keeper {
             Ok(places) => places,
             Err(error) => {
                 warn!("cannot renew addresses: {error}");
+                for entry in self.entries.lock().values_mut() {
+                    entry.fault = Some(error.clone());
+                }
                 return;
             }
         };

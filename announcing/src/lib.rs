@@ -41,6 +41,18 @@
 //! 0.1, 0.5, 1 and 2 seconds, and then every 30 seconds; also when the interface comes back or has a new Ethernet
 //! address. Nothing is announced on loopback interfaces, and on those without Ethernet addresses.
 //!
+//! With kube-proxy in its mode IPVS, every host has the addresses of all Services on `kube-ipvs0`, and answers for them unless
+//! kube-proxy's `strictARP` is on. Those addresses do not count as somebody else's.
+//!
+//! # Cost
+//!
+//! A renewal of 1,000 IPv4 addresses takes 20 ms of one processor, of 5,000 200 ms; of 100 IPv6 addresses 3 ms, of 1,000 300 ms:
+//! each time an IPv6 address is renewed, the kernel joins all multicast groups of the interface again, and reports them. So
+//! some thousands of IPv4 and one thousand of IPv6 addresses are what one host can hold. Beyond that renewals come too
+//! late, which the log says.
+//!
+//! # Needs
+//!
 //! The process needs the capabilities `NET_ADMIN` and `NET_RAW` in the network namespace of the host.
 
 mod announcer;

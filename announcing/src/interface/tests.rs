@@ -102,6 +102,16 @@ fn an_address_of_somebody_else_is_an_error() {
 }
 
 #[test]
+fn kube_proxy_has_every_address_on_an_interface_of_its_own() {
+    let mut host = host();
+    host.interfaces.push(interface(9, "kube-ipvs0"));
+    host.addresses.push(permanent(9, "10.2.0.1/32"));
+    let place = host.place(ip("10.2.0.1"), &InterfaceChoice::Automatic, None).expect("a place");
+    assert_eq!((place.interface.name.as_str(), place.is_set), ("eth1", false));
+    assert_eq!(place.elsewhere, [0; 0]);
+}
+
+#[test]
 fn what_is_left_from_before_a_restart_is_taken_over() {
     let old_kernel = |interface| HostAddress { protocol: None, ..ours(interface, "10.2.0.1/32") };
     for left in [ours, |interface, _: &str| HostAddress { protocol: None, ..ours(interface, "10.2.0.1/32") }]
