@@ -53,6 +53,10 @@ soak-services: build-packages ## 10,000 random histories of Services, Nodes, fau
 	CCM_SERVICE_HISTORIES=$(or $(HISTORIES),10000) $(if $(SEED),CCM_SERVICE_HISTORY=$(SEED)) \
 	    $(CARGO) test --locked -p integration-tests --test integration -- --nocapture random_histories
 
+.PHONY: soak-routes
+soak-routes: build-packages ## 10,000 random histories of routes, Nodes, faults and restarts: HISTORIES
+	CCM_ROUTE_HISTORIES=$(or $(HISTORIES),10000) $(CARGO) test --locked -p ccm --lib -- --nocapture route::controller::tests::histories
+
 # One minute for each attack: from this machine, and as root from many addresses too.
 .PHONY: soak-port
 soak-port: peers ## attacks the daemon's port for 25 minutes: it leads, answers, and stays small
