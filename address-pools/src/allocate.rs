@@ -45,6 +45,20 @@ pub(crate) struct Held {
     pub(crate) replaces: Option<(IpAddr, String)>,
 }
 
+impl Held {
+    /// An address that a Service of this namespace has already.
+    pub(crate) fn kept(pools: &Pools, namespace: &str, address: IpAddr) -> Self {
+        let pool = pools.of_address(address, namespace);
+        Self {
+            address,
+            interface: pool.and_then(|pool| pools.interface(pool, namespace)).map(str::to_owned),
+            sharing_key: None,
+            is_outside: !pool.is_some_and(|pool| pool.serves(namespace)),
+            replaces: None,
+        }
+    }
+}
+
 /// Why a Service cannot have what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -334,15 +348,8 @@ impl Planner<'_> {
     }
 
     fn held(&self, pool: Option<&Pool>, address: IpAddr) -> Held {
-        let namespace = &self.request.service.namespace;
-        let usable = pool.filter(|pool| pool.serves(namespace));
-        Held {
-            address,
-            interface: pool.and_then(|pool| self.pools.interface(pool, namespace)).map(str::to_owned),
-            sharing_key: self.sharing_key(pool),
-            is_outside: usable.is_none(),
-            replaces: None,
-        }
+        let kept = Held::kept(self.pools, &self.request.service.namespace, address);
+        Held { sharing_key: self.sharing_key(pool), ..kept }
     }
 
     /// The claim to write for an address. `None`: it is stored already.

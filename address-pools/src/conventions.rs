@@ -98,6 +98,8 @@ impl Announcer {
                 // annotation alone keeps the field as it is.
                 if change.is_picked() {
                     change.load_balancer_ip(outcome.addresses.first());
+                } else if change.field_was_picked() {
+                    change.load_balancer_ip(None);
                 }
                 let (label, value) = KUBE_VIP_LABEL;
                 if service.labels.get(label).map(String::as_str) != Some(value) {
@@ -201,6 +203,13 @@ impl Change<'_> {
             Some(change) => change.is_some(),
             None => self.service.annotations.contains_key(PICKED),
         }
+    }
+
+    /// Whether `spec.loadBalancerIP` is an address that was picked before.
+    fn field_was_picked(&self) -> bool {
+        let picked = self.service.annotations.get(PICKED);
+        let field = self.service.load_balancer_ip.as_deref();
+        picked.zip(field).is_some_and(|(picked, field)| picked.split(',').any(|one| one == field))
     }
 
     fn load_balancer_ip(&mut self, address: Option<&IpAddr>) {

@@ -1,7 +1,7 @@
 //! The load balancer over pools.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     net::IpAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
@@ -9,8 +9,8 @@ use std::{
 
 use cloudprovider::{
     EndOfTerm, Error, ErrorKind, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
-    LoadBalancerStatus, NodeIdentity, Result, ServiceAccess, ServiceAccessNeeds, ServiceRef, StartContext,
-    async_trait, default_load_balancer_name,
+    LoadBalancerStatus, NodeIdentity, Result, ServiceAccessNeeds, ServiceRef, StartContext, async_trait,
+    default_load_balancer_name,
 };
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
@@ -23,7 +23,7 @@ use crate::{
     current::CurrentPools,
     host::HostAnnouncer,
     ledger::{ATTEMPTS, Ledger, Written},
-    local::{KubeProxy, LocalEndpoints},
+    local::{KubeProxy, LocalEndpoints, LocalServices},
     pool::Pools,
     range::Family,
     request::{DHCP, Request},
@@ -31,9 +31,6 @@ use crate::{
 
 /// How often all claims are read anew, and those of Services that are gone are given up.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
-
-/// How often kube-proxy is asked whether this host has endpoints, for Services with `externalTrafficPolicy: Local`.
-const LOCAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Load balancers that are addresses from pools.
 #[derive(Debug)]
@@ -47,21 +44,12 @@ struct Inner {
     pools: CurrentPools,
     /// Set if the daemon itself announces.
     holds: Option<Holds>,
-    endpoints: Box<dyn LocalEndpoints>,
+    /// Announced Services with `externalTrafficPolicy: Local`.
+    local: LocalServices,
     /// Set by the start.
     ledger: OnceLock<Ledger>,
-    /// Announced Services with `externalTrafficPolicy: Local`, by UID.
-    local: Mutex<HashMap<String, LocalService>>,
     /// Warnings that were given in this term, so that none is repeated.
     warned: Mutex<HashSet<(String, String)>>,
-}
-
-#[derive(Clone, Debug)]
-struct LocalService {
-    service: ServiceRef,
-    health_check_node_port: u16,
-    /// The last answer.
-    has_endpoints: Option<bool>,
 }
 
 impl PooledLoadBalancer {
@@ -82,9 +70,8 @@ impl PooledLoadBalancer {
             announcer: config.announcer,
             pools: CurrentPools::new(config.source),
             holds,
-            endpoints,
+            local: LocalServices::new(endpoints),
             ledger: OnceLock::new(),
-            local: Mutex::default(),
             warned: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -117,7 +104,8 @@ impl PooledLoadBalancer {
                 if let Some(holds) = &inner.holds {
                     holds.take_over().await;
                 }
-                tokio::join!(inner.follow(&*services), inner.sweep_regularly(), inner.check_endpoints());
+                let endpoints = inner.local.check_regularly(&*services);
+                tokio::join!(inner.pools.follow(&*services), inner.sweep_regularly(), endpoints);
             };
             let _ = stop.run_until_cancelled(work).await;
             inner.give_up().await;
@@ -202,9 +190,21 @@ impl Inner {
                 let plan = self.claim(ledger, &pools, &request).await??;
                 return self.apply(ledger, service, &request, plan, term).await;
             }
-            Err(refusal) => return Err(refusal.into()),
+            Err(refusal) => {
+                self.keep(ledger, &pools, &request, term).await?;
+                return Err(refusal.into());
+            }
         };
         self.apply(ledger, service, &request, plan, term).await
+    }
+
+    /// Announces what a Service has that asks for something else in vain: this daemon may lead for the first time.
+    async fn keep(&self, ledger: &Ledger, pools: &Pools, request: &Request, term: Option<u64>) -> Result<()> {
+        let (Some(holds), Some(term)) = (&self.holds, term) else { return Ok(()) };
+        let ServiceRef { namespace, uid, .. } = &request.service;
+        let had = ledger.with(|index| index.of_service(uid))?;
+        let held: Vec<Held> = had.into_iter().map(|address| Held::kept(pools, namespace, address)).collect();
+        holds.hold(term, uid, &held).await
     }
 
     /// Claims what the Service is to hold.
@@ -272,7 +272,8 @@ impl Inner {
         }
         if let (Some(holds), Some(term)) = (&self.holds, term) {
             holds.hold(term, uid, &plan.held).await?;
-            self.watch_endpoints(service, request).await;
+            let port = service.health_check_node_port.filter(|port| request.is_local && *port != 0);
+            self.local.watch(ledger.services(), &request.service, port).await;
         }
         for address in &plan.release {
             ledger.release(uid, *address).await?;
@@ -284,7 +285,7 @@ impl Inner {
 
     async fn delete(&self, service: &LoadBalancerService) -> Result<()> {
         let uid = &service.uid;
-        self.local().remove(uid);
+        self.local.forget(uid);
         if let Some(holds) = &self.holds {
             holds.release(uid).await?;
         }
@@ -327,10 +328,6 @@ impl Inner {
         LoadBalancerStatus { ingress: ingress.collect() }
     }
 
-    fn local(&self) -> std::sync::MutexGuard<'_, HashMap<String, LocalService>> {
-        self.local.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn warned(&self) -> std::sync::MutexGuard<'_, HashSet<(String, String)>> {
         self.warned.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -359,59 +356,6 @@ impl Inner {
         }
     }
 
-    /// Follows whether this host has endpoints of the Service, if that matters.
-    async fn watch_endpoints(&self, service: &LoadBalancerService, request: &Request) {
-        let uid = &request.service.uid;
-        match service.health_check_node_port.filter(|port| request.is_local && *port != 0) {
-            Some(health_check_node_port) => {
-                let known = self.local().get(uid).and_then(|known| known.has_endpoints);
-                let service = LocalService {
-                    service: request.service.clone(),
-                    health_check_node_port,
-                    has_endpoints: known,
-                };
-                self.local().insert(uid.clone(), service.clone());
-                self.check(service).await;
-            }
-            None => drop(self.local().remove(uid)),
-        }
-    }
-
-    /// Asks whether this host has endpoints, and warns when it has none any more.
-    async fn check(&self, local: LocalService) {
-        let Some(has) = self.endpoints.are_there(local.health_check_node_port).await else { return };
-        let had = match self.local().get_mut(&local.service.uid) {
-            Some(known) => known.has_endpoints.replace(has),
-            None => return,
-        };
-        if !has
-            && had != Some(false)
-            && let Ok(ledger) = self.ledger()
-        {
-            ledger.services().warn(
-                &local.service,
-                "NoLocalEndpoints",
-                "the Node that announces the address has no endpoints of this Service, and externalTrafficPolicy is Local: \
-                 its traffic is dropped; use externalTrafficPolicy Cluster, or run a pod on each Node that can lead"
-                    .to_owned(),
-            );
-        }
-    }
-
-    async fn check_endpoints(&self) {
-        loop {
-            sleep(LOCAL_CHECK_INTERVAL).await;
-            let all: Vec<_> = self.local().values().cloned().collect();
-            for local in all {
-                self.check(local).await;
-            }
-        }
-    }
-
-    async fn follow(&self, services: &dyn ServiceAccess) {
-        self.pools.follow(services).await;
-    }
-
     async fn sweep_regularly(&self) {
         loop {
             sleep(SWEEP_INTERVAL).await;
@@ -429,7 +373,7 @@ impl Inner {
     async fn release_holds(&self, uids: &[String]) {
         let Some(holds) = &self.holds else { return };
         for uid in uids {
-            self.local().remove(uid);
+            self.local.forget(uid);
             if let Err(error) = holds.release(uid).await {
                 tracing::warn!(error = error.report(), "cannot give up an announced address");
             }
@@ -441,7 +385,7 @@ impl Inner {
         if let Some(ledger) = self.ledger.get() {
             ledger.forget();
         }
-        self.local().clear();
+        self.local.clear();
         self.warned().clear();
         if let Some(holds) = &self.holds {
             holds.release_all().await;

@@ -1,13 +1,25 @@
 //! Whether this host has endpoints of a Service with `externalTrafficPolicy: Local`.
 
-use std::{fmt, net::Ipv4Addr, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    net::Ipv4Addr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use cloudprovider::async_trait;
+use cloudprovider::{ServiceAccess, ServiceRef, async_trait};
 use http::{Request, StatusCode, header::HOST};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+/// How often it is asked whether this host has endpoints.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long kube-proxy may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,6 +61,78 @@ async fn ask(port: u16) -> Result<StatusCode, Box<dyn std::error::Error + Send +
     };
     let (status, _) = futures::join!(answer, connection);
     Ok(status?)
+}
+
+/// The announced Services with `externalTrafficPolicy: Local`. It says so when this host has no endpoints of one.
+#[derive(Debug)]
+pub(crate) struct LocalServices {
+    endpoints: Box<dyn LocalEndpoints>,
+    /// By UID.
+    services: Mutex<HashMap<String, LocalService>>,
+}
+
+#[derive(Clone, Debug)]
+struct LocalService {
+    service: ServiceRef,
+    health_check_node_port: u16,
+    /// The last answer.
+    has_endpoints: Option<bool>,
+}
+
+impl LocalServices {
+    pub(crate) fn new(endpoints: Box<dyn LocalEndpoints>) -> Self {
+        Self { endpoints, services: Mutex::default() }
+    }
+
+    fn services(&self) -> MutexGuard<'_, HashMap<String, LocalService>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks at once and regularly for a Service with this `healthCheckNodePort`; without one no longer.
+    pub(crate) async fn watch(&self, access: &dyn ServiceAccess, service: &ServiceRef, port: Option<u16>) {
+        let Some(health_check_node_port) = port else { return self.forget(&service.uid) };
+        let local = {
+            let mut services = self.services();
+            let has_endpoints = services.get(&service.uid).and_then(|known| known.has_endpoints);
+            let local = LocalService { service: service.clone(), health_check_node_port, has_endpoints };
+            services.insert(service.uid.clone(), local.clone());
+            local
+        };
+        self.check(access, local).await;
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        self.services().remove(uid);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.services().clear();
+    }
+
+    pub(crate) async fn check_regularly(&self, access: &dyn ServiceAccess) {
+        loop {
+            sleep(CHECK_INTERVAL).await;
+            let all: Vec<_> = self.services().values().cloned().collect();
+            for local in all {
+                self.check(access, local).await;
+            }
+        }
+    }
+
+    /// Asks, and warns when there are no endpoints any more.
+    async fn check(&self, access: &dyn ServiceAccess, local: LocalService) {
+        let Some(has) = self.endpoints.are_there(local.health_check_node_port).await else { return };
+        let had = match self.services().get_mut(&local.service.uid) {
+            Some(known) => known.has_endpoints.replace(has),
+            None => return,
+        };
+        if !has && had != Some(false) {
+            let words = "the Node that announces the address has no endpoints of this Service, and externalTrafficPolicy \
+                         is Local: its traffic is dropped; use externalTrafficPolicy Cluster, or run a pod on each Node \
+                         that can lead";
+            access.warn(&local.service, "NoLocalEndpoints", words.to_owned());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use cloudprovider::ExternalTrafficPolicy;
 use futures::{FutureExt as _, future::FusedFuture as _};
 
 use super::*;
+use crate::local::CHECK_INTERVAL;
 
 /// Says what a test set: 0 for nothing, 1 for no endpoints, 2 for endpoints.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +99,16 @@ async fn a_new_configuration_takes_the_addresses_over_before_they_are_given_up()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_leader_announces_also_what_a_service_has_that_asks_in_vain() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    cluster.set_claims(vec![claim("10.0.0.2", "a")]);
+    let daemon = announcing(&cluster, &announcer);
+    let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "172.16.0.1")]);
+    assert_eq!(daemon.ensure(&asking).await.expect_err("refused").kind(), ErrorKind::InvalidInput);
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_that_cannot_be_held_is_an_error_and_stays_claimed() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announcing(&cluster, &announcer);
@@ -134,7 +145,7 @@ async fn a_node_without_local_endpoints_is_told_on_each_change() {
     for (number, is_told) in [(0, false), (1, true), (1, false), (2, false), (0, false), (1, true)] {
         endpoints.0.store(number, Ordering::Relaxed);
         daemon.addresses(&local).await;
-        sleep(3 * LOCAL_CHECK_INTERVAL).await;
+        sleep(3 * CHECK_INTERVAL).await;
         told += usize::from(is_told);
         assert_eq!(cluster.warnings().len(), told, "{number}");
     }
@@ -143,8 +154,8 @@ async fn a_node_without_local_endpoints_is_told_on_each_change() {
     // Not of interest any more.
     daemon.addresses(&service("a")).await;
     endpoints.0.store(2, Ordering::Relaxed);
-    sleep(2 * LOCAL_CHECK_INTERVAL).await;
+    sleep(2 * CHECK_INTERVAL).await;
     endpoints.0.store(1, Ordering::Relaxed);
-    sleep(2 * LOCAL_CHECK_INTERVAL).await;
+    sleep(2 * CHECK_INTERVAL).await;
     assert_eq!(cluster.warnings().len(), told);
 }
