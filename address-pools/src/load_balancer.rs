@@ -19,7 +19,7 @@ use crate::{
     allocate::{Held, Plan, Refusal, plan},
     announce::{Announce, Holds},
     config::Config,
-    conventions::{Announcer, Outcome},
+    conventions::{Announcer, Outcome, joined},
     current::CurrentPools,
     host::HostAnnouncer,
     ledger::{ATTEMPTS, Ledger, Written},
@@ -33,6 +33,10 @@ use crate::{
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Load balancers that are addresses from pools.
+///
+/// Where kube-vip, MetalLB or Cilium announces the addresses, [`ensure`](LoadBalancer::ensure) ends with
+/// [`ImplementedElsewhere`](ErrorKind::ImplementedElsewhere) when everything is done: the announcer writes the status, and
+/// the controller leaves it alone.
 #[derive(Debug)]
 pub struct PooledLoadBalancer {
     inner: Arc<Inner>,
@@ -280,6 +284,15 @@ impl Inner {
         }
         ledger.with(|index| index.end_reservations(uid))?;
         self.warn_about(ledger, request, &plan.held);
+        if self.announcer.writes_status() {
+            // The controller must not bring back a status that the announcer has changed since.
+            let words = format!(
+                "{} announces {} and writes the status",
+                self.announcer.as_str(),
+                joined(outcome.addresses)
+            );
+            return Err(Error::implemented_elsewhere(words));
+        }
         Ok(self.status(service, addresses))
     }
 

@@ -9,8 +9,8 @@ use std::{
 use address_pools::{Config, PooledLoadBalancer};
 use anyhow::Context;
 use cloudprovider::{
-    ConfigMapName, IpFamilyPolicy, LoadBalancer as _, LoadBalancerService, Protocol, ServicePort, ServiceRef,
-    StartContext, testing::FakeServiceAccess,
+    ConfigMapName, ErrorKind, IpFamilyPolicy, LoadBalancer as _, LoadBalancerService, Protocol, ServicePort,
+    ServiceRef, StartContext, testing::FakeServiceAccess,
 };
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -99,7 +99,11 @@ impl Ours {
         } else if case.spec.get("loadBalancerClass").is_none() {
             // The service controller calls again when the allocator has written annotations.
             for _ in 0..2 {
-                if let Err(error) = self.balancer.ensure("cases", &self.services[&uid], &[]).await {
+                let ensured = self.balancer.ensure("cases", &self.services[&uid], &[]).await;
+                // kube-vip is to write the status.
+                if let Err(error) = ensured
+                    && error.kind() != ErrorKind::ImplementedElsewhere
+                {
                     return Ok(format!("refused: {}", error.report()));
                 }
                 self.apply_changes()?;

@@ -78,8 +78,7 @@ impl Hooks for Pools {
 
 #[tokio::test(start_paused = true)]
 async fn the_rules_of_the_contract() {
-    const FOR_KUBE_VIP: &str = r#"{"announcedBy": "kube-vip", "pools": [{"name": "main", "addresses": ["10.0.0.1-10.0.0.3", "fd00::1"]}]}"#;
-    for json in [SMALL, SMALL_ANNOUNCED, FOR_KUBE_VIP] {
+    for json in [SMALL, SMALL_ANNOUNCED] {
         let pools = Pools { cluster: cluster(&["a", "b", "c"]), announcer: FakeAnnouncer::new(), json };
         let report = conformance::run(&pools).await;
         report.print_and_assert();
