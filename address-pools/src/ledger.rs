@@ -199,21 +199,45 @@ impl Ledger {
 
     /// Sweeps because a pool is full, unless that was done a moment ago. Returns the UIDs of the Services that are gone.
     pub(crate) async fn make_room(&self) -> Result<Option<Vec<String>>> {
-        let is_due = self.known().last_sweep.is_none_or(|last| last.elapsed() >= SWEEP_MIN_INTERVAL);
-        if is_due { self.sweep(false).await.map(Some) } else { Ok(None) }
+        if self.is_swept() {
+            return Ok(None);
+        }
+        {
+            let _closed = self.gate.write().await;
+            // Another one may have swept while this one waited. Its result is as good.
+            if self.is_swept() {
+                return Ok(Some(Vec::new()));
+            }
+            self.read_again().await?;
+        }
+        self.release_unused(false).await.map(Some)
     }
 
-    /// Reads all claims anew, and gives up what Services hold that are gone. With `all` it looks for each Service that was
-    /// not used since the last such sweep. Returns the UIDs of those that are gone.
-    pub(crate) async fn sweep(&self, all: bool) -> Result<Vec<String>> {
+    fn is_swept(&self) -> bool {
+        self.known().last_sweep.is_some_and(|last| last.elapsed() < SWEEP_MIN_INTERVAL)
+    }
+
+    /// Reads all claims anew, and gives up what Services hold that are gone. It looks for each Service that was not used since
+    /// the last time. Returns the UIDs of those that are gone.
+    pub(crate) async fn sweep(&self) -> Result<Vec<String>> {
         {
             let _closed = self.gate.write().await;
             if !self.is_known() {
                 return Ok(Vec::new());
             }
-            self.known().last_sweep = Some(Instant::now());
-            self.read_all().await?;
+            self.read_again().await?;
         }
+        self.release_unused(true).await
+    }
+
+    async fn read_again(&self) -> Result<()> {
+        self.known().last_sweep = Some(Instant::now());
+        self.read_all().await
+    }
+
+    /// Gives up what Services hold that are gone. Those that were used are not asked for; with `all` they have to be used
+    /// again until the next time.
+    async fn release_unused(&self, all: bool) -> Result<Vec<String>> {
         let _open = self.open().await?;
         let unseen = {
             let mut known = self.known();

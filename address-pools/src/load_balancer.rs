@@ -373,7 +373,7 @@ impl Inner {
         loop {
             sleep(SWEEP_INTERVAL).await;
             let Ok(ledger) = self.ledger() else { return };
-            match ledger.sweep(true).await {
+            match ledger.sweep().await {
                 Ok(gone) => self.release_holds(&gone).await,
                 Err(error) => tracing::warn!(
                     error = error.report(),

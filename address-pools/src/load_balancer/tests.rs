@@ -188,6 +188,13 @@ async fn in_a_full_pool_services_that_are_gone_make_room() {
     let asked: Vec<_> =
         cluster.calls().into_iter().filter(|call| matches!(call, AccessCall::Exists(_))).collect();
     assert_eq!(asked, [AccessCall::Exists(service_ref("gone"))], "only those that were not seen");
+    // Many at once look once.
+    sleep(Duration::from_secs(60)).await;
+    cluster.forget_calls();
+    let many: Vec<_> = (0..20).map(|number| service(&format!("m{number}"))).collect();
+    let refused = futures::future::join_all(many.iter().map(|service| daemon.ensure(service))).await;
+    assert!(refused.iter().all(Result::is_err));
+    assert_eq!(cluster.calls(), [AccessCall::Claims]);
     // Really full: told with an error, and not looked for again at once.
     for _ in 0..2 {
         cluster.forget_calls();

@@ -111,7 +111,7 @@ async fn run(steps: Vec<Step>) {
             Step::Sweep => {
                 daemon.get(&service("none")).await;
                 for _ in 0..2 {
-                    daemon.balancer.inner.ledger().expect("started").sweep(true).await.expect("swept");
+                    daemon.balancer.inner.ledger().expect("started").sweep().await.expect("swept");
                 }
                 model.retain(|number, _| there.contains(number));
             }
