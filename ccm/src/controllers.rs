@@ -8,9 +8,7 @@ pub mod route;
 mod running;
 pub mod service;
 
-pub(crate) use descriptor::{
-    Capability, ControllerContext, ControllerDescriptor, Implementation, NodeQuestion, Run,
-};
+pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, NodeQuestion, Run};
 pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};
 
@@ -25,13 +23,5 @@ mod tests {
     #[test]
     fn the_flags_know_the_controllers_of_the_table() {
         assert!(CONTROLLERS.iter().map(|controller| &controller.names).eq(crate::flags::CONTROLLERS));
-        for controller in CONTROLLERS {
-            assert_eq!(
-                controller.names.exists,
-                controller.implementation.is_some(),
-                "{}",
-                controller.names.name
-            );
-        }
     }
 }

@@ -342,14 +342,8 @@ impl Base {
     ) -> anyhow::Result<JoinSet<()>> {
         let mut controllers = JoinSet::new();
         let enabled = || self.table.iter().filter(|controller| runs(controller.names.name));
-        let missing = enabled().filter(|controller| controller.implementation.is_none());
-        let missing = missing.map(|controller| controller.names.name).collect::<Vec<_>>().join(", ");
-        if !missing.is_empty() {
-            tracing::info!(controllers = missing, "not there yet");
-        }
         for capability in Capability::ALL.into_iter().filter(|capability| !capability.is_of(&self.cloud)) {
-            let without =
-                enabled().filter(|row| row.needs == Some(capability) && row.implementation.is_some());
+            let without = enabled().filter(|row| row.needs == Some(capability));
             let without = without.map(|row| row.names.name).collect::<Vec<_>>().join(", ");
             if !without.is_empty() {
                 let what = capability.what();
@@ -365,9 +359,8 @@ impl Base {
         let running = self.metrics.get::<ControllerMetrics>()?;
         let mut pause = Duration::ZERO;
         for controller in enabled().filter(|row| row.needs.is_none_or(|needs| needs.is_of(&self.cloud))) {
-            let Some(implementation) = &controller.implementation else { continue };
             let shared = (&self.nodes, &self.services, &self.cloud);
-            let run = (implementation.build)(ControllerContext::new(
+            let run = (controller.build)(ControllerContext::new(
                 controller,
                 flags,
                 shared,

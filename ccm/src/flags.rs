@@ -172,7 +172,7 @@ impl Flags {
             .map(|note| format!("--{} has no effect here: {}", note.flag, note.text));
         deprecated
             .chain(without_effect)
-            .chain(controllers::warnings(&self.generic.controllers))
+            .chain(controllers::warning(&self.generic.controllers))
             .chain(self.generic.warnings())
             .chain(self.leader_election.warnings(self.misc.dry_run))
             .chain(self.secure_serving.warnings())

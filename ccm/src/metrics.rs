@@ -35,8 +35,8 @@ pub fn new_metrics() -> prometheus::Result<Metrics> {
     metrics.get::<ReloadMetrics>()?;
     metrics.get::<CloudMetrics>()?;
     metrics.get::<ControllerMetrics>()?;
-    for implementation in CONTROLLERS.iter().filter_map(|controller| controller.implementation.as_ref()) {
-        (implementation.metrics)(&metrics)?;
+    for controller in CONTROLLERS {
+        (controller.metrics)(&metrics)?;
     }
     Ok(metrics)
 }

@@ -113,11 +113,7 @@ pub fn given_to_accounts(flags: &Flags) -> Vec<Permission> {
 /// permissions.
 fn controllers(flags: &Flags) -> Vec<(&'static str, ControllerPermissions)> {
     let enabled = CONTROLLERS.iter().filter(|controller| flags.enables(controller.names.name));
-    let existing = enabled.filter_map(|controller| {
-        let implementation = controller.implementation.as_ref()?;
-        Some((controller.client, (implementation.permissions)()))
-    });
-    existing.collect()
+    enabled.map(|controller| (controller.client, (controller.permissions)())).collect()
 }
 
 /// Whether each controller writes with its own account. A dry run does not write, so it needs no other

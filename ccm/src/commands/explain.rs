@@ -201,8 +201,7 @@ fn explanation(
     }
     let question = NodeQuestion { node, answer, routes: answers.routes.as_ref(), provider, flags, now };
     for controller in CONTROLLERS {
-        let explain = controller.implementation.as_ref().and_then(|there| there.explain);
-        let (Some(explain), name) = (explain, controller.names.name) else { continue };
+        let (Some(explain), name) = (controller.explain, controller.names.name) else { continue };
         // Routes lead to Nodes of any cloud.
         let has_nothing_to_say = match controller.needs {
             Some(Capability::Routes) => !answers.has_routes,

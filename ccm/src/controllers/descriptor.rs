@@ -27,21 +27,6 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) events_from: &'static str,
     /// A capability that the cloud provider must have.
     pub(crate) needs: Option<Capability>,
-    /// `None`: not implemented yet.
-    pub(crate) implementation: Option<Implementation>,
-}
-
-impl ControllerDescriptor {
-    /// Whether these flags enable the controller, and the cloud has what it needs.
-    pub(crate) fn can_run(&self, flags: &Flags, cloud: &Cloud) -> bool {
-        self.implementation.is_some()
-            && flags.enables(self.names.name)
-            && self.needs.is_none_or(|needs| needs.is_of(cloud))
-    }
-}
-
-/// The implementation of a controller.
-pub(crate) struct Implementation {
     /// Creates the controller.
     pub(crate) build: fn(ControllerContext<'_>) -> anyhow::Result<Run>,
     /// Registers its metrics. All replicas show them from the start, leader or not.
@@ -51,6 +36,13 @@ pub(crate) struct Implementation {
     /// The next actions for a Node, for people. Empty if there is nothing to do. `None`: the controller does
     /// not act on Nodes.
     pub(crate) explain: Option<fn(&NodeQuestion<'_>) -> Vec<String>>,
+}
+
+impl ControllerDescriptor {
+    /// Whether these flags enable the controller, and the cloud has what it needs.
+    pub(crate) fn can_run(&self, flags: &Flags, cloud: &Cloud) -> bool {
+        flags.enables(self.names.name) && self.needs.is_none_or(|needs| needs.is_of(cloud))
+    }
 }
 
 /// Runs a controller until the token is cancelled. Writes that have begun are finished.

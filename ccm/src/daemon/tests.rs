@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Parts, elected::run_table};
 use crate::{
-    controllers::{ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run},
+    controllers::{ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::{ControllerNames, parse},
 };
 
@@ -32,16 +32,14 @@ type Taken = Mutex<Option<(Client, Client, EventRecorder)>>;
 /// A controller that exists only in these tests.
 const fn controller(build: fn(ControllerContext<'_>) -> anyhow::Result<Run>) -> ControllerDescriptor {
     ControllerDescriptor {
-        names: ControllerNames { name: "new-controller", alias: "new", older: &[], exists: true },
+        names: ControllerNames { name: "new-controller", alias: "new", older: &[] },
         client: "new-controller",
         events_from: "new-controller",
         needs: None,
-        implementation: Some(Implementation {
-            build,
-            metrics: |_| Ok(()),
-            permissions: ControllerPermissions::default,
-            explain: None,
-        }),
+        build,
+        metrics: |_| Ok(()),
+        permissions: ControllerPermissions::default,
+        explain: None,
     }
 }
 

@@ -30,33 +30,22 @@ pub struct ControllerNames {
     pub alias: &'static str,
     /// Names of older releases, which only the file of leader migration may have.
     pub older: &'static [&'static str],
-    /// Whether it exists here.
-    pub exists: bool,
 }
 
 /// The names of all controllers, in the order in which they start.
 pub const CONTROLLERS: &[ControllerNames] = &[NODE, NODE_LIFECYCLE, SERVICE, ROUTE];
 
 /// Those of [`NODE_CONTROLLER`].
-pub const NODE: ControllerNames =
-    ControllerNames { name: NODE_CONTROLLER, alias: "cloud-node", older: &[], exists: true };
+pub const NODE: ControllerNames = ControllerNames { name: NODE_CONTROLLER, alias: "cloud-node", older: &[] };
 /// Those of [`NODE_LIFECYCLE_CONTROLLER`].
-pub const NODE_LIFECYCLE: ControllerNames = ControllerNames {
-    name: NODE_LIFECYCLE_CONTROLLER,
-    alias: "cloud-node-lifecycle",
-    older: &[],
-    exists: true,
-};
+pub const NODE_LIFECYCLE: ControllerNames =
+    ControllerNames { name: NODE_LIFECYCLE_CONTROLLER, alias: "cloud-node-lifecycle", older: &[] };
 /// Those of [`SERVICE_CONTROLLER`].
-pub const SERVICE: ControllerNames = ControllerNames {
-    name: SERVICE_CONTROLLER,
-    alias: "service",
-    older: &["service-controller"],
-    exists: true,
-};
+pub const SERVICE: ControllerNames =
+    ControllerNames { name: SERVICE_CONTROLLER, alias: "service", older: &["service-controller"] };
 /// Those of [`ROUTE_CONTROLLER`].
 pub const ROUTE: ControllerNames =
-    ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"], exists: true };
+    ControllerNames { name: ROUTE_CONTROLLER, alias: "route", older: &["route-controller"] };
 
 /// The flags of the controllers, in the order in which the help shows them.
 #[derive(Clone, Debug, Args)]
@@ -154,20 +143,14 @@ pub(super) fn faults(list: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Warnings about controllers that are asked for and do not exist.
-pub(super) fn warnings(list: &[String]) -> Vec<String> {
-    let is_named = |controller: &str| list.iter().any(|name| canonical_name(name) == controller);
-    let missing = CONTROLLERS.iter().filter(|known| !known.exists).map(|known| known.name);
-    let mut warnings: Vec<String> = missing
-        .filter(|name| is_named(name) && enables(list, name))
-        .map(|name| format!("--controllers: {name} is asked for and does not exist yet"))
-        .collect();
-    let there = || CONTROLLERS.iter().filter(|known| known.exists).map(|known| known.name);
-    if !there().any(|name| enables(list, name)) {
-        let there = there().collect::<Vec<_>>().join(", ");
-        warnings.push(format!("--controllers: no controller runs; there are {there}"));
+/// A warning if no controller is enabled.
+pub(super) fn warning(list: &[String]) -> Option<String> {
+    let names = || CONTROLLERS.iter().map(|known| known.name);
+    if names().any(|name| enables(list, name)) {
+        return None;
     }
-    warnings
+    let names = names().collect::<Vec<_>>().join(", ");
+    Some(format!("--controllers: no controller runs; there are {names}"))
 }
 
 /// Whether the list enables the controller of this canonical name: the first exact `name` or `-name` decides, else a

@@ -91,7 +91,6 @@ fn remark(note: &Note) -> String {
         NoteKind::Differs => note.text.to_owned(),
         NoteKind::NoEffect => format!("No effect, with a warning: {}", note.text),
         NoteKind::NoEffectEither => format!("No effect. {}", note.text),
-        NoteKind::NotYet => format!("No effect so far. {}", note.text),
         NoteKind::Ours => format!("Only here. {}", note.text),
     }
 }

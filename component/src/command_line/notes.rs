@@ -20,8 +20,6 @@ pub enum NoteKind {
     NoEffect,
     /// It has no effect, as in upstream. There is no warning.
     NoEffectEither,
-    /// It belongs to a part that does not exist yet.
-    NotYet,
     /// Upstream does not have it.
     Ours,
 }
@@ -39,11 +37,6 @@ pub const fn no_effect(flag: &'static str, text: &'static str) -> Note {
 /// The flag has no effect, as in upstream.
 pub const fn no_effect_either(flag: &'static str, text: &'static str) -> Note {
     Note { flag, kind: NoteKind::NoEffectEither, text }
-}
-
-/// The flag belongs to a part that does not exist yet.
-pub const fn not_yet(flag: &'static str, text: &'static str) -> Note {
-    Note { flag, kind: NoteKind::NotYet, text }
 }
 
 /// Upstream does not have the flag.

@@ -6,8 +6,7 @@ use super::{COMPONENT, NodeController, NodeControllerOptions, NodeMetrics, plan}
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
-        node_patches,
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run, node_patches,
     },
     flags::NODE,
     nodes::NodeWriter,
@@ -18,12 +17,10 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    implementation: Some(Implementation {
-        build,
-        metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
-        permissions,
-        explain: Some(|asked| plan(asked.node, asked.answer, asked.provider, asked.now).next),
-    }),
+    build,
+    metrics: |metrics| metrics.get::<NodeMetrics>().map(drop),
+    permissions,
+    explain: Some(|asked| plan(asked.node, asked.answer, asked.provider, asked.now).next),
 };
 
 fn permissions() -> ControllerPermissions {

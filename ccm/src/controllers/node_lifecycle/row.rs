@@ -9,8 +9,8 @@ use super::{
 use crate::{
     clients::NODE_CONTROLLER_CLIENT,
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation,
-        NodeQuestion, Run, node_patches,
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
+        node_patches,
     },
     flags::NODE_LIFECYCLE,
     rbac::Permission,
@@ -21,12 +21,10 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: NODE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::Instances),
-    implementation: Some(Implementation {
-        build,
-        metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
-        permissions,
-        explain: Some(explain),
-    }),
+    build,
+    metrics: |metrics| metrics.get::<NodeLifecycleMetrics>().map(drop),
+    permissions,
+    explain: Some(explain),
 };
 
 fn permissions() -> ControllerPermissions {

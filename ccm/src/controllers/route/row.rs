@@ -3,8 +3,8 @@
 use super::{COMPONENT, ClusterCidrs, RouteController, RouteControllerOptions, RouteMetrics, explain};
 use crate::{
     controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation,
-        NodeQuestion, Run, node_status_patch,
+        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, NodeQuestion, Run,
+        node_status_patch,
     },
     flags::ROUTE,
     nodes::NodeWriter,
@@ -15,15 +15,13 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: "route-controller",
     events_from: COMPONENT,
     needs: Some(Capability::Routes),
-    implementation: Some(Implementation {
-        build,
-        metrics: |metrics| metrics.get::<RouteMetrics>().map(drop),
-        permissions: || ControllerPermissions {
-            writes: vec![node_status_patch()],
-            ..ControllerPermissions::default()
-        },
-        explain: Some(explain),
-    }),
+    build,
+    metrics: |metrics| metrics.get::<RouteMetrics>().map(drop),
+    permissions: || ControllerPermissions {
+        writes: vec![node_status_patch()],
+        ..ControllerPermissions::default()
+    },
+    explain: Some(explain),
 };
 
 fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {

@@ -5,9 +5,7 @@ use component::work_queue::WorkQueueMetrics;
 use super::{COMPONENT, ServiceController, ServiceControllerOptions, ServiceMetrics};
 use crate::{
     clients::SERVICE_CONTROLLER_CLIENT,
-    controllers::{
-        Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Implementation, Run,
-    },
+    controllers::{Capability, ControllerContext, ControllerDescriptor, ControllerPermissions, Run},
     flags::SERVICE,
     rbac::Permission,
     services::ServiceWriter,
@@ -18,12 +16,10 @@ pub(crate) const DESCRIPTOR: ControllerDescriptor = ControllerDescriptor {
     client: SERVICE_CONTROLLER_CLIENT,
     events_from: COMPONENT,
     needs: Some(Capability::LoadBalancer),
-    implementation: Some(Implementation {
-        build,
-        metrics: |metrics| metrics.get::<ServiceMetrics>().map(drop),
-        permissions,
-        explain: None,
-    }),
+    build,
+    metrics: |metrics| metrics.get::<ServiceMetrics>().map(drop),
+    permissions,
+    explain: None,
 };
 
 fn permissions() -> ControllerPermissions {
