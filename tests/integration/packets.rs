@@ -1,6 +1,7 @@
 //! Packets to load balancer addresses: Nodes are network namespaces with a real kube-proxy each, on a real API
 //! server; pods and a client are further namespaces.
 
+mod announced;
 mod cluster;
 mod forwarding;
 mod lan;
@@ -13,5 +14,8 @@ pub(crate) use programs::other_main;
 use crate::trial::trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand)]
+    vec![
+        trial("apiserver::packets::the_daemon_announces_and_another_takes_over", announced::by_the_daemon),
+        trial("apiserver::packets::kube_proxies_forward_the_address_of_a_node", forwarding::by_hand),
+    ]
 }

@@ -11,8 +11,8 @@ pub(super) fn cases() -> Vec<Case> {
         )
         .gives(at("s1", 80), "10.3.1.4")
         .gives(at("s2", 443), "10.3.1.4")
-        .gives(at("s3", 80), "10.3.1.5")
-        .gives(b("other").ports(&[("TCP", 8080)]), "10.3.1.4"),
+        .gives(b("other").ports(&[("TCP", 8080)]), "10.3.1.4")
+        .gives(at("s3", 80), "10.3.1.5"),
         Case::new(
             "one port with two protocols",
             &[("cidr-global", "10.3.2.4/30"), ("allow-share-global", "true")],

@@ -8,7 +8,7 @@ use test_env::KubeProxy;
 
 use super::{
     cluster::{Cluster, SERVICE_ECHO, SERVICE_HTTP},
-    lan::{CLIENT, CLUSTER_CIDR, INTERFACE, Knocking, Lan, STRANGER},
+    lan::{CLIENT, CLUSTER_CIDR, INTERFACE, Knock, Knocking, Lan, STRANGER},
 };
 use crate::{
     api::{Api, Target},
@@ -37,7 +37,7 @@ pub(super) fn by_hand() -> Outcome {
 }
 
 /// Starts a kube-proxy on each Node, with the API server's own role for it.
-fn start_proxies(api: &Api, lan: &Lan) -> Result<Vec<KubeProxy>, test_env::StartError> {
+pub(super) fn start_proxies(api: &Api, lan: &Lan) -> Result<Vec<KubeProxy>, test_env::StartError> {
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let kubeconfig = control_plane.kubeconfig_for("system:kube-proxy", &[])?;
     let mut proxies = Vec::new();
@@ -108,14 +108,15 @@ async fn forwards(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
 
 /// No request fails while a backend leaves, and none reaches it afterwards.
 async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
-    let leaving = lan.nodes[2].name.clone();
+    let leaving = &lan.nodes[2].name;
+    let is_leaving = |knock: &Knock| knock.outcome.as_ref() == Ok(leaving);
     let mut knocking = Vec::new();
     for address in ADDRESSES {
         knocking.push(lan.knock(address, SERVICE_HTTP)?);
     }
     let all_answer = async || {
         let each = knocking.iter().map(Knocking::so_far).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(each.iter().all(|knocks| knocks.contains(&Ok(leaving.clone()))).then_some(()))
+        Ok(each.iter().all(|knocks| knocks.iter().any(is_leaving)).then_some(()))
     };
     eventually(SOON, "the backend answers before it leaves", all_answer).await?;
     cluster.set_endpoints(SERVICE, &[&lan.nodes[0], &lan.nodes[1]]).await?;
@@ -125,9 +126,9 @@ async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
         let before = knocking.so_far()?.len();
         tokio::time::sleep(Duration::from_millis(500)).await;
         let knocks = knocking.end()?;
-        let failed: Vec<_> = knocks.iter().filter(|knock| knock.is_err()).collect();
+        let failed: Vec<_> = knocks.iter().filter(|knock| knock.outcome.is_err()).collect();
         ensure!(failed.is_empty(), "of {} requests failed {failed:?}", knocks.len());
-        let late = knocks[before..].iter().filter(|knock| knock.as_ref() == Ok(&leaving)).count();
+        let late = knocks[before..].iter().filter(|knock| is_leaving(knock)).count();
         ensure!(late == 0, "{late} of {} requests reached {leaving} later", knocks.len() - before);
         ensure!(knocks.len() > before, "no requests");
     }
@@ -135,7 +136,7 @@ async fn drains(lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Waits until a request is answered.
-async fn answers(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
+pub(super) async fn answers(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
     eventually(SOON, &format!("{address} answers {from}"), async || {
         Ok(lan.curl(from, address, SERVICE_HTTP).await.ok().map(drop))
     })
@@ -143,7 +144,7 @@ async fn answers(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
 }
 
 /// Waits until a request is not answered.
-async fn refuses(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
+pub(super) async fn refuses(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
     eventually(SOON, &format!("{address} does not answer {from}"), async || {
         Ok(lan.curl(from, address, SERVICE_HTTP).await.is_err().then_some(()))
     })
@@ -152,7 +153,7 @@ async fn refuses(lan: &Lan, from: &str, address: &str) -> anyhow::Result<()> {
 
 /// Makes requests by TCP and by UDP until each of these Nodes' backends has answered, and some more. Fails if a
 /// request fails or another one answers.
-async fn answer_exactly(
+pub(super) async fn answer_exactly(
     lan: &Lan,
     from: &str,
     address: &str,

@@ -48,6 +48,12 @@ impl NodeHost {
         [format!("10.244.{number}.0/24"), format!("fd44:{number}::/64")]
     }
 
+    /// The Ethernet address of its interface.
+    pub(super) fn ethernet_address(&self) -> anyhow::Result<String> {
+        let link = self.netns.ip(&format!("link show dev {INTERFACE}"))?;
+        word_after(&link, "link/ether").context("an Ethernet address")
+    }
+
     /// The addresses of its pod.
     pub(super) fn pod(&self) -> [String; 2] {
         let number = self.number;
@@ -113,11 +119,36 @@ impl Lan {
 
     /// Begins to make requests without a pause.
     pub(super) fn knock(&self, to: &str, port: u16) -> anyhow::Result<Knocking> {
+        self.knock_with(to, port, "2000")
+    }
+
+    /// The same with a short timeout, to see for how long nobody answers.
+    pub(super) fn knock_hastily(&self, to: &str, port: u16) -> anyhow::Result<Knocking> {
+        self.knock_with(to, port, "100")
+    }
+
+    fn knock_with(&self, to: &str, port: u16, timeout_millis: &str) -> anyhow::Result<Knocking> {
         let mut knock = self.client.command(std::env::current_exe()?);
-        knock.args([KNOCK, &socket_address(to, port)?]);
+        knock.args([KNOCK, &socket_address(to, port)?, timeout_millis]);
         let log = self.folder.path().join(format!("knocks-{}", fastrand::u64(..)));
         Ok(Knocking { process: Process::spawn("knocks", &knock, &log)?, log })
     }
+
+    /// The Ethernet address to which the client sends for this address.
+    pub(super) fn neighbour(&self, address: &str) -> anyhow::Result<Option<String>> {
+        let entry = self.client.ip(&format!("neighbour show to {address}"))?;
+        Ok(word_after(&entry, "lladdr"))
+    }
+
+    /// The client forgets its neighbours.
+    pub(super) fn forget_neighbours(&self) -> anyhow::Result<()> {
+        self.client.ip("neighbour flush all").map(drop)
+    }
+}
+
+/// The word behind this one, in what `ip` says.
+fn word_after(text: &str, word: &str) -> Option<String> {
+    text.split_whitespace().skip_while(|found| *found != word).nth(1).map(str::to_owned)
 }
 
 /// Requests that are being made.
@@ -126,8 +157,14 @@ pub(super) struct Knocking {
     log: PathBuf,
 }
 
-/// One request: the Node that answered, or why none did.
-pub(super) type Knock = Result<String, String>;
+/// One request.
+#[derive(Debug)]
+pub(super) struct Knock {
+    /// When it began, in milliseconds since 1970.
+    pub(super) began: u64,
+    /// The Node that answered, or why none did.
+    pub(super) outcome: Result<String, String>,
+}
 
 impl Knocking {
     /// The requests that have ended.
@@ -136,11 +173,15 @@ impl Knocking {
         let mut lines: Vec<&str> = text.split('\n').collect();
         // the last one may be half a line
         lines.pop();
-        let knock = |line: &str| match line.strip_prefix("- ") {
-            Some(reason) => Err(reason.to_owned()),
-            None => Ok(line.to_owned()),
+        let knock = |line: &str| {
+            let (began, outcome) = line.split_once(' ')?;
+            let outcome = match outcome.strip_prefix("- ") {
+                Some(reason) => Err(reason.to_owned()),
+                None => Ok(outcome.to_owned()),
+            };
+            Some(Knock { began: began.parse().ok()?, outcome })
         };
-        Ok(lines.into_iter().map(knock).collect())
+        lines.into_iter().map(|line| knock(line).with_context(|| format!("a request: {line}"))).collect()
     }
 
     /// Stops, and returns all requests.

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     process::ExitCode,
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, bail};
@@ -22,7 +22,7 @@ pub(super) const KNOCK: &str = "packets-knock";
 pub(super) const HTTP_PORT: u16 = 8080;
 pub(super) const ECHO_PORT: u16 = 8081;
 
-/// A request that takes longer has failed.
+/// A datagram without an answer for this time has none.
 const TIMEOUT: Duration = Duration::from_millis(500);
 const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -33,7 +33,7 @@ pub(crate) fn other_main() -> Option<ExitCode> {
     let outcome = match arguments.as_slice() {
         [BACKEND, name] => backend(name),
         [ECHO, from, to] => echo(from, to),
-        [KNOCK, to] => knock(to),
+        [KNOCK, to, millis] => knock(to, millis),
         _ => return None,
     };
     Some(match outcome {
@@ -93,22 +93,24 @@ fn echo(from: &str, to: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a request after the other, each on a connection of its own, and prints a line for each: the name that
-/// answered, or `-` with the reason why none did.
-fn knock(to: &str) -> anyhow::Result<()> {
-    let to: SocketAddr = to.parse()?;
+/// Makes a request after the other, each on a connection of its own and with this timeout. Prints a line for
+/// each: when it began, in milliseconds since 1970, and the name that answered, or `-` with the reason why none
+/// did.
+fn knock(to: &str, millis: &str) -> anyhow::Result<()> {
+    let (to, timeout) = (to.parse()?, Duration::from_millis(millis.parse()?));
     loop {
-        match request(to) {
-            Ok(name) => println!("{name}"),
-            Err(error) => println!("- {error:#}"),
+        let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        match request(to, timeout) {
+            Ok(name) => println!("{began} {name}"),
+            Err(error) => println!("{began} - {error:#}"),
         }
         thread::sleep(KNOCK_INTERVAL);
     }
 }
 
-fn request(to: SocketAddr) -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+fn request(to: SocketAddr, timeout: Duration) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&to, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     write!(stream, "GET / HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
