@@ -195,7 +195,7 @@ fn node(hypervisor: &Netns, number: u8) -> Result<NodeHost, StartError> {
     let name = format!("node-{number}");
     let (netns, pods) = (Netns::new(&name)?, Netns::new(&format!("pods of {name}"))?);
     attach(hypervisor, &netns, &name)?;
-    let node = NodeHost { name, number, netns, pods: pods };
+    let node = NodeHost { name, number, netns, pods };
     let [v4, v6] = node.addresses();
     give(&node.netns, INTERFACE, &[&format!("{v4}/24"), &format!("{v6}/64")])?;
 
