@@ -14,7 +14,7 @@ use ccm::{
 use cloudprovider::{Error, ErrorKind, PowerState, testing::Operation};
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Event, ServiceAccount},
+    core::v1::{Event, Service, ServiceAccount},
 };
 use kube::{
     Client,
@@ -53,7 +53,7 @@ const QUICK: [&str; 7] = [
 ];
 
 /// The accounts of the controllers. The API server has a role and a binding for each.
-const ACCOUNTS: [&str; 2] = ["node-controller", "route-controller"];
+const ACCOUNTS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
 /// The name of an account's role and of its binding.
 fn account_role(account: &str) -> String {
@@ -316,7 +316,8 @@ async fn read_metrics(control_plane: &ControlPlane, port: u16) -> anyhow::Result
 }
 
 /// Everything that the daemon does at the API server: two daemons elect a leader, metrics are read, one Node
-/// is initialised, repaired, tainted and deleted, it gets a route, and events of each controller are repeated.
+/// is initialised, repaired, tainted and deleted, it gets a route, a Service gets a load balancer, and events of each
+/// controller are repeated.
 async fn life(
     admin: &Client,
     control_plane: &ControlPlane,
@@ -331,9 +332,10 @@ async fn life(
     if kind == Kind::Migrating {
         held_by_another(admin, "cloud-provider-extraction-migration").await?;
     }
-    let cloud = FakeCloud::new().with_routes();
+    let cloud = FakeCloud::new().with_routes().with_load_balancers();
     let again = Error::new(ErrorKind::Unavailable, "away").with_retry_after(Duration::from_millis(100));
-    cloud.fail(Operation::CreateRoute, Fault::Error(again));
+    cloud.fail(Operation::CreateRoute, Fault::Error(again.clone()));
+    cloud.fail(Operation::EnsureLoadBalancer, Fault::Error(again));
     let port = free_port()?;
     let leader = start(kubeconfig, kind, &cloud, port).await?;
     let leads = eventually(SOON, "the first one leads", || async { Ok(leader.leads().then_some(())) }).await;
@@ -353,7 +355,23 @@ async fn life(
     kubelet::register(admin, &node).await?;
     node_becomes(admin, "n1", SOON, "initialized", is_initialized).await?;
     event_counts(admin, |reason| reason == "FailedToCreateRoute").await?;
+    let services = kube::Api::<Service>::namespaced(admin.clone(), "default");
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": "s1"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    }))?;
+    services.create(&PostParams::default(), &service).await?;
+    event_counts(admin, |reason| reason == "SyncLoadBalancerFailed").await?;
     cloud.mend();
+    eventually(SOON, "the Service has its load balancer", || async {
+        let status = services.get("s1").await?.status.and_then(|status| status.load_balancer);
+        Ok(status.and_then(|status| status.ingress).map(drop))
+    })
+    .await?;
+    services.delete("s1", &DeleteParams::default()).await?;
+    eventually(SOON, "the Service is gone", || async {
+        Ok(services.get_opt("s1").await?.is_none().then_some(()))
+    })
+    .await?;
     let has_route = |node: &_| condition_status(node, "NetworkUnavailable").as_deref() == Some("False");
     node_becomes(admin, "n1", SOON, "has its route", has_route).await?;
     cloud.change(&uuid(1), |machine| machine.metadata.zone = Some("rack-z".into()));
@@ -375,7 +393,7 @@ async fn life(
     cloud.put(&uuid(1), running(1));
     node_becomes(admin, "n1", SOON, "is well again", exists("True")).await?;
     cloud.remove(&uuid(1));
-    event_counts(admin, |reason| reason != "FailedToCreateRoute").await?;
+    event_counts(admin, |reason| reason.starts_with("Deletion")).await?;
     set_ready_unknown(admin, "n1").await?;
     node_vanishes(admin, "n1", SOON).await?;
 
