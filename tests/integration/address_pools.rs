@@ -4,6 +4,7 @@
 //! The tables of the modules say what kube-vip's gives in each case, and [`wanted`] where the other one differs on purpose.
 
 mod case;
+mod daemon;
 mod families;
 mod ours;
 mod play;
@@ -13,11 +14,13 @@ mod values;
 mod wanted;
 
 use anyhow::{Context, ensure};
+use futures::FutureExt as _;
 use libtest_mimic::Trial;
 use test_env::{KubeVip, StartError};
 
 use crate::{
     api::{Api, Target},
+    hypervisors::in_real_time,
     trial::{Outcome, runtime, trial},
 };
 use case::Case;
@@ -26,6 +29,9 @@ use play::Player;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("apiserver::address_pools::kube_vip_gives_what_the_tables_say", kube_vip),
+        in_real_time(Target::ApiServer, "claims_are_objects", |api| {
+            daemon::claims_are_objects(api).boxed_local()
+        }),
         trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours),
     ]
 }
