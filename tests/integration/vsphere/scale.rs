@@ -35,7 +35,8 @@ pub(super) fn trials() -> Vec<Trial> {
 /// The daemon as a separate process: 10,000 machines, of which 200 are Nodes.
 async fn ten_thousand(api: &Api) -> anyhow::Result<()> {
     const NODES: usize = 200;
-    const MOST: u64 = 60_000_000;
+    /// 60 MB less what a release build maps of its binary, about 18 MB. A debug build maps more than twice as much.
+    const MAX: u64 = 42_000_000;
     binary()?;
     let control_plane = api.control_plane.as_ref().context("the control plane")?;
     let others = 10_000 - u32::try_from(NODES)?;
@@ -71,11 +72,10 @@ async fn ten_thousand(api: &Api) -> anyhow::Result<()> {
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).context("a number")
     };
     let (peak, now) = (1024 * kilobytes("VmHWM:")?, 1024 * kilobytes("VmRSS:")?);
-    // pages mapped from the binary can be dropped and read again, and are a large part of a debug build
     let file = 1024 * kilobytes("RssFile:")?;
     let in_mb = [peak, now, file].map(|bytes| bytes / 1_000_000);
     println!("10,000 machines, {NODES} Nodes: MB at most, now, and of that from files: {in_mb:?}");
-    ensure!(peak <= MOST, "of {peak} bytes {file} are mapped from files: {memory}");
+    ensure!(peak.saturating_sub(file) <= MAX, "of {peak} bytes {file} are mapped from files: {memory}");
     daemon.terminate()
 }
 
