@@ -7,12 +7,14 @@
 //! - [`backoff`]: waits between retries.
 //! - [`dns`]: rules for DNS names.
 //! - [`error_chain`]: an error and its sources on one line.
+//! - [`gcfg`]: the INI dialect of Go's cloud configuration files.
 //! - [`go`]: values as Go programs parse and print them.
 //! - `tls` (feature `tls`): bounds on the certificates of a peer.
 
 pub mod backoff;
 pub mod dns;
 mod error_chain;
+pub mod gcfg;
 pub mod go;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
 
 /// The providers that this binary was built with.
 #[cfg_attr(
-    not(any(feature = "libvirt", feature = "vsphere")),
+    not(any(feature = "libvirt", feature = "rancher", feature = "vsphere")),
     expect(clippy::unnecessary_wraps, reason = "a build may have no provider")
 )]
 fn registry() -> cloudprovider::Result<Registry> {
@@ -22,6 +22,8 @@ fn registry() -> cloudprovider::Result<Registry> {
     registry.log_crate(env!("CARGO_CRATE_NAME"));
     #[cfg(feature = "libvirt")]
     registry.register(cloudprovider_libvirt::NAME, cloudprovider_libvirt::factory)?;
+    #[cfg(feature = "rancher")]
+    registry.register(cloudprovider_rancher::NAME, cloudprovider_rancher::factory)?;
     #[cfg(feature = "vsphere")]
     registry.register(cloudprovider_vsphere::NAME, cloudprovider_vsphere::factory)?;
     Ok(registry)

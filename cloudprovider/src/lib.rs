@@ -101,7 +101,7 @@ pub use async_trait::async_trait;
 pub use basics::tls;
 pub use basics::{
     backoff::Backoff,
-    dns, error_chain,
+    dns, error_chain, gcfg,
     go::{NumError, parse_bool, parse_duration},
 };
 pub use clusters::{Clusters, ControlPlaneEndpoint};

@@ -8,7 +8,7 @@ use serde_json::Value;
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Every crate of the workspace.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     // Knows neither clouds nor Kubernetes: addresses on this host.
     ("announcing", &[], &[]),
     ("address-pools", &["announcing", "cloudprovider"], &[]),
@@ -16,13 +16,14 @@ const RULES: [Rule; 13] = [
     ("cloudprovider", &["basics"], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["address-pools", "cloudprovider"], &[]),
+    ("cloudprovider-rancher", &["cloudprovider"], &[]),
     ("cloudprovider-vsphere", &["address-pools", "cloudprovider"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
     ("ccm", &["cloudprovider", "component"], &["sandbox"]),
     // The only crate that knows the providers.
     (
         "cloud-controller-manager",
-        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere"],
+        &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-rancher", "cloudprovider-vsphere"],
         &["sandbox"],
     ),
     ("test-env", &[], &[]),
@@ -39,6 +40,7 @@ const RULES: [Rule; 13] = [
             "ccm",
             "cloudprovider",
             "cloudprovider-libvirt",
+            "cloudprovider-rancher",
             "cloudprovider-vsphere",
             "sandbox",
             "test-env",

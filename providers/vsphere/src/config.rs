@@ -11,7 +11,6 @@
 
 mod build;
 mod environment;
-mod gcfg;
 mod hints;
 mod keys;
 mod names;

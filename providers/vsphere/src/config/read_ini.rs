@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use cloudprovider::gcfg::{self, Cut};
+
 use super::{
-    gcfg::{self, Cut},
     hints,
     keys::{Key, Kind, Section, not_a_number},
     read_yaml::split,

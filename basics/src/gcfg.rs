@@ -1,7 +1,6 @@
-//! The INI dialect of CPI's older configuration files: what Go's `gopkg.in/gcfg.v1` reads, which is git's format with a
+//! The INI dialect of the cloud configuration files of Go's providers: what Go's `gopkg.in/gcfg.v1` reads, which is git's format with a
 //! few rules of its own.
 //!
-//! - `[section]` or `[section "subsection"]` on a line of its own; a section that comes again is continued.
 //! - `[section]` or `[section "subsection"]` on a line of its own. A repeated section is continued.
 //! - `name = value`, or a `name` alone, which is "blank". Names of sections and variables are letters, digits
 //!   and `-`, and begin with a letter. Their letter case does not matter; that of a subsection does.
@@ -17,34 +16,36 @@
 
 /// A file: its sections in order. A repeated section is listed each time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Document {
-    pub(crate) sections: Vec<Section>,
+pub struct Document {
+    /// In the order of the file.
+    pub sections: Vec<Section>,
 }
 
 /// A section's header and the variables below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Section {
+pub struct Section {
     /// As written. Compare without regard to letter case.
-    pub(crate) name: String,
+    pub name: String,
     /// The quoted text after the name, unescaped.
-    pub(crate) subsection: Option<String>,
-    pub(crate) variables: Vec<Variable>,
+    pub subsection: Option<String>,
+    /// In the order of the file.
+    pub variables: Vec<Variable>,
 }
 
 /// A line `name = value` or `name`.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Variable {
+pub struct Variable {
     /// As written. Compare without regard to letter case.
-    pub(crate) name: String,
+    pub name: String,
     /// Unquoted and unescaped; `None` for a name alone.
-    pub(crate) value: Option<String>,
+    pub value: Option<String>,
     /// Whether a comment may have cut off a part of the value.
-    pub(crate) cut: Cut,
+    pub cut: Cut,
 }
 
 /// Whether the comment sign after a value may have been meant as a part of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// There is no comment, or blanks are on both sides of its sign.
     No,
     /// The sign directly follows the value: `ab#cd`, `ab# cd`.
@@ -62,14 +63,18 @@ impl std::fmt::Debug for Variable {
 
 /// A line that breaks the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// From 1.
-    pub(crate) line: usize,
-    pub(crate) message: &'static str,
+    pub line: usize,
+    /// What is wrong, as the end of a sentence that begins with the line.
+    pub message: &'static str,
 }
 
 /// Reads a whole file. A byte order mark at its beginning is skipped.
-pub(crate) fn parse(text: &str) -> Result<Document, Vec<Fault>> {
+///
+/// # Errors
+/// Every faulty line.
+pub fn parse(text: &str) -> Result<Document, Vec<Fault>> {
     let mut scanner = Scanner { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
     let mut document = Document::default();
     let mut faults = Vec::new();

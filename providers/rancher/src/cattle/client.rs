@@ -1,0 +1,201 @@
+//! The HTTP client of one Rancher server: one API key, one deadline for each call, limited sizes, no redirects.
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use cloudprovider::{Error, Result, error_chain};
+use http::{Method, header};
+use reqwest::{Upgraded, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        handshake::{client::generate_key, derive_accept_key},
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use super::reply::{Reply, unavailable};
+use crate::{config::Config, tls};
+
+/// The timeout for opening a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A silent connection is probed after this time.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// A page of 10,000 hosts is smaller.
+const MAX_BODY: usize = 128 << 20;
+
+/// An event with the largest object is smaller.
+const MAX_EVENT: usize = 16 << 20;
+
+/// A client of one server. Clones share its connections.
+#[derive(Clone)]
+pub(crate) struct Client {
+    client: reqwest::Client,
+    base: Url,
+    access_key: String,
+    secret_key: SecretString,
+    timeout: Duration,
+    pub(super) page_size: u32,
+}
+
+impl Client {
+    /// A client with these settings. Opens no connection.
+    ///
+    /// # Errors
+    /// The reason, if there can be no client.
+    pub(crate) fn new(config: &Config) -> Result<Self, String> {
+        let base = Url::parse(&config.base).map_err(|error| error.to_string())?;
+        let builder = reqwest::Client::builder();
+        let mut builder = if config.insecure {
+            tls::install_crypto_provider();
+            // Whoever accepts any certificate does not mind whose it is either.
+            builder.tls_danger_accept_invalid_certs(true)
+        } else {
+            builder.tls_backend_preconfigured(tls::client_config(config.authorities.clone())?)
+        };
+        let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
+            builder = builder.no_proxy();
+        }
+        let client = builder
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT.min(config.timeout))
+            .tcp_keepalive(KEEPALIVE)
+            .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| error_chain(&error))?;
+        Ok(Self {
+            client,
+            base,
+            access_key: config.access_key.clone(),
+            secret_key: config.secret_key.clone(),
+            timeout: config.timeout,
+            page_size: config.page_size,
+        })
+    }
+
+    /// The URL of a collection such as `hosts`, or of an object in one.
+    pub(super) fn url(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}/{path}", self.base.path().trim_end_matches('/')));
+        url
+    }
+
+    /// The URL that the server gave for something, such as the next page. The API key is sent only to the server
+    /// of the configuration.
+    ///
+    /// # Errors
+    /// If it is another server's URL. A server behind a proxy that ends TLS may say `http` of itself: then its
+    /// URL is used with the scheme of the configuration.
+    pub(super) fn same_server(&self, text: &str) -> Result<Url> {
+        let foreign = || unavailable("the server names a URL of another server; check its setting api.host");
+        let mut url = self.base.join(text).map_err(|_| foreign())?;
+        if url.host() == self.base.host() && url.scheme() == "http" && self.base.scheme() == "https" {
+            let port = self.base.port();
+            url.set_scheme("https")
+                .and_then(|()| url.set_port(port).map_err(drop))
+                .map_err(|()| foreign())?;
+        }
+        if url.origin() == self.base.origin() { Ok(url) } else { Err(foreign()) }
+    }
+
+    /// Reads an object.
+    pub(super) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T> {
+        self.send(Method::GET, url, None::<&()>).await?.decode()
+    }
+
+    /// Sends `body` and reads the answer.
+    pub(super) async fn send_object<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        url: Url,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        self.send(method, url, Some(body)).await?.decode()
+    }
+
+    /// Deletes an object. One that is not there any more is no error.
+    pub(super) async fn delete(&self, url: Url) -> Result<()> {
+        let reply = self.send(Method::DELETE, url, None::<&()>).await?;
+        if reply.status == 404 { Ok(()) } else { reply.check() }
+    }
+
+    /// Opens a WebSocket.
+    pub(super) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
+        let key = generate_key();
+        let request = self
+            .request(Method::GET, url)
+            .header(header::CONNECTION, "Upgrade")
+            .header(header::UPGRADE, "websocket")
+            .header(header::SEC_WEBSOCKET_VERSION, "13")
+            .header(header::SEC_WEBSOCKET_KEY, &key);
+        let opening = async {
+            let response = request.send().await.map_err(unreachable)?;
+            if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+                read(response).await?.check()?;
+                return Err(unavailable("the server or a proxy does not open a WebSocket"));
+            }
+            let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
+            if accepted.is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
+            {
+                return Err(unavailable("the answer to the opening of a WebSocket is not valid"));
+            }
+            response.upgrade().await.map_err(unreachable)
+        };
+        let connection = self.in_time(opening).await?;
+        let limits =
+            WebSocketConfig::default().max_message_size(Some(MAX_EVENT)).max_frame_size(Some(MAX_EVENT));
+        Ok(WebSocketStream::from_raw_socket(connection, Role::Client, Some(limits)).await)
+    }
+
+    async fn send(&self, method: Method, url: Url, body: Option<&impl Serialize>) -> Result<Reply> {
+        let mut request = self.request(method, url);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.in_time(async { read(request.send().await.map_err(unreachable)?).await }).await
+    }
+
+    fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
+        self.client
+            .request(method, url)
+            .basic_auth(&self.access_key, Some(self.secret_key.expose_secret()))
+            .header(header::ACCEPT, "application/json")
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = || {
+            let message = format!("no answer within {:?}", self.timeout);
+            Error::new(cloudprovider::ErrorKind::Timeout, message)
+        };
+        tokio::time::timeout(self.timeout, call).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+async fn read(mut response: reqwest::Response) -> Result<Reply> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(unavailable("the answer is too large"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Reply { status: response.status().as_u16(), headers: std::mem::take(response.headers_mut()), body })
+}
+
+fn unreachable(error: reqwest::Error) -> Error {
+    unavailable(format!("the server cannot be reached: {}", error_chain(&error.without_url())))
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.base.as_str()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! The server is a script, and time is paused.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use cloudprovider::ErrorKind;
+
+use super::*;
+use crate::cattle::source::testing::{Script, host};
+
+const INTERVALS: Intervals =
+    Intervals { with_events: Duration::from_secs(300), without_events: Duration::from_secs(30) };
+
+/// A script that is followed until the token is cancelled.
+fn start(hosts: Vec<Host>) -> (Arc<Script>, Arc<Hosts>, CancellationToken) {
+    let (script, hosts) = (Arc::new(Script::with_hosts(hosts)), Arc::new(Hosts::new()));
+    let stop = CancellationToken::new();
+    let (of_task, followed, token) = (Arc::clone(&script), Arc::clone(&hosts), stop.clone());
+    tokio::spawn(async move { run(&*of_task, &followed, INTERVALS, token).await });
+    (script, hosts, stop)
+}
+
+async fn after(seconds: u64) {
+    sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_hosts_cost_one_listing() {
+    let (script, hosts, stop) = start((0..5000).map(|n| host(n, &format!("node-{n}"))).collect());
+    after(1).await;
+    assert_eq!(hosts.state().inventory.len(), 5000);
+    for n in 0..100 {
+        let changed = Host { state: Some("inactive".to_owned()), ..host(n, &format!("node-{n}")) };
+        script.send(&HostEvent::Host(Box::new(changed)));
+    }
+    after(1).await;
+    let known = hosts.state().inventory.with_uuid("uuid-7").expect("one").expect("there");
+    assert_eq!(known.host.state.as_deref(), Some("inactive"));
+    assert_eq!(script.listings.load(Ordering::Relaxed), 1, "events cost no listing");
+    assert_eq!(script.address_reads.load(Ordering::Relaxed), 0, "hosts cost no call");
+    after(300).await;
+    assert_eq!(script.listings.load(Ordering::Relaxed), 2, "the safety net");
+    assert_eq!(script.subscriptions.load(Ordering::Relaxed), 1);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_hosts_without_an_agents_address_are_asked_for_theirs() {
+    let silent = Host { agent_ip_address: None, ..host(2, "b") };
+    let (script, hosts, stop) = start(vec![host(1, "a"), silent]);
+    after(1).await;
+    assert_eq!(script.address_reads.load(Ordering::Relaxed), 1);
+    let known = hosts.state().inventory.with_name("b").expect("one").expect("there");
+    assert_eq!(known.ips.as_ref().expect("read")[0].to_string(), "192.0.2.9");
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_a_minute_loses_no_host() {
+    let (script, hosts, stop) = start(vec![host(1, "a"), host(2, "b")]);
+    after(1).await;
+    script.go_away(Error::new(ErrorKind::Unavailable, "connection refused"));
+    for _ in 0..60 {
+        after(1).await;
+        let state = hosts.state();
+        assert!(state.trouble.is_some() && state.inventory.len() == 2, "{:?}", state.trouble);
+    }
+    let tries = script.listings.load(Ordering::Relaxed);
+    assert!((6..20).contains(&tries), "{tries} tries in a minute");
+    script.hosts.lock().expect("a lock").pop();
+    script.come_back();
+    after(13).await;
+    let state = hosts.state();
+    assert!(state.trouble.is_none() && state.inventory.len() == 1, "what happened meanwhile is seen");
+    assert_eq!(script.subscriptions.load(Ordering::Relaxed), 1 + tries - 1 + 1, "events are followed again");
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_servers_wish_for_a_pause_is_obeyed() {
+    let (script, hosts, stop) = start(vec![host(1, "a")]);
+    after(1).await;
+    let error = Error::new(ErrorKind::RateLimited, "too many").with_retry_after(Duration::from_secs(120));
+    script.go_away(error);
+    after(100).await;
+    assert_eq!(script.listings.load(Ordering::Relaxed), 2, "one try, and then a pause of two minutes");
+    assert!(hosts.state().trouble.is_some());
+    script.come_back();
+    after(30).await;
+    assert!(hosts.state().trouble.is_none());
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_events_the_hosts_are_listed_more_often() {
+    let script = Arc::new(Script::with_hosts(vec![host(1, "a")]));
+    *script.no_events.lock().expect("a lock") = true;
+    let hosts = Arc::new(Hosts::new());
+    let stop = CancellationToken::new();
+    let (of_task, followed, token) = (Arc::clone(&script), Arc::clone(&hosts), stop.clone());
+    tokio::spawn(async move { run(&*of_task, &followed, INTERVALS, token).await });
+    after(100).await;
+    assert_eq!(script.listings.load(Ordering::Relaxed), 4);
+    *script.no_events.lock().expect("a lock") = false;
+    after(100).await;
+    assert_eq!(script.listings.load(Ordering::Relaxed), 5, "events came back");
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_without_its_host_is_a_reason_to_list() {
+    let (script, hosts, stop) = start(vec![host(1, "a")]);
+    after(1).await;
+    script.hosts.lock().expect("a lock").push(host(2, "b"));
+    script.send(&HostEvent::Unclear);
+    after(3).await;
+    assert_eq!(hosts.state().inventory.len(), 2);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_is_no_proof_of_anything() {
+    let (script, hosts, stop) = start(vec![host(1, "a")]);
+    after(1).await;
+    script.hosts.lock().expect("a lock").clear();
+    hosts.want_listing();
+    after(2).await;
+    let state = hosts.state();
+    assert!(state.inventory.len() == 1 && state.trouble.is_some());
+    stop.cancel();
+}

@@ -1,0 +1,322 @@
+//! The hosts in memory, and how a Node's host is found among them.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    time::Instant,
+};
+
+use super::model::Host;
+use crate::provider_id::{format_provider_id, is_host_uuid};
+
+/// How many changes a slow listener may lag behind before it has to read everything again.
+const CHANGES_KEPT: usize = 1024;
+
+/// A host, and the addresses that were read for it.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownHost {
+    pub(crate) host: Host,
+    /// Its addresses, or why they are not known.
+    pub(crate) ips: Result<Vec<IpAddr>, Error>,
+}
+
+impl KnownHost {
+    fn looks_like(&self, other: &Self) -> bool {
+        self.host == other.host && self.ips.as_ref().ok() == other.ips.as_ref().ok()
+    }
+
+    /// What the controllers know the host by: the ID, and both forms of its name.
+    fn references(&self) -> Vec<InstanceRef> {
+        let provider_id =
+            is_host_uuid(&self.host.uuid).then(|| format_provider_id(&self.host.uuid).as_str().to_owned());
+        let name = self.host.hostname.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let names: BTreeSet<_> = [short(&name).to_owned(), name].into();
+        let reference = |name: String| InstanceRef {
+            provider_id: provider_id.clone(),
+            system_uuid: None,
+            name: (!name.is_empty()).then_some(name),
+        };
+        names.into_iter().map(reference).collect()
+    }
+}
+
+/// The hosts that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    hosts: HashMap<String, Arc<KnownHost>>,
+    /// IDs by UUID in lower case.
+    by_uuid: HashMap<String, Vec<String>>,
+    /// IDs by the first label of the host name, in lower case.
+    by_name: HashMap<String, Vec<String>>,
+}
+
+/// The first label of a host name.
+fn short(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(first, _)| first)
+}
+
+impl Inventory {
+    /// An inventory of these hosts. Those that were removed are left out.
+    pub(crate) fn new(hosts: impl IntoIterator<Item = KnownHost>) -> Self {
+        let mut inventory = Self::default();
+        for host in hosts {
+            inventory.put(host);
+        }
+        inventory
+    }
+
+    /// How many hosts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// The host with this ID.
+    pub(crate) fn get(&self, id: &str) -> Option<&KnownHost> {
+        self.hosts.get(id).map(|host| &**host)
+    }
+
+    /// Adds or replaces a host. Removes it if it does not exist any more.
+    fn put(&mut self, known: KnownHost) {
+        self.remove(&known.host.id);
+        if !known.host.exists() {
+            return;
+        }
+        let id = known.host.id.clone();
+        self.by_uuid.entry(known.host.uuid.to_ascii_lowercase()).or_default().push(id.clone());
+        if let Some(name) = &known.host.hostname {
+            self.by_name.entry(short(name).to_ascii_lowercase()).or_default().push(id.clone());
+        }
+        self.hosts.insert(id, Arc::new(known));
+    }
+
+    fn remove(&mut self, id: &str) {
+        let Some(known) = self.hosts.remove(id) else { return };
+        let forget = |index: &mut HashMap<String, Vec<String>>, key: &str| {
+            let Some(ids) = index.get_mut(key) else { return };
+            ids.retain(|other| other != id);
+            if ids.is_empty() {
+                index.remove(key);
+            }
+        };
+        forget(&mut self.by_uuid, &known.host.uuid.to_ascii_lowercase());
+        if let Some(name) = &known.host.hostname {
+            forget(&mut self.by_name, &short(name).to_ascii_lowercase());
+        }
+    }
+
+    /// The host with this UUID, which is in lower case.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(crate) fn with_uuid(&self, uuid: &str) -> Result<Option<Arc<KnownHost>>, Error> {
+        self.only(self.by_uuid.get(uuid).into_iter().flatten(), "have this UUID")
+    }
+
+    /// The host of a Node with this name. Letter case does not matter. If one of the two names is short, only
+    /// the first label counts. A host with exactly the Node's name comes before others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(crate) fn with_name(&self, node: &str) -> Result<Option<Arc<KnownHost>>, Error> {
+        let candidates = || self.by_name.get(&short(node).to_ascii_lowercase()).into_iter().flatten();
+        let name_of = |id: &&String| self.hosts.get(*id).and_then(|known| known.host.hostname.as_deref());
+        let is_equal = |id: &&String| name_of(id).is_some_and(|name| name.eq_ignore_ascii_case(node));
+        let equal = self.only(candidates().filter(is_equal), "have the Node's name")?;
+        if equal.is_some() {
+            return Ok(equal);
+        }
+        let is_short =
+            |id: &&String| !node.contains('.') || name_of(id).is_some_and(|name| !name.contains('.'));
+        self.only(candidates().filter(is_short), "have the Node's name as the first part of theirs")
+    }
+
+    fn only<'a>(
+        &self,
+        mut ids: impl Iterator<Item = &'a String>,
+        what: &str,
+    ) -> Result<Option<Arc<KnownHost>>, Error> {
+        match (ids.next(), ids.next()) {
+            (None, _) => Ok(None),
+            (Some(id), None) => Ok(self.hosts.get(id).cloned()),
+            (Some(one), Some(other)) => {
+                Err(Error::new(ErrorKind::Ambiguous, format!("the hosts {one} and {other} both {what}")))
+            }
+        }
+    }
+
+    /// What the controllers have to look at again when this inventory takes the place of `old`.
+    fn differences(&self, old: &Self) -> Vec<InstanceRef> {
+        let is_new = |known: &&Arc<KnownHost>| {
+            old.hosts.get(&known.host.id).is_none_or(|before| !before.looks_like(known))
+        };
+        let gone = old.hosts.values().filter(|known| !self.hosts.contains_key(&known.host.id));
+        self.hosts.values().filter(is_new).chain(gone).flat_map(|known| known.references()).collect()
+    }
+}
+
+/// The inventory, how good it is, and who wants to know.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    state: RwLock<State>,
+    /// Counts changes of the state.
+    versions: watch::Sender<u64>,
+    changes: broadcast::Sender<InstanceChange>,
+    /// Wakes the task that lists.
+    wanted: Notify,
+}
+
+/// The state of the inventory.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) inventory: Inventory,
+    /// When the last complete listing began.
+    pub(crate) listed: Option<Instant>,
+    /// Why the last listing failed, and when that was known. `None` after a complete one.
+    pub(crate) trouble: Option<(Error, Instant)>,
+}
+
+impl Hosts {
+    /// An inventory that has not been read yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: RwLock::default(),
+            versions: watch::Sender::new(0),
+            changes: broadcast::Sender::new(CHANGES_KEPT),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// The present state.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes of the state.
+    pub(crate) fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    /// Changes of hosts.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
+        self.changes.subscribe()
+    }
+
+    /// Asks for a listing, soon.
+    pub(crate) fn want_listing(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Waits until somebody asks for a listing.
+    pub(super) async fn listing_wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Takes over a complete listing that began at this time.
+    pub(super) fn replace(&self, inventory: Inventory, began: Instant) {
+        self.change(|state| {
+            let differences = inventory.differences(&state.inventory);
+            *state = State { inventory, listed: Some(began), trouble: None };
+            differences
+        });
+    }
+
+    /// Takes over what an event says of one host.
+    pub(super) fn put(&self, known: KnownHost) {
+        self.change(|state| {
+            let before = state.inventory.get(&known.host.id);
+            if before.is_some_and(|before| before.looks_like(&known)) {
+                return Vec::new();
+            }
+            let mut references = known.references();
+            // The name may have changed too.
+            references.extend(before.into_iter().flat_map(KnownHost::references));
+            state.inventory.put(known);
+            references
+        });
+    }
+
+    /// Notes that a listing failed.
+    pub(super) fn fail(&self, error: Error) {
+        self.change(|state| {
+            state.trouble = Some((error, Instant::now()));
+            Vec::new()
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
+        let mut references = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        self.versions.send_modify(|number| *number += 1);
+        references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
+        references.dedup();
+        if !references.is_empty() {
+            // Nobody may be listening.
+            let _ = self.changes.send(InstanceChange::Changed(references));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cattle::source::testing::host;
+
+    fn inventory(names: &[&str]) -> Inventory {
+        Inventory::new(
+            names.iter().zip(1..).map(|(name, n)| KnownHost { host: host(n, name), ips: Ok(Vec::new()) }),
+        )
+    }
+
+    #[test]
+    fn names_match_in_either_form_whatever_the_order() {
+        for (hosts, node, expected) in [
+            (&["a.example.org", "b.example.org"][..], "a", Ok(Some("1h1"))),
+            (&["a", "b"], "a.example.org", Ok(Some("1h1"))),
+            (&["A.Example.org"], "a.example.ORG", Ok(Some("1h1"))),
+            (&["a.example.org", "a.example.com"], "a.example.com", Ok(Some("1h2"))),
+            (&["a.example.org", "a"], "a.example.org", Ok(Some("1h1"))),
+            (&["a.example.org", "a"], "a", Ok(Some("1h2"))),
+            (&["a.example.org"], "a.example.com", Ok(None)),
+            (&["a.example.org", "a.example.com"], "a", Err(ErrorKind::Ambiguous)),
+            (&["a", "a"], "a", Err(ErrorKind::Ambiguous)),
+            (&[], "a", Ok(None)),
+        ] {
+            let mut reversed: Vec<_> = hosts.to_vec();
+            reversed.reverse();
+            let found = inventory(hosts).with_name(node);
+            let kind = found.as_ref().map(|found| found.as_ref().map(|known| known.host.id.as_str()));
+            assert_eq!(kind.map_err(Error::kind), expected, "{node} in {hosts:?}");
+            let name = |inventory: &Inventory| {
+                inventory
+                    .with_name(node)
+                    .map_err(|error| error.kind())
+                    .map(|found| found.and_then(|k| k.host.hostname.clone()))
+            };
+            assert_eq!(name(&inventory(hosts)), name(&inventory(&reversed)), "the order must not matter");
+        }
+    }
+
+    #[test]
+    fn changes_are_told_once_and_in_both_forms_of_the_name() {
+        let hosts = Hosts::new();
+        let mut changes = hosts.changes();
+        let known = |name: &str| KnownHost { host: host(1, name), ips: Ok(Vec::new()) };
+        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now());
+        let Ok(InstanceChange::Changed(references)) = changes.try_recv() else { panic!("a change") };
+        let names: Vec<_> = references.iter().filter_map(|one| one.name.as_deref()).collect();
+        assert_eq!(names, ["a", "a.example.org"]);
+        hosts.put(known("a.example.org"));
+        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now());
+        assert!(changes.try_recv().is_err(), "nothing changed");
+        let removed = Host { state: Some("removed".to_owned()), ..host(1, "a.example.org") };
+        hosts.put(KnownHost { host: removed, ips: Ok(Vec::new()) });
+        assert!(changes.try_recv().is_ok() && hosts.state().inventory.len() == 0);
+        assert!(hosts.state().inventory.with_uuid("uuid-1").expect("none").is_none());
+        assert!(hosts.state().inventory.with_name("a").expect("none").is_none());
+    }
+}

@@ -1,0 +1,173 @@
+//! The calls about load balancers, and about the external services that stand for Nodes.
+
+use std::collections::BTreeMap;
+
+use cloudprovider::{Error, Result};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    client::Client,
+    model::{ExternalService, LaunchConfig, LbConfig, LoadBalancerService, Setting, Stack},
+    reply::unavailable,
+};
+
+const LOAD_BALANCERS: &str = "loadBalancerServices";
+const EXTERNAL_SERVICES: &str = "externalServices";
+
+/// Leaves out what was removed. The server ignores filters that it does not know, so callers look at each object too.
+const NOT_REMOVED: (&str, &str) = ("removed_null", "1");
+
+/// Whether an object is gone. One that is being removed is not.
+fn is_gone(removed: Option<&Value>, state: Option<&str>) -> bool {
+    removed.is_some() || matches!(state, Some("removed" | "purging" | "purged"))
+}
+
+fn at(what: impl Into<String>) -> impl FnOnce(Error) -> Error {
+    let what = what.into();
+    |error| match error.operation() {
+        None => error.with_operation(what),
+        Some(_) => error,
+    }
+}
+
+impl Client {
+    /// The load balancers with this name.
+    pub(crate) async fn load_balancers_named(&self, name: &str) -> Result<Vec<LoadBalancerService>> {
+        let mut found = self.load_balancers(("name", name)).await?;
+        found.retain(|one| one.name.as_deref() == Some(name));
+        Ok(found)
+    }
+
+    /// The load balancers of a stack.
+    pub(crate) async fn load_balancers_of(&self, stack: &str) -> Result<Vec<LoadBalancerService>> {
+        let mut found = self.load_balancers(("stackId", stack)).await?;
+        found.retain(|one| one.stack_id.as_deref() == Some(stack));
+        Ok(found)
+    }
+
+    async fn load_balancers(&self, filter: (&str, &str)) -> Result<Vec<LoadBalancerService>> {
+        let mut found: Vec<LoadBalancerService> = self.list(LOAD_BALANCERS, &[filter, NOT_REMOVED]).await?;
+        found.retain(|one| !is_gone(one.removed.as_ref(), one.state.as_deref()));
+        Ok(found)
+    }
+
+    /// Creates a load balancer that does nothing yet.
+    pub(crate) async fn create_load_balancer(
+        &self,
+        name: &str,
+        stack: &str,
+        launch_config: &LaunchConfig,
+    ) -> Result<LoadBalancerService> {
+        let body = json!({
+            "type": "loadBalancerService",
+            "name": name,
+            "stackId": stack,
+            "launchConfig": launch_config,
+            "lbConfig": {},
+        });
+        let created = self.send_object(Method::POST, self.url(LOAD_BALANCERS), &body).await;
+        created.map_err(at(format!("create load balancer {name}")))
+    }
+
+    /// Changes what a load balancer does, and its ports if they are given.
+    pub(crate) async fn update_load_balancer(
+        &self,
+        id: &str,
+        lb_config: &LbConfig,
+        launch_config: Option<&LaunchConfig>,
+    ) -> Result<LoadBalancerService> {
+        let mut body = json!({"lbConfig": lb_config});
+        if let Some(launch_config) = launch_config {
+            body["launchConfig"] = json!(launch_config);
+        }
+        let url = self.url(&format!("{LOAD_BALANCERS}/{id}"));
+        self.send_object(Method::PUT, url, &body).await.map_err(at(format!("change load balancer {id}")))
+    }
+
+    /// Deletes a load balancer.
+    pub(crate) async fn delete_load_balancer(&self, id: &str) -> Result<()> {
+        let url = self.url(&format!("{LOAD_BALANCERS}/{id}"));
+        self.delete(url).await.map_err(at(format!("delete load balancer {id}")))
+    }
+
+    /// Does an action that the server offers for an object. Returns whether it offers it now.
+    pub(crate) async fn act(
+        &self,
+        actions: &BTreeMap<String, String>,
+        action: &str,
+        input: &Value,
+    ) -> Result<bool> {
+        let Some(url) = actions.get(action) else { return Ok(false) };
+        let url = self.same_server(url).map_err(at(action))?;
+        self.send_object::<Value>(Method::POST, url, input).await.map_err(at(action))?;
+        Ok(true)
+    }
+
+    /// The stack with this name, made if there is none. One with this external ID comes before others.
+    pub(crate) async fn stack(&self, name: &str, external_id: &str) -> Result<Stack> {
+        let found: Vec<Stack> = self.list("stacks", &[("name", name), NOT_REMOVED]).await?;
+        let is_ours = |stack: &Stack| {
+            stack.name.as_deref() == Some(name) && !is_gone(stack.removed.as_ref(), stack.state.as_deref())
+        };
+        let ours = found.into_iter().filter(is_ours);
+        if let Some(stack) =
+            ours.min_by_key(|stack| (stack.external_id.as_deref() != Some(external_id), stack.id.clone()))
+        {
+            return Ok(stack);
+        }
+        let body = json!({"type": "stack", "name": name, "externalId": external_id});
+        let created = self.send_object(Method::POST, self.url("stacks"), &body).await;
+        created.map_err(at(format!("create stack {name}")))
+    }
+
+    /// The value of a setting of the server.
+    pub(crate) async fn setting(&self, name: &str) -> Result<String> {
+        let found: Vec<Setting> = self.list("settings", &[("name", name)]).await?;
+        let ours = found.into_iter().find(|setting| setting.name.as_deref() == Some(name));
+        let value =
+            ours.and_then(|setting| setting.value.or(setting.active_value)).filter(|value| !value.is_empty());
+        value.ok_or_else(|| {
+            unavailable(format!("the server's setting {name} has no value, or the API key may not read it"))
+        })
+    }
+
+    /// The external services of a stack.
+    pub(crate) async fn external_services_of(&self, stack: &str) -> Result<Vec<ExternalService>> {
+        let mut found: Vec<ExternalService> =
+            self.list(EXTERNAL_SERVICES, &[("stackId", stack), NOT_REMOVED]).await?;
+        let is_leaving = |one: &ExternalService| one.state.as_deref() == Some("removing");
+        found.retain(|one| {
+            one.stack_id.as_deref() == Some(stack)
+                && !is_gone(one.removed.as_ref(), one.state.as_deref())
+                && !is_leaving(one)
+        });
+        Ok(found)
+    }
+
+    /// Creates an external service.
+    pub(crate) async fn create_external_service(
+        &self,
+        name: &str,
+        stack: &str,
+        ips: &[String],
+    ) -> Result<ExternalService> {
+        let body =
+            json!({"type": "externalService", "name": name, "stackId": stack, "externalIpAddresses": ips});
+        let created = self.send_object(Method::POST, self.url(EXTERNAL_SERVICES), &body).await;
+        created.map_err(at(format!("create external service {name}")))
+    }
+
+    /// Changes the addresses of an external service.
+    pub(crate) async fn update_external_service(&self, id: &str, ips: &[String]) -> Result<ExternalService> {
+        let url = self.url(&format!("{EXTERNAL_SERVICES}/{id}"));
+        let updated = self.send_object(Method::PUT, url, &json!({"externalIpAddresses": ips})).await;
+        updated.map_err(at(format!("change external service {id}")))
+    }
+
+    /// Deletes an external service.
+    pub(crate) async fn delete_external_service(&self, id: &str) -> Result<()> {
+        let url = self.url(&format!("{EXTERNAL_SERVICES}/{id}"));
+        self.delete(url).await.map_err(at(format!("delete external service {id}")))
+    }
+}

@@ -1,0 +1,256 @@
+//! The objects of the API, with the fields that matter here. Unknown fields are ignored.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+/// A page of a listing.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Collection<T> {
+    /// Always `collection`.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The objects. It must be there: an answer without it says nothing.
+    pub(crate) data: Vec<T>,
+    /// Where the listing goes on.
+    #[serde(default)]
+    pub(crate) pagination: Option<Pagination>,
+}
+
+/// The place of a page in its listing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pagination {
+    /// The URL of the next page.
+    pub(crate) next: Option<String>,
+    /// Whether this page is not the whole listing.
+    pub(crate) partial: Option<bool>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Host {
+    /// Such as `1h5`.
+    pub(crate) id: String,
+    /// The identity of the host, which provider IDs hold.
+    pub(crate) uuid: String,
+    #[serde(default)]
+    pub(crate) hostname: Option<String>,
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    #[serde(default)]
+    pub(crate) agent_state: Option<String>,
+    #[serde(default)]
+    pub(crate) agent_ip_address: Option<String>,
+    #[serde(default, deserialize_with = "labels")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// When the host was removed.
+    #[serde(default)]
+    pub(crate) removed: Option<Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) links: BTreeMap<String, String>,
+}
+
+impl Host {
+    /// Whether the host is still there. One that is being removed is.
+    pub(crate) fn exists(&self) -> bool {
+        let is_gone = matches!(self.state.as_deref(), Some("removed" | "purging" | "purged"));
+        self.removed.is_none() && !is_gone
+    }
+
+    /// The address of the agent, if the host says one.
+    pub(crate) fn agent_ip(&self) -> Option<IpAddr> {
+        self.agent_ip_address.as_deref()?.trim().parse().ok()
+    }
+}
+
+/// An IP address of a host.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct IpAddress {
+    #[serde(default)]
+    pub(crate) address: Option<String>,
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+}
+
+/// A stack.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Stack {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) external_id: Option<String>,
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    #[serde(default)]
+    pub(crate) removed: Option<Value>,
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LoadBalancerService {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) stack_id: Option<String>,
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    #[serde(default)]
+    pub(crate) removed: Option<Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) launch_config: LaunchConfig,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) lb_config: LbConfig,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) public_endpoints: Vec<PublicEndpoint>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) actions: BTreeMap<String, String>,
+}
+
+/// The container of a load balancer. Fields that are not known here are kept: an update sends them back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LaunchConfig {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) ports: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image_uuid: Option<String>,
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
+}
+
+/// What a load balancer does. Fields that are not known here are kept: an update sends them back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LbConfig {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) port_rules: Vec<PortRule>,
+    /// Text that Rancher appends to the configuration of HAProxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<String>,
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
+}
+
+/// Sends what arrives at one port to a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PortRule {
+    /// The port of the load balancer.
+    pub(crate) source_port: Option<u16>,
+    /// The port of the service.
+    pub(crate) target_port: Option<u16>,
+    /// The service.
+    pub(crate) service_id: Option<String>,
+    /// `tcp` here.
+    pub(crate) protocol: Option<String>,
+}
+
+/// An address at which a load balancer is reached.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PublicEndpoint {
+    pub(crate) ip_address: Option<String>,
+}
+
+/// Addresses outside of Rancher under a name: one for each Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExternalService {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) stack_id: Option<String>,
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    #[serde(default)]
+    pub(crate) removed: Option<Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) external_ip_addresses: Vec<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) actions: BTreeMap<String, String>,
+}
+
+/// A setting of the server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Setting {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) value: Option<String>,
+    #[serde(default)]
+    pub(crate) active_value: Option<String>,
+}
+
+/// `null` counts as nothing.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Labels whose values are texts. Others are no labels.
+fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let labels: BTreeMap<String, Value> = or_default(from)?;
+    let text = |(key, value)| match value {
+        Value::String(value) => Some((key, value)),
+        _ => None,
+    };
+    Ok(labels.into_iter().filter_map(text).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_nothing() {
+        let host: Host = serde_json::from_value(json!({
+            "id": "1h5", "uuid": "u", "hostname": null, "labels": null, "links": null, "removed": null,
+            "info": {"anything": [1, 2]}
+        }))
+        .expect("a host");
+        assert!(host.exists() && host.agent_ip().is_none() && host.labels.is_empty());
+        let host: Host =
+            serde_json::from_value(json!({"id": "1h5", "uuid": "u", "labels": {"a": "b", "c": 5}}))
+                .expect("a host");
+        assert_eq!(host.labels.into_iter().collect::<Vec<_>>(), [("a".to_owned(), "b".to_owned())]);
+        assert!(serde_json::from_value::<Host>(json!({"id": "1h5"})).is_err(), "a host without an identity");
+        assert!(
+            serde_json::from_value::<Collection<Host>>(json!({"type": "collection"})).is_err(),
+            "no data"
+        );
+    }
+
+    #[test]
+    fn an_update_keeps_what_is_not_known_here() {
+        let text =
+            json!({"ports": ["80:80/tcp"], "imageUuid": "docker:x", "labels": {"a": "b"}, "memory": 5});
+        let config: LaunchConfig = serde_json::from_value(text.clone()).expect("a launchConfig");
+        assert_eq!(serde_json::to_value(config).expect("JSON"), text);
+    }
+
+    #[test]
+    fn a_host_that_is_being_removed_is_still_there() {
+        for (state, removed, exists) in [
+            ("active", Value::Null, true),
+            ("removing", Value::Null, true),
+            ("removed", Value::Null, false),
+            ("purged", Value::Null, false),
+            ("removed", json!("2017-08-02T10:00:00Z"), false),
+        ] {
+            let host: Host =
+                serde_json::from_value(json!({"id": "1h5", "uuid": "u", "state": state, "removed": removed}))
+                    .expect("a host");
+            assert_eq!(host.exists(), exists, "{state}");
+        }
+    }
+}

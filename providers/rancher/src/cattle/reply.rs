@@ -1,0 +1,196 @@
+//! What an answer of the server means.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind};
+use http::HeaderMap;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The wait after a "too many requests" that names no time, or a time in another form than seconds.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// A longer wait is not obeyed: it is a mistake.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// More of the server's own words is not shown.
+const MAX_WORDS: usize = 200;
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+/// An error in the form of the API. Rancher 2.x has the status as a text at times.
+#[derive(Debug, Deserialize)]
+struct ApiError {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    code: Option<Value>,
+    #[serde(default)]
+    message: Option<Value>,
+}
+
+impl Reply {
+    /// The object that a successful answer holds.
+    ///
+    /// # Errors
+    /// What the answer is instead. Only an answer that is certain gets a kind that says something about
+    /// the object.
+    pub(super) fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.check()?;
+        let text = self.body.trim_ascii_start();
+        if !text.starts_with(b"{") {
+            let what = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            let what = what.map_or(String::new(), |what| format!(" but {}", plain(what)));
+            return Err(unavailable(format!(
+                "the answer is not JSON{what}: perhaps a login page or a proxy; check the url"
+            )));
+        }
+        // The library's words name a field and a place, and at times a short value.
+        serde_json::from_slice(text)
+            .map_err(|error| unavailable(format!("the answer cannot be read: {}", plain(&error.to_string()))))
+    }
+
+    /// Whether the request succeeded.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let status = self.status;
+        let (code, words) = self.words();
+        let error = match status {
+            200..=299 => return Ok(()),
+            300..=399 => {
+                unavailable(format!("the answer is a redirect ({status}), as to a login page; check the url"))
+            }
+            401 => Error::new(
+                ErrorKind::Unauthenticated,
+                format!("the API key is refused (401){words}: it is wrong, expired or deactivated"),
+            ),
+            403 => {
+                Error::new(ErrorKind::PermissionDenied, format!("the API key may not do this (403){words}"))
+            }
+            404 => unavailable(format!(
+                "there is no such resource (404){words}; check that the url is that of Rancher 1.6 and that the API key belongs to the project"
+            )),
+            409 => Error::new(
+                ErrorKind::Conflict,
+                format!("somebody else changed this at the same time (409){words}"),
+            ),
+            429 => Error::new(ErrorKind::RateLimited, format!("too many requests (429){words}"))
+                .with_retry_after(self.retry_after().unwrap_or(RETRY_AFTER)),
+            422 if code.as_deref() == Some("NotUnique") => {
+                Error::new(ErrorKind::Conflict, format!("there is one already (422){words}"))
+            }
+            400..=499 => {
+                Error::new(ErrorKind::InvalidInput, format!("the request is refused ({status}){words}"))
+            }
+            _ => unavailable(format!("the server fails ({status}){words}")),
+        };
+        Err(match self.retry_after() {
+            Some(after) if status == 503 => error.with_retry_after(after),
+            _ => error,
+        })
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+    }
+
+    /// The code of an error, and the server's own words as the end of a phrase.
+    fn words(&self) -> (Option<String>, String) {
+        let error = serde_json::from_slice::<ApiError>(&self.body).ok();
+        let Some(error) = error.filter(|error| error.kind == "error") else { return (None, String::new()) };
+        let text = |value: Option<Value>| value?.as_str().map(plain).filter(|words| !words.is_empty());
+        let (code, message) = (text(error.code), text(error.message));
+        let words: Vec<_> = code.iter().chain(&message).map(String::as_str).collect();
+        let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(": ")) };
+        (code, words)
+    }
+}
+
+/// An error that says nothing about the cloud's objects.
+pub(super) fn unavailable(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// A foreign text for a message: short, on one line.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_WORDS)
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Reply {
+        let pairs = headers.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
+        });
+        Reply { status, headers: pairs.collect(), body: body.as_bytes().to_vec() }
+    }
+
+    fn kind(reply: &Reply) -> ErrorKind {
+        reply.decode::<Value>().expect_err("an error").kind()
+    }
+
+    #[test]
+    fn only_json_is_an_answer() {
+        assert!(reply(200, &[], " {\"type\":\"collection\"}").decode::<Value>().is_ok());
+        for (status, body) in
+            [(200, "<html>Log in</html>"), (200, ""), (200, "{"), (302, ""), (404, "{}"), (500, "")]
+        {
+            assert_eq!(kind(&reply(status, &[("content-type", "text/html")], body)), ErrorKind::Unavailable);
+        }
+        let error =
+            reply(200, &[("content-type", "text/html")], "<html>").decode::<Value>().expect_err("HTML");
+        assert_eq!(
+            error.to_string(),
+            "the answer is not JSON but text/html: perhaps a login page or a proxy; check the url"
+        );
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let text = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
+        let error = reply(401, &[], text).check().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated);
+        assert!(error.to_string().contains("must authenticate"), "{error}");
+        for (status, expected) in [
+            (403, ErrorKind::PermissionDenied),
+            (409, ErrorKind::Conflict),
+            (422, ErrorKind::InvalidInput),
+            (429, ErrorKind::RateLimited),
+            (503, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(
+                kind(&reply(status, &[], "{\"type\":\"error\",\"code\":\"X\"}")),
+                expected,
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_servers_time_is_obeyed_within_reason() {
+        let after = |status, value| {
+            reply(status, &[("retry-after", value)], "").check().expect_err("an error").retry_after()
+        };
+        assert_eq!(after(429, "7"), Some(Duration::from_secs(7)));
+        assert_eq!(after(503, "7"), Some(Duration::from_secs(7)));
+        assert_eq!(after(429, "Wed, 21 Oct 2015 07:28:00 GMT"), Some(RETRY_AFTER));
+        assert_eq!(after(429, "999999999999"), Some(MAX_RETRY_AFTER));
+        assert_eq!(after(503, "soon"), None);
+    }
+}

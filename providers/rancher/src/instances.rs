@@ -1,0 +1,113 @@
+//! Looks up the hosts of Nodes in the inventory. Pure rules.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState};
+
+use crate::{
+    addresses::node_addresses,
+    cattle::{
+        inventory::{KnownHost, State},
+        model::Host,
+    },
+    config::{AddressTypes, ZoneRules},
+    provider_id::{format_provider_id, is_host_uuid, parse_provider_id},
+    zones::zone_of,
+};
+
+/// The instance type of every host, as in rancher-cloud-controller-manager.
+const INSTANCE_TYPE: &str = "rancher";
+
+/// When to look up a missing address again. A change is reported anyway.
+const ADDRESS_RETRY: Duration = Duration::from_secs(10);
+
+/// The rules for turning a host into a Node.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) address_types: AddressTypes,
+    pub(crate) zones: ZoneRules,
+}
+
+/// The result of a look-up in memory.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The final answer.
+    Settled(InstanceLookup),
+    /// The hosts have not been listed yet.
+    Starting(Error),
+    /// The inventory has no such host. A listing has to confirm it.
+    Nowhere,
+}
+
+/// Looks up the host of a node.
+pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
+    let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
+    let uuid = match id.map(parse_provider_id).transpose() {
+        Ok(uuid) => uuid,
+        Err(error) => return Answer::Settled(error.into()),
+    };
+    if let Some((trouble, _)) = &state.trouble {
+        let words = format!("cannot tell whether there is a host for this node: {}", trouble.report());
+        let error = Error::new(trouble.kind(), words);
+        let error = trouble.retry_after().into_iter().fold(error, Error::with_retry_after);
+        return Answer::Settled(error.into());
+    }
+    if state.listed.is_none() {
+        return Answer::Starting(Error::new(ErrorKind::Unavailable, "the hosts have not been listed yet"));
+    }
+    let (found, matched_by) = match &uuid {
+        Some(uuid) => (state.inventory.with_uuid(uuid), "provider ID"),
+        None => (state.inventory.with_name(&node.name), "name"),
+    };
+    match found {
+        Ok(Some(known)) => Answer::Settled(instance(&known, matched_by, rules)),
+        Ok(None) => Answer::Nowhere,
+        Err(error) => Answer::Settled(error.into()),
+    }
+}
+
+/// What a host is to its Node.
+fn instance(known: &KnownHost, matched_by: &str, rules: &Rules) -> InstanceLookup {
+    let host = &known.host;
+    if !is_host_uuid(&host.uuid) {
+        let words = format!("host {} has a UUID that cannot be part of a provider ID", host.id);
+        return Error::new(ErrorKind::Internal, words).into();
+    }
+    let zone = zone_of(&host.labels, &rules.zones);
+    let ips = known.ips.as_deref().unwrap_or_default();
+    let metadata = InstanceMetadata {
+        instance_type: Some(INSTANCE_TYPE.to_owned()),
+        addresses: node_addresses(ips, host.hostname.as_deref(), rules.address_types),
+        zone: zone.zone,
+        region: zone.region,
+        ..InstanceMetadata::default()
+    };
+    let instance = Instance::new(format_provider_id(&host.uuid), power_state(host))
+        .with_metadata(metadata)
+        .with_matched_by(matched_by);
+    match &known.ips {
+        Ok(ips) if ips.is_empty() => {
+            let words = format!("host {} has no IP address yet", host.id);
+            instance.with_incomplete(Error::in_progress(ADDRESS_RETRY, words))
+        }
+        Ok(_) => instance,
+        Err(error) => {
+            let error = Error::new(error.kind(), error.report()).with_retry_after(ADDRESS_RETRY);
+            instance.with_incomplete(error)
+        }
+    }
+    .into()
+}
+
+/// Cattle knows no power state. A host that was deactivated or stopped, or whose agent is away, counts as shut
+/// down, and never as gone.
+fn power_state(host: &Host) -> PowerState {
+    match (host.state.as_deref(), host.agent_state.as_deref()) {
+        (Some("inactive" | "stopped"), _) | (_, Some("disconnected")) => PowerState::Off,
+        (Some("deactivating" | "stopping" | "removing"), _) => PowerState::ShuttingDown,
+        _ => PowerState::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Rancher as a cloud for a Kubernetes cloud-controller-manager.
+//!
+//! Rancher 1.6 ("Cattle", API `v2-beta`) is supported: hosts, their zones, and load balancers. The management
+//! API of Rancher 2.x (`v3`) is not there yet.
+//!
+//! The hosts are listed once, page by page, and then followed by Cattle's events. So look-ups are answered
+//! from memory, and a Node costs no call:
+//!
+//! ```text
+//!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> pages, events ──> client ──> Cattle
+//!                    └──> zones, addresses (rules)                                          ^
+//!   Services ──> load_balancer ──> plan (pure) ──> cattle::load_balancers ─────────────────┘
+//! ```
+//!
+//! - [`Absent`](cloudprovider::InstanceLookup::Absent) is returned only after a complete listing that began
+//!   after the question. Any error, an incomplete page or an empty list makes the answer `Unknown`.
+//! - A Node is matched by its provider ID, and without one by its name.
+//!
+//! The provider ID is `rancher://<host uuid>`, see [`format_provider_id`].
+//!
+//! # Example
+//!
+//! ```
+//! use cloudprovider::{FactoryInput, Registry};
+//!
+//! let mut registry = Registry::new();
+//! registry.register(cloudprovider_rancher::NAME, cloudprovider_rancher::factory)?;
+//! let config = "url: https://rancher.example.org\naccessKey: ccm\nsecretKey: secret\n";
+//! let provider = registry.create("rancher", &FactoryInput::new(config))?;
+//! assert!(provider.load_balancer().is_some());
+//! # Ok::<(), cloudprovider::Error>(())
+//! ```
+
+mod addresses;
+mod cattle;
+mod config;
+mod instances;
+mod load_balancer;
+#[doc(hidden)]
+pub mod measured;
+mod provider;
+mod provider_id;
+mod tls;
+mod zones;
+
+pub use config::{
+    AddressTypes, ApiVersion, Config, Environment, LoadBalancerConfig, LoadBalancerMode, ZoneRules,
+};
+pub use provider::{RancherProvider, factory};
+pub use provider_id::{format_provider_id, parse_provider_id};
+
+/// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
+pub const NAME: &str = "rancher";

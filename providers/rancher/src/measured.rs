@@ -1,0 +1,17 @@
+//! What benchmarks and fuzz targets call. No part of the interface.
+
+use crate::cattle::{events, model};
+
+/// Decodes a page of hosts, and an event.
+pub fn decode(bytes: &[u8]) -> (bool, bool) {
+    let page = serde_json::from_slice::<model::Collection<model::Host>>(bytes);
+    let exists =
+        page.is_ok_and(|page| page.data.iter().any(|host| host.exists() && host.agent_ip().is_some()));
+    (exists, events::decode(bytes).is_some())
+}
+
+/// Decodes a page of load balancers.
+pub fn decode_load_balancers(bytes: &[u8]) -> usize {
+    let page = serde_json::from_slice::<model::Collection<model::LoadBalancerService>>(bytes);
+    page.map_or(0, |page| page.data.len())
+}

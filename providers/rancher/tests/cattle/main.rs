@@ -1,0 +1,11 @@
+//! The provider against a fake of Rancher 1.6 in the process: see `testing`. Rancher 1.6 cannot run any more.
+
+#[path = "../testing/mod.rs"]
+mod testing;
+
+mod conformance;
+mod faults;
+mod hosts;
+mod load_balancers;
+mod support;
+mod tls;

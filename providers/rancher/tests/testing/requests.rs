@@ -1,0 +1,106 @@
+//! One request, and its answer.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Cloud, Fault, objects::type_of};
+
+/// A request as far as it matters.
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// Scheme and authority, for complete URLs.
+    pub(super) origin: String,
+    pub(super) path: String,
+    pub(super) query: Vec<(String, String)>,
+    /// User and password.
+    pub(super) key: Option<(String, String)>,
+    pub(super) body: Value,
+}
+
+/// The most objects of a page.
+const MAX_LIMIT: usize = 10_000;
+
+/// The part of the path behind `/v2-beta`, without a project.
+pub(super) fn parts(path: &str) -> Option<Vec<&str>> {
+    let mut parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.first() != Some(&"v2-beta") {
+        return None;
+    }
+    parts.remove(0);
+    if parts.first() == Some(&"projects") && parts.len() > 2 {
+        parts.drain(..2);
+    }
+    Some(parts)
+}
+
+/// Checks what every request needs.
+pub(super) fn admit(cloud: &mut Cloud, request: &Request) -> Result<(), Fault> {
+    let collection = parts(&request.path).and_then(|parts| parts.first().map(|part| part.to_lowercase()));
+    *cloud.calls.entry(collection.unwrap_or_default()).or_default() += 1;
+    if let Some(fault) = &cloud.fault {
+        return Err(fault.clone());
+    }
+    if request.key.as_ref() != Some(&cloud.key) {
+        let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
+        return Err(Fault { body: body.to_owned(), ..Fault::error(401, "") });
+    }
+    Ok(())
+}
+
+/// The answer to a request that was admitted: its status and its body.
+pub(super) fn answer(cloud: &mut Cloud, request: &Request) -> Result<(u16, Value), Fault> {
+    let not_found = || Fault::error(404, "NotFound");
+    let parts = parts(&request.path).ok_or_else(not_found)?;
+    let kind = parts.first().and_then(|part| type_of(part)).ok_or_else(not_found)?;
+    let action = request.query.iter().find(|(name, _)| name == "action").map(|(_, action)| action.as_str());
+    match (&request.method, &parts[1..], action) {
+        (&Method::GET, [], _) => list(cloud, request, kind).map(|page| (200, page)),
+        (&Method::POST, [], _) => cloud.post(kind, request.body.clone()).map(|object| (201, object)),
+        (&Method::GET, [id, "ipaddresses"], _) => {
+            let ips = &cloud.objects.get(&(kind, (*id).to_owned())).ok_or_else(not_found)?["ips_of_test"];
+            let data: Vec<_> = ips
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|ip| json!({"address": ip, "state": "active"}))
+                .collect();
+            Ok((200, json!({"type": "collection", "resourceType": "ipAddress", "data": data})))
+        }
+        (&Method::GET, [id], _) => {
+            let key = (kind, (*id).to_owned());
+            if cloud.objects.contains_key(&key) { Ok((200, cloud.shown(&key))) } else { Err(not_found()) }
+        }
+        (&Method::PUT, [id], _) => cloud.put(kind, id, request.body.clone()).map(|object| (200, object)),
+        (&Method::DELETE, [id], _) => cloud.delete(kind, id).map(|object| (200, object)),
+        (&Method::POST, [id], Some(action)) => {
+            cloud.act(kind, id, action, &request.body).map(|object| (202, object))
+        }
+        (&Method::POST, [_], None) => Err(Fault::error(405, "MethodNotAllow")),
+        _ => Err(not_found()),
+    }
+}
+
+/// A page of a collection. The marker is the place of its first object.
+fn list(cloud: &mut Cloud, request: &Request, kind: &'static str) -> Result<Value, Fault> {
+    let value =
+        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(1000_usize).min(MAX_LIMIT);
+    let first = value("marker").and_then(|marker| marker.strip_prefix('m')?.parse().ok()).unwrap_or(0_usize);
+    let page = first / limit.max(1) + 1;
+    if let Some((bad, fault)) = cloud.bad_page.as_ref().filter(|(bad, _)| *bad == page && kind == "host") {
+        let _ = bad;
+        return Err(fault.clone());
+    }
+    let all = cloud.listed(kind, &request.query);
+    let total = all.len();
+    let data: Vec<_> = all.into_iter().skip(first).take(limit).collect();
+    let end = first + data.len();
+    let mut pagination = json!({"limit": limit, "total": null, "partial": end < total || first > 0});
+    if end < total {
+        let others = request.query.iter().filter(|(name, _)| name != "marker");
+        let query: Vec<_> = others.map(|(name, value)| format!("{name}={value}")).collect();
+        let next = format!("{}{}?{}&marker=m{end}", request.origin, request.path, query.join("&"));
+        pagination["next"] = json!(next);
+    }
+    Ok(json!({"type": "collection", "resourceType": kind, "data": data, "pagination": pagination}))
+}
