@@ -43,6 +43,7 @@ mod packets;
 mod peers;
 mod permissions;
 mod protobuf;
+mod rancher;
 mod route;
 mod scale;
 mod secrets;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         logging::trials(),
         faults::trials(),
         hypervisors::trials(),
+        rancher::trials(),
         image::trials(),
         config_reload::trials(),
         conformance::trials(),

@@ -13,6 +13,7 @@ use crate::{
 async fn a_host_is_found_with_everything_and_its_changes_arrive() {
     let server = FakeCattle::start().await;
     let id = server.add_host("node-1.example.org", "10.0.0.1");
+    server.add_host("another", "10.0.0.9");
     server.change_host(&id, json!({"labels": {"topology.kubernetes.io/zone": "rack-1"}}));
     let running = start(&server, "").await;
     let instance = present(running.look_up(&[node("node-1")]).await.remove(0));
