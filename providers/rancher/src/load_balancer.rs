@@ -90,6 +90,9 @@ impl CattleLoadBalancers {
     }
 
     /// Makes a load balancer do what is demanded, as far as the server does it at once. The lock is held.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InProgress`] if the server has to finish something first.
     async fn change(
         &self,
         found: LoadBalancerService,
@@ -100,8 +103,26 @@ impl CattleLoadBalancers {
             return Err(self.in_progress(format!("load balancer {} is being removed", found.id)));
         }
         let stack = found.stack_id.clone().unwrap_or_default();
-        let services = self.external_services(&stack, nodes).await?;
-        let Some(change) = plan::change(&found, demand, &services) else { return Ok(found) };
+        let backends = self.external_services(&stack, nodes).await?;
+        let is_ready = backends.iter().all(|(_, is_ready)| *is_ready);
+        let services = backends.into_iter().map(|(id, _)| id).collect();
+        let changed = self.send_to(found, demand, &stack, &services).await?;
+        if !is_ready {
+            let words = format!("the external services of load balancer {} are not active yet", changed.id);
+            return Err(self.in_progress(words));
+        }
+        Ok(changed)
+    }
+
+    /// Makes a load balancer send to these external services.
+    async fn send_to(
+        &self,
+        found: LoadBalancerService,
+        demand: &Demand,
+        stack: &str,
+        services: &BTreeSet<String>,
+    ) -> Result<LoadBalancerService> {
+        let Some(change) = plan::change(&found, demand, services) else { return Ok(found) };
         if let Some(links) = &change.links {
             let links: Vec<_> = links.iter().map(|id| json!({"serviceId": id})).collect();
             let input = json!({"type": "setServiceLinksInput", "serviceLinks": links});
@@ -125,16 +146,16 @@ impl CattleLoadBalancers {
                 self.in_progress(format!("load balancer {} is made anew, with other ports", found.id))
             );
         }
-        let unused: BTreeSet<_> = plan::services_of(&found).difference(&services).cloned().collect();
-        self.delete_unused(&stack, &found.id, unused).await?;
+        let unused: BTreeSet<_> = plan::services_of(&found).difference(services).cloned().collect();
+        self.delete_unused(stack, &found.id, unused).await?;
         Ok(changed)
     }
 
-    /// Makes the external services of these nodes right. Returns their IDs.
-    async fn external_services(&self, stack: &str, nodes: &[&NodeIdentity]) -> Result<BTreeSet<String>> {
+    /// Makes the external services of these nodes right. Returns their IDs, each with whether it is active.
+    async fn external_services(&self, stack: &str, nodes: &[&NodeIdentity]) -> Result<Vec<(String, bool)>> {
         let wanted = self.backends(nodes);
         if wanted.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(Vec::new());
         }
         let mut known: BTreeMap<String, ExternalService> = BTreeMap::new();
         for service in self.client.external_services_of(stack).await? {
@@ -154,14 +175,14 @@ impl CattleLoadBalancers {
             .await
     }
 
-    /// Makes one external service right: it exists, has these addresses, and is active.
+    /// Makes one external service right: it exists, has these addresses, and is active, if the server allows it now.
     async fn external_service(
         &self,
         found: Option<ExternalService>,
         name: &str,
         stack: &str,
         ips: &[String],
-    ) -> Result<String> {
+    ) -> Result<(String, bool)> {
         let service = match found {
             None => self.client.create_external_service(name, stack, ips).await?,
             Some(found) => {
@@ -173,11 +194,10 @@ impl CattleLoadBalancers {
                 }
             }
         };
-        if !is_active(service.state.as_deref()) {
-            // Not offered while the server still registers it: then a later call does it.
-            self.client.act(&service.actions, "activate", &json!({})).await?;
-        }
-        Ok(service.id)
+        // The action is not offered while the server still registers the service: then a later call does it.
+        let is_ready = is_active(service.state.as_deref())
+            || self.client.act(&service.actions, "activate", &json!({})).await?;
+        Ok((service.id, is_ready))
     }
 
     /// The addresses of these nodes. A node without an address is left out.

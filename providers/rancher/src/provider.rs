@@ -10,7 +10,7 @@ use cloudprovider::{
     Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait, instance_stream,
     look_once_listed,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -91,31 +91,36 @@ impl RancherProvider {
         nodes.iter().map(|node| look_up(node, &state, &self.rules)).collect()
     }
 
-    /// Waits for a complete listing that begins after this moment.
+    /// Whether a complete listing began after this moment. `None` if that is still open.
+    fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
+        let state = self.hosts.state();
+        if state.listed.is_some_and(|began| began > asked) && state.trouble.is_none() {
+            return Some(Ok(()));
+        }
+        state.trouble.as_ref().filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
+    }
+
+    /// Waits for a complete listing that began after this moment, and asks for one if there is none yet.
     ///
     /// # Errors
     /// Why there is none.
-    async fn listing(&self) -> Result<()> {
-        let asked = Instant::now();
+    async fn listing_since(&self, asked: Instant) -> Result<()> {
         let mut versions = self.hosts.versions();
+        if let Some(outcome) = self.listed_since(asked) {
+            return outcome;
+        }
         self.hosts.want_listing();
         let listed = async {
             loop {
                 versions.mark_unchanged();
-                {
-                    let state = self.hosts.state();
-                    if state.listed.is_some_and(|began| began > asked) {
-                        return Ok(());
-                    }
-                    if let Some((error, _)) = state.trouble.as_ref().filter(|(_, at)| *at > asked) {
-                        return Err(error.clone());
-                    }
+                if let Some(outcome) = self.listed_since(asked) {
+                    return outcome;
                 }
                 // The sender is in `self.hosts`, so this cannot fail.
                 let _ = versions.changed().await;
             }
         };
-        timeout_at(asked + CONFIRMATION_TIMEOUT, listed).await.unwrap_or_else(|_| {
+        timeout(CONFIRMATION_TIMEOUT, listed).await.unwrap_or_else(|_| {
             let words =
                 "cannot confirm that there is no host for this node: the hosts were not listed in time";
             Err(Error::new(ErrorKind::Timeout, words))
@@ -180,13 +185,14 @@ impl Instances for RancherProvider {
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
+        let asked = Instant::now();
         let deadline = self.started.get().map(|started| *started + START_GRACE);
         let waits = |answer: &Answer| matches!(answer, Answer::Starting(_));
         let mut answers = look_once_listed(|| self.look(nodes), waits, self.hosts.versions(), deadline).await;
         // One listing confirms all absences of the batch.
         let mut confirmed = Ok(());
         if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
-            confirmed = self.listing().await;
+            confirmed = self.listing_since(asked).await;
             if confirmed.is_ok() {
                 answers = self.look(nodes);
             }

@@ -207,9 +207,19 @@ fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(text in "([\\[\\]{}:,]|\"(id|uuid|data|type|pagination|labels|links|state)\"|null|true|1|\\PC){0,30}") {
+            let _ = serde_json::from_str::<Collection<Host>>(&text).map(|page| page.data.iter().all(Host::exists));
+            let _ = serde_json::from_str::<Collection<LoadBalancerService>>(&text);
+            let _ = serde_json::from_str::<Collection<ExternalService>>(&text);
+        }
+    }
 
     #[test]
     fn nothing_is_nothing() {

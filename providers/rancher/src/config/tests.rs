@@ -137,7 +137,7 @@ fn all_faults_are_told_at_once() {
             "secretKey: is missing; give secretKey, secretKeyFile or the environment variable CATTLE_SECRET_KEY"
         ]
     );
-    assert_eq!(keys_of_gcfg(), ["[Global] cattle-url", "[Global] cattle-secret-key"]);
+    assert_eq!(keys_of_gcfg(), ["[Global] cattle-secret-key", "[Global] cattle-url"]);
 }
 
 fn keys_of_gcfg() -> Vec<String> {

@@ -91,6 +91,9 @@ pub(crate) fn services_of(found: &LoadBalancerService) -> BTreeSet<String> {
 
 /// The text that Rancher appends to HAProxy's configuration. Lines of the operator are kept.
 fn with_source_ranges(text: &str, demand: &Demand) -> String {
+    if demand.source_ranges.is_empty() && !text.contains(ACCESS_LIST) {
+        return text.to_owned();
+    }
     let mut kept: Vec<&str> = Vec::new();
     let mut is_ours = false;
     for line in text.lines() {
@@ -105,12 +108,9 @@ fn with_source_ranges(text: &str, demand: &Demand) -> String {
             kept.push(line);
         }
     }
-    let mut result = kept.join("\n");
-    if result.trim().is_empty() {
-        result.clear();
-    }
+    let mut result = kept.join("\n").trim_end().to_owned();
     if demand.source_ranges.is_empty() {
-        return if result == text.trim_end_matches('\n') { text.to_owned() } else { result };
+        return result;
     }
     for port in &demand.ports {
         if !result.is_empty() && !result.ends_with('\n') {

@@ -1,5 +1,7 @@
 //! The provider against a fake of Rancher 1.6 in the process: see `testing`. Rancher 1.6 cannot run any more.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
+
 #[path = "../testing/mod.rs"]
 mod testing;
 

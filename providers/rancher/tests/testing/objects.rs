@@ -59,6 +59,13 @@ impl Cloud {
         if kind == "loadBalancerService" {
             self.finish_removals();
         }
+        let registering = self
+            .objects
+            .iter_mut()
+            .filter(|((of, _), object)| *of == kind && object["state"] == "registering");
+        for (_, object) in registering {
+            object["state"] = json!("inactive");
+        }
         let passes = |object: &Value| {
             filters.iter().all(|(name, value)| match name.as_str() {
                 "removed_null" => object["removed"].is_null(),
@@ -181,7 +188,8 @@ impl Cloud {
                 {
                     return Err(Fault::error(422, "MissingRequired"));
                 }
-                object["state"] = json!("inactive");
+                // It has no actions yet.
+                object["state"] = json!("registering");
             }
             _ => return Err(Fault::error(405, "MethodNotAllow")),
         }
