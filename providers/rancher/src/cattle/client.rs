@@ -33,7 +33,7 @@ const MAX_EVENT: usize = 16 << 20;
 /// A client of one server. Clones share its connections.
 #[derive(Clone)]
 pub(crate) struct Client {
-    client: reqwest::Client,
+    http: reqwest::Client,
     base: Url,
     access_key: String,
     secret_key: SecretString,
@@ -60,7 +60,7 @@ impl Client {
         if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
             builder = builder.no_proxy();
         }
-        let client = builder
+        let http = builder
             .http1_only()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT.min(config.timeout))
@@ -69,7 +69,7 @@ impl Client {
             .build()
             .map_err(|error| error_chain(&error))?;
         Ok(Self {
-            client,
+            http,
             base,
             access_key: config.access_key.clone(),
             secret_key: config.secret_key.clone(),
@@ -161,7 +161,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
-        self.client
+        self.http
             .request(method, url)
             .basic_auth(&self.access_key, Some(self.secret_key.expose_secret()))
             .header(header::ACCEPT, "application/json")

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
-    AddressTypes, ApiVersion, Config, LoadBalancerConfig, LoadBalancerMode, ZoneRules,
+    parts::{AddressTypes, ApiVersion, Config, LoadBalancerConfig, LoadBalancerMode, ZoneRules},
     settings::{Findings, Settings},
 };
 use crate::tls;

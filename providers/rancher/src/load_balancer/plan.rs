@@ -40,7 +40,8 @@ pub(crate) fn change(
     let config = with_source_ranges(found.lb_config.config.as_deref().unwrap_or_default(), demand);
     let has_ports = has_ports(found, demand);
     let has_rules = found.lb_config.port_rules.iter().collect::<BTreeSet<_>>() == rules.iter().collect();
-    let has_config = found.lb_config.config.as_deref().unwrap_or_default() == config;
+    // The server may drop the end of the last line.
+    let has_config = found.lb_config.config.as_deref().unwrap_or_default().trim_end() == config.trim_end();
     if has_ports && has_rules && has_config {
         return None;
     }

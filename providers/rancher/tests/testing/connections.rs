@@ -54,11 +54,12 @@ pub(super) async fn serve(
             let work = async {
                 match acceptor {
                     None => connection(stream, "http", shared, token.clone()).await,
-                    Some(acceptor) => match acceptor.accept(stream).await {
-                        Ok(stream) => connection(stream, "https", shared, token.clone()).await,
-                        // The client does not trust the certificate.
-                        Err(_) => {}
-                    },
+                    Some(acceptor) => {
+                        // Fails if the client does not trust the certificate.
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            connection(stream, "https", shared, token.clone()).await;
+                        }
+                    }
                 }
             };
             token.run_until_cancelled(work).await;
