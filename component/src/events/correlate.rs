@@ -26,6 +26,9 @@ const REFILL: Duration = Duration::from_secs(300);
 /// Number of remembered objects and reasons after which old ones are forgotten.
 const MANY: usize = 4096;
 
+/// How often old ones are looked for, at most. With thousands of living objects a look finds nothing and takes long.
+const FORGET_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Everything in an event except its message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group {
@@ -49,6 +52,8 @@ pub(super) enum SeriesKey {
 pub(super) struct Correlator {
     similar: HashMap<Group, Similar>,
     budgets: HashMap<(EventObject, EventType, &'static str), Budget>,
+    /// When old ones were last looked for.
+    looked: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -110,12 +115,13 @@ impl Correlator {
 
     /// Limits the size of the maps, which would otherwise grow with every Node that ever existed.
     fn forget_old(&mut self, now: Instant) {
-        if self.similar.len() > MANY {
-            self.similar.retain(|_, similar| now.duration_since(similar.last) <= SIMILAR_WITHIN);
+        let are_many = self.similar.len() > MANY || self.budgets.len() > MANY;
+        if !are_many || self.looked.is_some_and(|looked| now.duration_since(looked) < FORGET_INTERVAL) {
+            return;
         }
-        if self.budgets.len() > MANY {
-            self.budgets.retain(|_, budget| now.duration_since(budget.at) < REFILL.mul_f64(BURST));
-        }
+        self.looked = Some(now);
+        self.similar.retain(|_, similar| now.duration_since(similar.last) <= SIMILAR_WITHIN);
+        self.budgets.retain(|_, budget| now.duration_since(budget.at) < REFILL.mul_f64(BURST));
     }
 }
 
@@ -165,5 +171,21 @@ mod tests {
         assert_eq!((0..5).filter(|_| passes(event("same"), later)).count(), 1);
         let other = Recorded { object: EventObject::lease("n", "other", ""), ..event("same") };
         assert!(passes(other, now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_objects_are_forgotten_with_one_look_a_minute() {
+        let (mut correlator, mut now) = (Correlator::default(), Instant::now());
+        let about = |name: String| Recorded { object: EventObject::lease("n", &name, ""), ..event("same") };
+        let fill = |correlator: &mut Correlator, round: u32, now| {
+            for number in 0..=MANY {
+                assert!(correlator.correlate(about(format!("{round}-{number}")), now).is_some());
+            }
+        };
+        fill(&mut correlator, 0, now);
+        now += SIMILAR_WITHIN + Duration::from_secs(1);
+        fill(&mut correlator, 1, now);
+        assert_eq!(correlator.looked, Some(now), "the first event looked, and no other did");
+        assert_eq!(correlator.similar.len(), MANY + 1, "those of the first round are gone");
     }
 }
