@@ -57,7 +57,8 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// error that names it, and goes on.
     fn follow_config_map(&self, name: &ConfigMapName) -> ConfigMapStream;
 
-    /// Calls `what` at the end of each term, before the Lease is given back.
+    /// Calls `what` at the end of each term that ends by a stop, before the Lease is given back. A lost term ends with the
+    /// process, and nothing is called.
     fn at_end_of_term(&self, what: Weak<dyn EndOfTerm>);
 }
 

@@ -25,8 +25,8 @@ impl Cloud {
     /// The state of the load balancer, or `None` if there is none.
     ///
     /// # Errors
-    /// The provider's own error, a panic, or no answer in time: a minute, and ten for a call that changes something. So for
-    /// the other calls.
+    /// The provider's own error, a panic, or no answer in time. The same holds for the calls below. A look has a minute, a
+    /// call that changes something has ten.
     pub async fn get_load_balancer(
         &self,
         cluster_name: &str,

@@ -13,8 +13,9 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-/// In seconds. A look-up in an inventory takes microseconds, one over the network up to the deadline.
-const CALL_BUCKETS: [f64; 8] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0];
+/// In seconds. A look-up in an inventory takes microseconds. The longest are the deadlines: of a look-up, and of a change of a
+/// load balancer, which takes minutes in some clouds.
+const CALL_BUCKETS: [f64; 10] = [0.000_1, 0.001, 0.01, 0.1, 0.5, 2.0, 10.0, 60.0, 180.0, 600.0];
 
 /// In nodes.
 const BATCH_BUCKETS: [f64; 7] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0];

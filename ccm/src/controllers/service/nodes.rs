@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use cloudprovider::parse_bool;
+
 use crate::nodes::{Node, NodeStore};
 
 /// The label of Nodes that are no back ends.
@@ -37,18 +39,13 @@ pub(crate) fn left_out(node: &Node) -> Option<LeftOut> {
     let label = node.identity.labels.get(EXCLUDE_LABEL);
     if node.deleting {
         Some(LeftOut::Deleting)
-    } else if label.is_some_and(|value| !is_false(value)) {
+    } else if label.is_some_and(|value| parse_bool(value) != Ok(false)) {
         Some(LeftOut::Excluded)
     } else if node.has_taint(TO_BE_DELETED_TAINT) {
         Some(LeftOut::ToBeDeleted)
     } else {
         None
     }
-}
-
-/// Whether Go's `strconv.ParseBool` reads the text as false.
-fn is_false(text: &str) -> bool {
-    matches!(text, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
 /// Names of back ends, each with its provider ID, sorted by name. Two sets of back ends are the same if these are.
