@@ -106,7 +106,7 @@ impl Elector {
                 lease_duration: options.lease_duration,
             },
             status: ElectionStatus::new(&options, Clock::system()),
-            fence: Fence::new(Clock::system()),
+            fence: Fence::default(),
             clock: Clock::system(),
             options,
             events: events.clone(),

@@ -3,7 +3,7 @@
 
 use std::{
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -31,6 +31,13 @@ pub struct Fence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not sent: this process does not lead any more")]
 pub struct NotLeading;
+
+/// A closed fence, on the clock of this machine.
+impl Default for Fence {
+    fn default() -> Self {
+        Self::new(Clock::system())
+    }
+}
 
 impl Fence {
     /// A closed fence.
@@ -60,6 +67,20 @@ impl Fence {
         }
     }
 
+    /// Makes `call` while the fence is open. It is checked at each poll, since the call may take long. So a call that
+    /// changes something outside of the cluster does not begin after the term.
+    ///
+    /// # Errors
+    /// The fence is closed. The call was dropped, wherever it was.
+    pub async fn pass<T>(&self, call: impl Future<Output = T>) -> Result<T, NotLeading> {
+        let mut call = pin!(call);
+        poll_fn(|cx| match self.is_open() {
+            true => call.as_mut().poll(cx).map(Ok),
+            false => Poll::Ready(Err(NotLeading)),
+        })
+        .await
+    }
+
     /// The same client, but its writes fail with [`NotLeading`] once the term is over. Reads still work.
     pub fn guard(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
@@ -85,14 +106,9 @@ impl Service<Request<Body>> for Fenced {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self { client, fence } = self.clone();
         let writes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-        let mut response = Box::pin(async move { Ok(client.send(request).await?) });
-        // Checked at each poll, since the request may wait for the throttle or be retried below.
-        Box::pin(poll_fn(move |cx| {
-            if writes && !fence.is_open() {
-                return Poll::Ready(Err(NotLeading.into()));
-            }
-            response.as_mut().poll(cx)
-        }))
+        let response = async move { Ok(client.send(request).await?) };
+        // The request may wait for the throttle or be retried below: the fence is checked all the time.
+        Box::pin(async move { if writes { fence.pass(response).await? } else { response.await } })
     }
 }
 
@@ -129,6 +145,22 @@ mod tests {
         fence.open(clock.moment(), TERM);
         fence.close();
         assert!(is_refused(&api).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_with_the_term() {
+        let fence = Fence::default();
+        assert_eq!(fence.pass(std::future::ready(1)).await, Err(NotLeading), "never led");
+        fence.open(fence.clock.moment(), TERM);
+        assert_eq!(fence.pass(std::future::ready(1)).await, Ok(1));
+        let slow = async {
+            for _ in 0..20 {
+                sleep(TERM / 10).await;
+            }
+        };
+        let began = tokio::time::Instant::now();
+        assert_eq!(fence.pass(slow).await, Err(NotLeading));
+        assert_eq!(began.elapsed(), TERM, "the end comes in the middle");
     }
 
     #[tokio::test(start_paused = true)]
