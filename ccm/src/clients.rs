@@ -98,6 +98,26 @@ impl std::fmt::Debug for ControllerClients {
     }
 }
 
+/// Until when a controller may change the cloud: to the end of its term. Without an election there is no end.
+#[derive(Clone, Debug, Default)]
+pub struct TermFence(Option<Fence>);
+
+impl From<Fence> for TermFence {
+    fn from(fence: Fence) -> Self {
+        Self(Some(fence))
+    }
+}
+
+impl TermFence {
+    /// Makes a call in the term. `None`: the term is over, and the call was not begun or was dropped.
+    pub(crate) async fn pass<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        match &self.0 {
+            Some(fence) => fence.pass(call).await.ok(),
+            None => Some(call.await),
+        }
+    }
+}
+
 /// The clients of controllers for one term.
 #[derive(Clone, Debug)]
 pub struct TermClients {
@@ -106,6 +126,11 @@ pub struct TermClients {
 }
 
 impl TermClients {
+    /// Until when the cloud may be changed.
+    pub fn fence(&self) -> TermFence {
+        TermFence(self.fence.clone())
+    }
+
     /// The clients with this name, which is also the name of their service account.
     pub fn named(&self, name: &'static str) -> api_client::ControllerClients {
         let clients = match &self.clients.0 {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControllerPermissions;
 use crate::{
-    clients::TermClients,
+    clients::{TermClients, TermFence},
     cloud::Cloud,
     flags::{ControllerNames, Flags},
     nodes::{Node, NodeStore},
@@ -93,12 +93,13 @@ pub(crate) struct NodeQuestion<'a> {
 }
 
 /// The parts of which a controller is built. All clients in it that can write belong to one term of
-/// leadership, so none of them writes after that term.
+/// leadership, so none of them writes after that term. Calls that change the cloud pass the fence.
 pub(crate) struct ControllerContext<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) nodes: NodeStore,
     pub(crate) services: Services,
     pub(crate) cloud: Cloud,
+    pub(crate) fence: TermFence,
     pub(crate) metrics: &'a Metrics,
     pub(crate) clients: ControllerClients,
     pub(crate) events: EventRecorder,
@@ -115,12 +116,13 @@ impl<'a> ControllerContext<'a> {
         events: &EventRecorder,
         clients: &TermClients,
     ) -> Self {
-        let clients = clients.named(controller.client);
+        let (fence, clients) = (clients.fence(), clients.named(controller.client));
         Self {
             flags,
             nodes: nodes.clone(),
             services: services.clone(),
             cloud: cloud.clone(),
+            fence,
             metrics,
             events: events.for_component(controller.events_from, clients.client.clone()),
             clients,

@@ -59,6 +59,11 @@ impl Service {
         self.finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_CLEANUP_FINALIZER)
     }
 
+    /// Whether all fields are kept of it, and not only a few.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_load_balancer() || self.has_finalizer()
+    }
+
     /// The Service as the object of an event.
     pub fn event_object(&self) -> EventObject {
         EventObject {
@@ -72,7 +77,7 @@ impl Service {
 
     /// Drops what is not needed of a Service that cannot have a load balancer of ours.
     pub(super) fn without_needless(self) -> Self {
-        if self.is_load_balancer() || self.has_finalizer() {
+        if self.is_whole() {
             return self;
         }
         let LoadBalancerService { namespace, name, uid, .. } = self.content;

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     cache::CachedObject as _,
+    clients::TermFence,
     cloud::Cloud,
     nodes::{Node, NodeStore, NodeWriter},
 };
@@ -79,17 +80,17 @@ struct LastPass {
 }
 
 impl RouteController {
-    /// Creates the controller. Call [`run`](Self::run) in a task.
+    /// Creates the controller. Call [`run`](Self::run) in a task. The cloud is changed only while the fence is open.
     pub fn new(
         nodes: NodeStore,
-        cloud: Cloud,
+        (cloud, fence): (Cloud, TermFence),
         writer: NodeWriter,
         events: EventRecorder,
         metrics: RouteMetrics,
         options: RouteControllerOptions,
     ) -> Self {
         let RouteControllerOptions { cluster_name, cluster_cidrs: ranges, period, dry_run } = options;
-        let shared = Shared { nodes, cloud, writer, events, cluster_name, ranges, dry_run };
+        let shared = Shared { nodes, cloud, fence, writer, events, cluster_name, ranges, dry_run };
         Self {
             shared: Arc::new(shared),
             metrics,

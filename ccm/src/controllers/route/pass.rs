@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     cache::CachedObject as _,
+    clients::TermFence,
     cloud::Cloud,
     nodes::{Node, NodeStore, NodeWriter},
     writes::{WriteError, WrittenVersion},
@@ -44,6 +45,8 @@ const CONCURRENT_WRITES: usize = 64;
 pub(super) struct Shared {
     pub(super) nodes: NodeStore,
     pub(super) cloud: Cloud,
+    /// Closed when another leader may make and delete routes.
+    pub(super) fence: TermFence,
     pub(super) writer: NodeWriter,
     pub(super) events: EventRecorder,
     pub(super) cluster_name: String,
@@ -99,7 +102,7 @@ pub(super) enum Step {
     },
     /// A dry run: what would be done.
     Would(String),
-    /// It was not begun, since the controller stops.
+    /// It was not begun, since the controller stops, or the term has ended.
     Stopped,
 }
 
@@ -211,12 +214,14 @@ impl Pass<'_> {
             return Step::Would(work.to_string());
         }
         let Some(_permit) = self.permit(&self.operations).await else { return Step::Stopped };
-        match self.shared.cloud.delete_route(&self.shared.cluster_name, route).await {
-            Ok(()) => {
+        let call = self.shared.cloud.delete_route(&self.shared.cluster_name, route);
+        match self.shared.fence.pass(call).await {
+            None => Step::Stopped,
+            Some(Ok(())) => {
                 tracing::info!(route = name, cidr, node, "route deleted");
                 Step::Deleted
             }
-            Err(error) => Step::Failed(failure(work, &error)),
+            Some(Err(error)) => Step::Failed(failure(work, &error)),
         }
     }
 
@@ -258,14 +263,15 @@ impl Pass<'_> {
             ..Route::default()
         };
         let hint = &node.identity.uid;
-        let created = self.shared.cloud.create_route(&self.shared.cluster_name, hint, &route).await;
+        let call = self.shared.cloud.create_route(&self.shared.cluster_name, hint, &route);
         let (name, cidr) = (node.name(), creation.cidr);
-        match created {
-            Ok(()) => {
+        match self.shared.fence.pass(call).await {
+            None => Step::Stopped,
+            Some(Ok(())) => {
                 tracing::info!(node = name, cidr, "route created");
                 Step::Created
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let took = format_duration(began.elapsed());
                 let why = error.report();
                 let message =

@@ -30,7 +30,7 @@ fn explain(asked: &NodeQuestion<'_>) -> Vec<String> {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, cloud, metrics, clients, events, .. } = context;
+    let ControllerContext { flags, nodes, cloud, fence, metrics, clients, events, .. } = context;
     let options = RouteControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),
         cluster_cidrs: ClusterCidrs::parse(&flags.generic.cluster_cidr)?,
@@ -38,6 +38,6 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         dry_run: flags.misc.dry_run,
     };
     let writer = NodeWriter::new(clients.client);
-    let controller = RouteController::new(nodes, cloud, writer, events, metrics.get()?, options);
+    let controller = RouteController::new(nodes, (cloud, fence), writer, events, metrics.get()?, options);
     Ok(Box::new(|stop, inspection| Box::pin(controller.run(stop, inspection))))
 }

@@ -30,6 +30,7 @@ use super::{
     work::{Shared, Task},
 };
 use crate::{
+    clients::TermFence,
     cloud::Cloud,
     nodes::NodeStore,
     services::{Service, ServiceStore, ServiceWriter},
@@ -76,13 +77,15 @@ struct Done {
     /// What was remembered before.
     before: Memory,
     outcome: Outcome,
+    /// The Service as the cloud was told of it.
+    told: Arc<Service>,
 }
 
 impl ServiceController {
-    /// A controller; [`run`](Self::run) it in a task.
+    /// A controller; [`run`](Self::run) it in a task. The cloud is called only while the fence is open.
     pub fn new(
         (services, nodes): (ServiceStore, NodeStore),
-        cloud: Cloud,
+        (cloud, fence): (Cloud, TermFence),
         writer: ServiceWriter,
         events: EventRecorder,
         metrics: ServiceMetrics,
@@ -91,6 +94,7 @@ impl ServiceController {
     ) -> Self {
         let shared = Shared {
             cloud,
+            fence,
             cluster_name: options.cluster_name.clone(),
             writer,
             events,
@@ -126,6 +130,7 @@ impl ServiceController {
         let mut changes = self.services.subscribe();
         while !stop.is_cancelled() {
             self.start_tasks();
+            self.end_pass();
             tokio::select! {
                 () = stop.cancelled() => {}
                 names = node_changes.next() => self.nodes_changed(names),
@@ -142,7 +147,7 @@ impl ServiceController {
                     Err(error) => {
                         // Its Service would count as being worked on for ever.
                         tracing::error!(%error, "a sync of a service ended early");
-                        return;
+                        break;
                     }
                 },
             }
@@ -177,10 +182,13 @@ impl ServiceController {
         }
         match self.next_for(key).1 {
             Next::Now(_) => self.queue.add(key),
-            Next::At(at, _) => self.queue.add_after(key, at.saturating_duration_since(Instant::now())),
+            Next::At(at, _) | Next::LookAt(at) => {
+                self.queue.add_after(key, at.saturating_duration_since(Instant::now()));
+            }
             Next::Wait => {}
             Next::Forget => self.forget(key),
         }
+        self.leave_pass_if_settled(key);
     }
 
     fn look_at_all(&mut self) {
@@ -204,7 +212,7 @@ impl ServiceController {
             // Things may have changed while it waited for its turn.
             match self.next_for(&key) {
                 (service, Next::Now(action)) => self.start(key, service, action),
-                (_, Next::At(..) | Next::Wait | Next::Forget) => {
+                (_, Next::At(..) | Next::LookAt(_) | Next::Wait | Next::Forget) => {
                     self.queue.done(&key);
                     self.look_at(&key);
                 }
@@ -225,26 +233,36 @@ impl ServiceController {
         }
         let task_memory = memory.clone();
         match action {
-            Action::Ensure | Action::CleanUp => {
+            Action::Ensure => {
                 memory.told = Arc::clone(&service);
+                memory.nodes = Some(Arc::clone(self.backends.keys()));
+                // What is due from now on is due for what the cloud is told now.
+                memory.standing = Standing::Due;
+                memory.confirmed &= memory.provider == provider;
                 memory.provider = provider;
-                if action == Action::Ensure {
-                    memory.nodes = Some(Arc::clone(self.backends.keys()));
-                    // What is due from now on is due for what the cloud is told now.
-                    memory.standing = Standing::Due;
-                    memory.confirmed &= task_memory.provider == provider;
-                    memory.may_exist |= !self.shared.dry_run;
-                }
+                memory.may_exist |= !self.shared.dry_run;
             }
+            Action::CleanUp => {
+                if service.is_whole() {
+                    memory.told = Arc::clone(&service);
+                }
+                memory.provider = provider;
+                // If it is to have a load balancer again, whatever this does by then, that is to be ensured.
+                (memory.standing, memory.confirmed) = (Standing::Due, false);
+                // The finalizer says that there may be one, also after it is removed by somebody else.
+                memory.may_exist |= service.needs_cleanup() && !self.shared.dry_run;
+            }
+            Action::DeleteOld => memory.provider = provider,
             // Noted before the call: a failed one is tried again as a whole, not with the next Node that changes.
             Action::UpdateNodes => memory.nodes = Some(Arc::clone(self.backends.keys())),
-            Action::Repair | Action::Verify | Action::DeleteOld => {}
+            Action::Repair | Action::Verify => {}
         }
         let task = Task { action, service, memory: task_memory, backends: self.backends.current() };
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
-            let outcome = shared.act(&task).await;
-            Done { key, action, before: task.memory, outcome }
+            let mut told = Arc::clone(&task.service);
+            let outcome = shared.act(&task, &mut told).await;
+            Done { key, action, before: task.memory, outcome, told }
         });
     }
 

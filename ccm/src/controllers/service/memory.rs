@@ -16,6 +16,9 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), most: Duration
 /// The shortest wait that a provider may ask for. Without one a provider that asks for none would be called without a pause.
 const MIN_RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// The longest wait that a provider may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+
 /// Where a Service stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -42,10 +45,16 @@ pub(super) struct Retry {
     pub(super) at: Instant,
 }
 
+/// The wait that a provider asks for, within bounds.
+pub(super) fn asked_wait(after: Duration) -> Duration {
+    after.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER)
+}
+
 /// What is remembered of one Service.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// The Service as the cloud was told of it last.
+    /// The Service as the cloud was told of it last. The cache keeps little of a Service that lost type and finalizer, so
+    /// such a one does not take the place of a whole one.
     pub(super) told: Arc<Service>,
     /// Whether the cloud may have made a load balancer since then.
     pub(super) may_exist: bool,
@@ -104,6 +113,11 @@ impl Memory {
     /// Notes that an action worked.
     pub(super) fn succeed(&mut self, standing: Standing) {
         self.standing = standing;
+        self.recover();
+    }
+
+    /// Notes that nothing fails any more.
+    pub(super) fn recover(&mut self) {
         self.failures = 0;
         self.retry = None;
         self.last_error = None;
@@ -112,7 +126,7 @@ impl Memory {
     /// Notes that an action failed. A time that the cloud asks for is no failure of the Service, and kept to exactly.
     pub(super) fn fail(&mut self, action: Action, why: String, retry_after: Option<Duration>, now: Instant) {
         let wait = match retry_after {
-            Some(after) => after.max(MIN_RETRY_AFTER),
+            Some(after) => asked_wait(after),
             None => {
                 self.failures = self.failures.saturating_add(1);
                 BACKOFF.nominal(self.failures)

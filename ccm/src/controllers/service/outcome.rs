@@ -53,7 +53,7 @@ pub(super) enum Outcome {
     /// The API server does not have this Service any more.
     Gone,
     Failed(Failure),
-    /// The controller stops. The next leader goes on.
+    /// The controller stops, or its term has ended. The next leader goes on.
     Stopped,
 }
 
@@ -66,6 +66,8 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// Whether the cloud cannot do this at all.
     pub(super) unsupported: bool,
+    /// Whether the cloud was called, and may have done something.
+    pub(super) cloud_called: bool,
     /// The version that was written before.
     pub(super) version: Option<WrittenVersion>,
 }
@@ -75,11 +77,12 @@ impl Failure {
     pub(super) fn of_cloud(tried: &str, error: &Error) -> Self {
         let why = if tried.is_empty() { error.report() } else { format!("{tried}: {}", error.report()) };
         let unsupported = error.kind() == ErrorKind::Unsupported && error.retry_after().is_none();
-        Self { why, retry_after: error.retry_after(), unsupported, version: None }
+        Self { why, retry_after: error.retry_after(), unsupported, cloud_called: true, version: None }
     }
 
-    /// An error of the API server.
+    /// An error of the API server, before any call of the cloud.
     pub(super) fn of_write(tried: &str, error: &crate::writes::WriteError) -> Self {
-        Self { why: format!("{tried}: {error}"), retry_after: None, unsupported: false, version: None }
+        let why = format!("{tried}: {error}");
+        Self { why, retry_after: None, unsupported: false, cloud_called: false, version: None }
     }
 }

@@ -21,7 +21,12 @@ impl NodePass {
         self.waiting.extend(keys);
     }
 
-    pub(super) fn is_told(&mut self, key: &str) {
+    pub(super) fn waits_for(&self, key: &str) -> bool {
+        self.waiting.contains(key)
+    }
+
+    /// Takes out a Service whose load balancer was told, or will not be told.
+    pub(super) fn leave(&mut self, key: &str) {
         self.waiting.remove(key);
     }
 

@@ -11,17 +11,22 @@ use super::{
     nodes::{BackendKeys, same_backends},
     status::same_status,
 };
-use crate::services::Service;
+use crate::{cache::CachedObject as _, services::Service};
 
 /// A finalizer or status that somebody removed or changed is brought back at once, but a second time only after this long.
 /// Two controllers that disagree must not write in turns.
 pub(super) const REPAIR_INTERVAL: Duration = Duration::from_secs(15);
+
+/// When a Service of which the watch does not show our last write is looked at again.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When to do what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Now(Action),
     At(Instant, Action),
+    /// Nothing before the watch shows our last write. That may come without a notification, so it is looked at again then.
+    LookAt(Instant),
     /// Nothing, until something changes.
     Wait,
     /// Nothing, and nothing has to be remembered.
@@ -53,7 +58,8 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     let memory = match memory {
         // The old load balancer goes first, as long as the object is known.
         Some(memory) if is_other(memory) && memory.may_exist => {
-            return world.due(memory.retry_of(Action::DeleteOld), Action::DeleteOld);
+            let retry = memory.retry_of(Action::DeleteOld).filter(|_| memory.provider == world.provider);
+            return world.due(retry, Action::DeleteOld);
         }
         memory => memory.filter(|memory| !is_other(memory)),
     };
@@ -69,7 +75,7 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         };
     };
     if memory.is_ahead_of(service) {
-        return Next::Wait;
+        return Next::LookAt(world.now + LOOK_INTERVAL);
     }
     let is_new = memory.provider != world.provider || needs_update(&memory.told, service);
     // With our finalizer and a class it may have been ours before, as long as the cloud has not been asked.
@@ -79,7 +85,10 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         {
             return Next::Wait;
         }
-        let retry = memory.retry_of(Action::CleanUp).filter(|_| memory.provider == world.provider);
+        // A change may be what it takes. Of a Service that is not whole nothing is kept that could help.
+        let has_changed = service.is_whole() && !memory.told.same_content(service);
+        let retry = memory.retry_of(Action::CleanUp);
+        let retry = retry.filter(|_| memory.provider == world.provider && !has_changed);
         return world.due(retry, Action::CleanUp);
     }
     if !wants || service.deleting {

@@ -32,7 +32,7 @@ fn permissions() -> ControllerPermissions {
 }
 
 fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
-    let ControllerContext { flags, nodes, services, cloud, metrics, clients, events } = context;
+    let ControllerContext { flags, nodes, services, cloud, fence, metrics, clients, events } = context;
     let own = &flags.controllers.service_lb;
     let options = ServiceControllerOptions {
         cluster_name: flags.generic.cluster_name.clone(),
@@ -45,8 +45,15 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let stores = (services.store, nodes);
     // Upstream's name of this queue.
     let queue = metrics.get::<WorkQueueMetrics>()?.named("service");
-    let controller =
-        ServiceController::new(stores, cloud, writer, events.clone(), metrics.get()?, queue, options);
+    let controller = ServiceController::new(
+        stores,
+        (cloud, fence),
+        writer,
+        events.clone(),
+        metrics.get()?,
+        queue,
+        options,
+    );
     Ok(Box::new(move |stop, inspection| {
         Box::pin(async move {
             let term = access.begin_term(client, events);

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     cache::CachedObject as _,
+    clients::TermFence,
     cloud::Cloud,
     services::{Service, ServiceWriter},
     writes::{WriteError, WrittenVersion},
@@ -28,6 +29,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) cloud: Cloud,
+    /// Closed when another leader may call the cloud.
+    pub(super) fence: TermFence,
     pub(super) cluster_name: String,
     pub(super) writer: ServiceWriter,
     pub(super) events: EventRecorder,
@@ -43,7 +46,7 @@ pub(super) struct Task {
     pub(super) action: Action,
     /// The Service as the watch shows it; for [`Action::DeleteOld`] as it was last.
     pub(super) service: Arc<Service>,
-    /// What is known of it.
+    /// What is remembered of it.
     pub(super) memory: Memory,
     pub(super) backends: Backends,
 }
@@ -52,10 +55,11 @@ pub(super) struct Task {
 type Early = Outcome;
 
 impl Shared {
-    pub(super) async fn act(&self, task: &Task) -> Outcome {
+    /// Does it. What is in `told` is what the cloud is told of the Service, and newer afterwards if the API server gave it.
+    pub(super) async fn act(&self, task: &Task, told: &mut Arc<Service>) -> Outcome {
         let service = &task.service;
         let outcome = match task.action {
-            Action::Ensure => self.ensure(service, &task.memory, &task.backends).await,
+            Action::Ensure => self.ensure(told, &task.memory, &task.backends).await,
             Action::UpdateNodes => self.update(service, &task.backends).await,
             Action::Repair => self.repair(service, &task.memory).await,
             Action::Verify => self.verify(service, &task.memory).await,
@@ -67,10 +71,11 @@ impl Shared {
 
     async fn ensure(
         &self,
-        service: &Service,
+        told: &mut Arc<Service>,
         memory: &Memory,
         backends: &Backends,
     ) -> Result<Outcome, Early> {
+        let service = &Arc::clone(told);
         self.record(service, &Happening::Ensuring);
         let mut version = None;
         if !(memory.confirmed && service.has_finalizer()) {
@@ -78,12 +83,14 @@ impl Shared {
             let written = self.writer.patch_status_and_read(service, patch::add_finalizer()).await;
             let tried = "failed to add load balancer cleanup finalizer";
             let now = written.map_err(|error| self.not_written(service, tried, &error))?;
-            let is_outdated = !now.wants_load_balancer() || now.deleting;
-            version = Some(now.resource_version);
-            if is_outdated {
+            version = Some(now.resource_version.clone());
+            if !now.wants_load_balancer() || now.deleting {
                 return Ok(Outcome::Outdated { version });
             }
+            // What the watch shows may be older.
+            *told = Arc::new(now);
         }
+        let service = &**told;
         if backends.nodes.is_empty() {
             self.record(service, &Happening::NoNodes);
         }
@@ -113,7 +120,7 @@ impl Shared {
                 Err(error) => {
                     let tried = "failed to update load balancer status";
                     let failure = Failure::of_write(tried, &error);
-                    return Err(self.failed(service, Failure { version, ..failure }));
+                    return Err(self.failed(service, Failure { cloud_called: true, version, ..failure }));
                 }
             }
         }
@@ -177,7 +184,13 @@ impl Shared {
                 tracing::info!(service = %service.key(), "brought back what somebody changed of its load balancer");
                 Ok(Outcome::Repaired { version: Some(version) })
             }
-            Err(error) => Err(self.not_written(service, "failed to update load balancer status", &error)),
+            Err(error) => {
+                let tried = match status {
+                    Some(_) => "failed to update load balancer status",
+                    None => "failed to add load balancer cleanup finalizer",
+                };
+                Err(self.not_written(service, tried, &error))
+            }
         }
     }
 
@@ -201,8 +214,7 @@ impl Shared {
     async fn clean_up(&self, service: &Service, memory: &Memory) -> Result<Outcome, Early> {
         let cluster = &self.cluster_name;
         // Little is kept of a Service that neither wants a load balancer nor has the finalizer.
-        let is_whole = service.is_load_balancer() || service.has_finalizer();
-        let content = if is_whole { &service.content } else { &memory.told.content };
+        let content = if service.is_whole() { &service.content } else { &memory.told.content };
         let exists = match self.in_term(self.cloud.get_load_balancer(cluster, content)).await? {
             Ok(found) => found.is_some(),
             Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => false,
@@ -266,9 +278,9 @@ impl Shared {
         }))
     }
 
-    /// Makes a call of the cloud, which is given up soon after the controller was told to stop.
+    /// Makes a call of the cloud, which is given up at the end of the term, and soon after the controller was told to stop.
     async fn in_term<T>(&self, call: impl Future<Output = T>) -> Result<T, Early> {
-        self.cut.run_until_cancelled(call).await.ok_or(Outcome::Stopped)
+        self.cut.run_until_cancelled(self.fence.pass(call)).await.flatten().ok_or(Outcome::Stopped)
     }
 
     fn not_written(&self, service: &Service, tried: &str, error: &WriteError) -> Early {

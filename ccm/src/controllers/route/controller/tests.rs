@@ -36,6 +36,7 @@ struct Cluster {
     sandbox: Sandbox,
     fake: FakeCloud,
     cloud: Cloud,
+    fence: TermFence,
     nodes: NodeStore,
     metrics: Metrics,
     stop: CancellationToken,
@@ -51,7 +52,7 @@ impl Cluster {
         let cloud = Cloud::new(Started::new(fake.provider(), stop.child_token()), cloud_metrics);
         tokio::spawn(watch_nodes(sandbox.client(), nodes.clone(), stop.clone()));
         let metrics = Metrics::new("test").expect("metrics");
-        Self { sandbox, fake, cloud, nodes, metrics, stop }
+        Self { sandbox, fake, cloud, fence: TermFence::default(), nodes, metrics, stop }
     }
 
     fn controller(&self, period: Duration, dry_run: bool) -> RouteController {
@@ -69,7 +70,7 @@ impl Cluster {
         let metrics = self.metrics.get().expect("metrics");
         RouteController::new(
             self.nodes.clone(),
-            self.cloud.clone(),
+            (self.cloud.clone(), self.fence.clone()),
             NodeWriter::new(client),
             events,
             metrics,

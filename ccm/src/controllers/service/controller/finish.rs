@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Done, ServiceController};
 use crate::controllers::service::{
     action::Action,
-    memory::{Memory, Standing},
+    memory::{Memory, Standing, asked_wait},
     outcome::{Failure, Outcome},
     plan::Next,
 };
@@ -16,21 +16,34 @@ use crate::controllers::service::{
 /// for this time, it is not tried again.
 const GONE_FOR: Duration = Duration::from_secs(60);
 
+/// How long nothing is done about a Service after a call that was given up since the term has ended. It may be renewed.
+const STOPPED_FOR: Duration = Duration::from_secs(1);
+
 impl ServiceController {
     pub(super) fn finish(&mut self, done: Done) {
-        let Done { key, action, before, outcome } = done;
+        let Done { key, action, before, outcome, told } = done;
+        if let Some(memory) = self.memories.get_mut(&key).filter(|_| action == Action::Ensure) {
+            memory.told = told;
+        }
+        let is_stopped = matches!(outcome, Outcome::Stopped);
         let is_failure = self.note(&key, action, &before, outcome);
         self.queue.done(&key);
+        if is_stopped {
+            // Without a pause it would be tried all the time until the controller is stopped.
+            self.queue.add_after(&key, STOPPED_FOR);
+            return;
+        }
         let retry = match self.next_for(&key).1 {
-            Next::At(at, _) if is_failure => Some(at.saturating_duration_since(Instant::now())),
+            Next::At(at, _) | Next::LookAt(at) if is_failure => {
+                Some(at.saturating_duration_since(Instant::now()))
+            }
             _ => None,
         };
         match retry {
             Some(wait) => self.queue.retry_after(&key, wait),
             None => self.look_at(&key),
         }
-        self.leave_pass_if_told(&key);
-        self.end_pass();
+        self.leave_pass_if_settled(&key);
     }
 
     /// Returns whether the work failed.
@@ -49,7 +62,10 @@ impl ServiceController {
             }
             // The cloud was not called. What the watch shows next decides.
             Outcome::Outdated { .. } => memory.may_exist = before.may_exist,
-            Outcome::NotOurs => memory.succeed(Standing::NotOurs),
+            Outcome::NotOurs => {
+                memory.succeed(Standing::NotOurs);
+                memory.may_exist = false;
+            }
             Outcome::Elsewhere { .. } => memory.succeed(Standing::Elsewhere),
             Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
             Outcome::NothingToUpdate
@@ -57,17 +73,14 @@ impl ServiceController {
             {
                 memory.was_ensured = false;
             }
-            Outcome::NothingToUpdate | Outcome::Differs => {
-                memory.standing = Standing::Due;
-                (memory.confirmed, memory.retry) = (false, None);
-            }
+            Outcome::NothingToUpdate | Outcome::Differs => ensure_again(memory, now),
             Outcome::Repaired { .. } => {
                 memory.repaired = Some(now);
-                memory.retry = None;
+                memory.recover();
             }
             Outcome::Verified => memory.verify_at = verify_at,
             Outcome::NotVerified { retry_after } => {
-                memory.verify_at = retry_after.map(|after| now + after).or(verify_at);
+                memory.verify_at = retry_after.map(|after| now + asked_wait(after)).or(verify_at);
             }
             Outcome::CleanedUp { .. } => {
                 memory.succeed(Standing::CleanedUp);
@@ -79,6 +92,8 @@ impl ServiceController {
                 let why = "the API server does not have this Service any more".to_owned();
                 memory.fail(action, why, Some(GONE_FOR), now);
             }
+            // The back ends were noted before the call.
+            Outcome::Stopped if action == Action::UpdateNodes => memory.nodes.clone_from(&before.nodes),
             Outcome::Updated | Outcome::Stopped => {}
             Outcome::Failed(failure) => {
                 note_failure(memory, action, before, failure, now);
@@ -95,8 +110,17 @@ impl ServiceController {
     }
 }
 
+/// Notes that the load balancer is to be ensured: at once, or when a failed try is due again.
+fn ensure_again(memory: &mut Memory, now: Instant) {
+    (memory.standing, memory.confirmed) = (Standing::Due, false);
+    memory.retry = memory.retry.filter(|retry| retry.action == Action::Ensure && retry.at > now);
+}
+
 fn note_failure(memory: &mut Memory, action: Action, before: &Memory, failure: Failure, now: Instant) {
-    let Failure { why, retry_after, unsupported, .. } = failure;
+    let Failure { why, retry_after, unsupported, cloud_called, .. } = failure;
+    if action == Action::Ensure && !cloud_called {
+        memory.may_exist = before.may_exist;
+    }
     match action {
         Action::UpdateNodes if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) => {
             memory.nodes.clone_from(&before.nodes);

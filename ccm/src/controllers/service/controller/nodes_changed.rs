@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::ServiceController;
-use crate::controllers::service::{nodes::same_backends, pass::NodePass};
+use crate::controllers::service::{action::Action, nodes::same_backends, pass::NodePass, plan::Next};
 
 impl ServiceController {
     /// Nodes appeared, changed or vanished. Unless the set of back ends is another one now, no Service is looked at.
@@ -25,26 +25,36 @@ impl ServiceController {
         self.pass.get_or_insert_with(NodePass::begin).wait_for(keys.iter().cloned());
         for key in &keys {
             self.look_at(key);
-            self.leave_pass_if_told(key);
         }
-        self.end_pass();
     }
 
-    /// Notes that the load balancer of this Service was told, or need not be told.
-    pub(super) fn leave_pass_if_told(&mut self, key: &str) {
+    /// Takes a Service out of the pass if its load balancer knows the back ends, or will not be told of them.
+    pub(super) fn leave_pass_if_settled(&mut self, key: &str) {
+        if !self.pass.as_ref().is_some_and(|pass| pass.waits_for(key)) || self.queue.is_at_work(key) {
+            return;
+        }
         let nodes = self.memories.get(key).and_then(|memory| memory.nodes.as_ref());
         let is_told = nodes.is_none_or(|nodes| same_backends(nodes, self.backends.keys()));
-        if is_told && !self.queue.is_at_work(key) {
+        let will_be_told = match self.next_for(key).1 {
+            Next::Now(action) | Next::At(_, action) => {
+                matches!(action, Action::Ensure | Action::UpdateNodes)
+            }
+            // What is due can be told only when the watch shows our last write.
+            Next::LookAt(_) => true,
+            Next::Wait | Next::Forget => false,
+        };
+        if is_told || !will_be_told {
             self.leave_pass(key);
         }
     }
 
     pub(super) fn leave_pass(&mut self, key: &str) {
         if let Some(pass) = &mut self.pass {
-            pass.is_told(key);
+            pass.leave(key);
         }
     }
 
+    /// Ends the pass when it waits for nothing any more.
     pub(super) fn end_pass(&mut self) {
         if let Some(took) = self.pass.as_ref().and_then(NodePass::ended) {
             self.pass = None;

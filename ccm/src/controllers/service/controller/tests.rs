@@ -17,6 +17,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use sandbox::{Matcher, Sandbox, kubelet};
+use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
 use super::*;
@@ -29,8 +30,10 @@ use crate::{
 
 mod deletion;
 mod following_nodes;
+mod old_views;
 mod retries;
 mod steady;
+mod the_end;
 
 const PERIOD: Duration = Duration::from_secs(600);
 
@@ -40,6 +43,7 @@ struct Working {
     fake: FakeCloud,
     cloud: Cloud,
     metrics: ServiceMetrics,
+    run: JoinHandle<()>,
     _stop: DropGuard,
 }
 
@@ -63,6 +67,17 @@ impl Working {
     }
 
     fn on(sandbox: Sandbox, fake: FakeCloud, options: ServiceControllerOptions) -> Self {
+        Self::with(sandbox, fake, options, TermFence::default(), |_| {})
+    }
+
+    /// A controller behind this fence, with this change.
+    fn with(
+        sandbox: Sandbox,
+        fake: FakeCloud,
+        options: ServiceControllerOptions,
+        fence: TermFence,
+        change: impl FnOnce(&mut ServiceController),
+    ) -> Self {
         let (client, stop) = (sandbox.client(), CancellationToken::new());
         let (services, nodes) = (ServiceStore::new(), NodeStore::new());
         let cloud = Cloud::new(
@@ -74,21 +89,22 @@ impl Working {
         let (events, writer) = event_recorder(COMPONENT, client.clone(), daemon, event_metrics);
         let metrics = ServiceMetrics::unregistered().expect("metrics");
         let queue = WorkQueueMetrics::unregistered().expect("metrics").named("service");
-        let controller = ServiceController::new(
+        let mut controller = ServiceController::new(
             (services.clone(), nodes.clone()),
-            cloud.clone(),
+            (cloud.clone(), fence),
             ServiceWriter::new(client.clone()),
             events,
             metrics.clone(),
             queue,
             options,
         );
+        change(&mut controller);
         let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
         tokio::spawn(writer.run(stop.clone()));
         tokio::spawn(watch_nodes(client.clone(), nodes, stop.clone()));
         tokio::spawn(watch_services(client, services, stop.clone()));
-        tokio::spawn(controller.run(stop.clone(), inspection));
-        Self { sandbox, fake, cloud, metrics, _stop: stop.drop_guard() }
+        let run = tokio::spawn(controller.run(stop.clone(), inspection));
+        Self { sandbox, fake, cloud, metrics, run, _stop: stop.drop_guard() }
     }
 
     fn services(&self) -> Api<ApiService> {
@@ -145,6 +161,24 @@ impl Working {
         calls
     }
 
+    /// From now on writes to Services by the controller fail.
+    fn refuse_writes(&self, times: u64) {
+        let patches = Matcher::any().verb("patch").resource("services").subresource("status");
+        self.sandbox
+            .faults()
+            .inject(sandbox::Fault::new(patches, sandbox::Action::InternalError).times(times));
+    }
+
+    /// Ends the watch. Until [`Faults::clear`](sandbox::Faults::clear) there is no other one.
+    fn lose_watch(&self) {
+        for verb in ["watch", "list"] {
+            let matcher = Matcher::any().verb(verb).resource("services");
+            let fault = sandbox::Fault::new(matcher, sandbox::Action::ServiceUnavailable);
+            self.sandbox.faults().inject(fault);
+        }
+        self.sandbox.faults().drop_watches();
+    }
+
     /// Waits, and gives the number of writes to Services by the controller since the last time.
     fn writes(&self) -> usize {
         let all = Matcher::any().verb("patch").resource("services").subresource("status");
@@ -155,6 +189,15 @@ impl Working {
 
     /// The reasons of all events on Services, in the order of their last occurrence.
     async fn events(&self) -> Vec<String> {
+        self.all_events().await.into_iter().map(|event| event.reason.unwrap_or_default()).collect()
+    }
+
+    /// Their messages.
+    async fn messages(&self) -> Vec<String> {
+        self.all_events().await.into_iter().map(|event| event.message.unwrap_or_default()).collect()
+    }
+
+    async fn all_events(&self) -> Vec<Event> {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let api: Api<Event> = Api::all(self.sandbox.client());
         let mut events = api.list(&ListParams::default()).await.expect("listed").items;
@@ -162,8 +205,12 @@ impl Working {
         events.sort_by_key(|event| {
             event.meta().resource_version.as_deref().and_then(|version| version.parse::<u64>().ok())
         });
-        events.into_iter().map(|event| event.reason.unwrap_or_default()).collect()
+        events
     }
+}
+
+fn quota() -> Error {
+    Error::new(ErrorKind::Unavailable, "quota")
 }
 
 const SOON: Duration = Duration::from_secs(2);

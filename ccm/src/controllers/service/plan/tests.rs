@@ -147,7 +147,8 @@ fn our_own_write_is_waited_for() {
     let mut case = Case::new();
     case.memory.written = Some("6".to_owned());
     let old = [(STATUS, json!({})), (ANNOTATIONS, json!({"k": "v"}))];
-    assert_eq!(case.next(&old), Next::Wait);
+    let again = Next::LookAt(case.world.now + LOOK_INTERVAL);
+    assert_eq!(case.next(&old), again, "what shows it may be no news");
     let shown = [&old[..], &[(VERSION, json!("6"))]].concat();
     assert_eq!(case.next(&shown), Next::Now(Action::Ensure));
 }
@@ -181,8 +182,12 @@ fn a_failure_is_tried_again_in_time() {
     assert_eq!(waiting.next(&[]), waiting.at(AN_HOUR, Action::Ensure));
     assert_eq!(due().retrying(Action::Ensure, Duration::ZERO).next(&[]), Next::Now(Action::Ensure));
     // The wait of one action is not that of another.
-    let cleaning = due().retrying(Action::CleanUp, AN_HOUR);
+    let mut cleaning = due().retrying(Action::CleanUp, AN_HOUR);
+    assert_eq!(cleaning.next(&[deleted()]), Next::Now(Action::CleanUp), "it has changed");
+    cleaning.memory.told = Arc::new(service(&[deleted()]));
     assert_eq!(cleaning.next(&[deleted()]), cleaning.at(AN_HOUR, Action::CleanUp));
+    let little = [cluster_ip(), (FINALIZERS, json!([]))];
+    assert_eq!(cleaning.next(&little), cleaning.at(AN_HOUR, Action::CleanUp), "too little is known of it");
     assert_eq!(cleaning.next(&[]), Next::Now(Action::Ensure));
     assert_eq!(waiting.next(&[deleted()]), Next::Now(Action::CleanUp));
 }
@@ -239,6 +244,9 @@ fn the_end_of_a_load_balancer() {
     }
     let failing = Case::new().retrying(Action::DeleteOld, AN_HOUR);
     assert_eq!(failing.next_when_gone(), failing.at(AN_HOUR, Action::DeleteOld));
+    let mut other_provider = failing;
+    other_provider.world.provider = 1;
+    assert_eq!(other_provider.next_when_gone(), Next::Now(Action::DeleteOld));
     let mut never = Case::new();
     never.memory.may_exist = false;
     assert_eq!(never.next_when_gone(), Next::Forget);
@@ -253,7 +261,7 @@ fn what_is_cleaned_up_is_done() {
     case.memory.told = Arc::new(service(&[deleted()]));
     assert_eq!(case.next(&[deleted()]), Next::Wait, "the watch has not shown it yet");
     case.memory.written = Some("6".to_owned());
-    assert_eq!(case.next(&[deleted()]), Next::Wait);
+    assert_eq!(case.next(&[deleted()]), Next::LookAt(case.world.now + LOOK_INTERVAL));
     let shown = (VERSION, json!("7"));
     assert_eq!(case.next(&[shown.clone(), cluster_ip(), (FINALIZERS, json!([]))]), Next::Forget);
     assert_eq!(case.next(&[shown.clone(), (FINALIZERS, json!([]))]), Next::Now(Action::Ensure));
@@ -274,6 +282,7 @@ fn another_class_with_our_finalizer_is_looked_at_once() {
     // The first look failed.
     let mut failed = Case::standing(Standing::Due).retrying(Action::CleanUp, AN_HOUR);
     failed.memory.may_exist = false;
+    failed.memory.told = Arc::new(service(&[class()]));
     assert_eq!(failed.next(&[class()]), failed.at(AN_HOUR, Action::CleanUp));
     assert_eq!(case.next(&[class(), deleted()]), Next::Now(Action::CleanUp));
     assert_eq!(case.next(&[]), Next::Now(Action::Ensure));

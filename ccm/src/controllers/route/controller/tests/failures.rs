@@ -196,3 +196,21 @@ async fn a_crash_leaves_neither_two_routes_nor_none() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_its_term_no_route_is_made_or_deleted() {
+    let mut cluster = Cluster::new();
+    cluster.fence = component::leader_election::Fence::default().into();
+    cluster.register(0).await;
+    let nobody = Route {
+        name: "old".into(),
+        target_node: "nobody".into(),
+        destination_cidr: cidr(7),
+        ..Route::default()
+    };
+    cluster.fake.put_route("c", nobody);
+    cluster.start();
+    sleep(PERIOD).await;
+    let routes = cluster.fake.routes().into_iter().map(|route| route.name).collect::<Vec<_>>();
+    assert_eq!(routes, ["old"]);
+}

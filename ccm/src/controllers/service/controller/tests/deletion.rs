@@ -97,3 +97,83 @@ async fn of_a_service_of_the_same_name_the_old_load_balancer_goes_first() {
     assert_ne!(old.uid(), new.uid());
     assert_eq!(names, [default_load_balancer_name(&new.uid().expect("a UID"))]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_wants_its_load_balancer_again_gets_it() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    // The load balancer is deleted, and the finalizer stays.
+    working.refuse_writes(1);
+    working.patch("web", json!({"spec": {"type": "NodePort"}})).await;
+    let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
+    assert_eq!(working.calls_after(SOON).await, [get, delete]);
+    working.patch("web", json!({"spec": {"type": "LoadBalancer"}})).await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.fake.load_balancers().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_finalizer_told_of_is_remembered_without_it() {
+    let working = Working::start().await;
+    let delete = Operation::DeleteLoadBalancer;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    // A controller that never made it.
+    let next = Working::on(working.sandbox.clone(), working.fake.clone(), options());
+    working.run.abort();
+    working.fake.fail(delete, Fault::from(Error::in_progress(Duration::from_secs(60), "busy")));
+    working.patch("web", json!({"spec": {"type": "ClusterIP"}})).await;
+    tokio::time::sleep(SOON).await;
+    working.patch("web", json!({"metadata": {"finalizers": null}})).await;
+    next.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(SOON).await;
+    next.fake.mend();
+    tokio::time::sleep(PERIOD).await;
+    assert!(next.fake.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn little_that_is_left_of_a_service_does_not_replace_what_is_known() {
+    let service = |service_type: &str| {
+        Arc::new(Service::from_json(json!({
+            "metadata": {"namespace": "default", "name": "web", "uid": "u"},
+            "spec": {"type": service_type, "ports": [{"port": 80}]},
+        })))
+    };
+    let (sandbox, fake) = (Sandbox::new(), FakeCloud::new().with_load_balancers());
+    Working::with(sandbox, fake, options(), TermFence::default(), |controller| {
+        controller.start("default/web".to_owned(), Some(service("LoadBalancer")), Action::Ensure);
+        for _ in 0..2 {
+            controller.start("default/web".to_owned(), Some(service("ClusterIP")), Action::CleanUp);
+            assert_eq!(controller.memories["default/web"].told.content.ports.len(), 1);
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_up_that_fails_is_tried_at_once_after_a_change() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
+    working.fake.fail(delete, Fault::from(Error::in_progress(Duration::from_secs(500), "busy")));
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [get, delete]);
+    assert_eq!(working.calls_after(Duration::from_secs(400)).await, [], "it does not change any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_call_of_the_cloud_there_is_nothing_to_delete() {
+    let working = Working::start().await;
+    working.refuse_writes(1);
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.patch("web", json!({"metadata": {"finalizers": null}})).await;
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(working.calls_after(PERIOD).await, []);
+}

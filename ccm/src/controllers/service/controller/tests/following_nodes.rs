@@ -94,3 +94,19 @@ async fn a_load_balancer_that_is_not_there_is_made() {
     assert_eq!(working.calls_after(SOON).await, expected);
     assert!(!working.events().await.contains(&"UpdateLoadBalancerFailed".to_owned()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_will_not_be_told_is_not_waited_for() {
+    for fault in [Error::unsupported("SCTP"), Error::implemented_elsewhere("x")] {
+        let working = Working::start().await;
+        working.fake.fail_next(Operation::EnsureLoadBalancer, fault);
+        working.create("never").await;
+        tokio::time::sleep(SOON).await;
+        working.create("web").await;
+        tokio::time::sleep(SOON).await;
+        working.fake.forget_calls();
+        working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
+        assert_eq!(working.calls_after(SOON).await, [Operation::UpdateLoadBalancer]);
+        assert_eq!(working.metrics.node_sync_latency.get_sample_count(), 1);
+    }
+}

@@ -1,9 +1,5 @@
 use super::*;
 
-fn quota() -> Error {
-    Error::new(ErrorKind::Unavailable, "quota")
-}
-
 #[tokio::test(start_paused = true)]
 async fn upstreams_backoff() {
     let working = Working::start().await;
@@ -111,4 +107,74 @@ async fn a_load_balancer_follows_its_nodes_whatever_its_service_asks_for() {
     working.patch_node("n1", excluded(json!(null))).await;
     assert_eq!(working.calls_after(SOON).await, [update, get]);
     assert_eq!(working.calls_after(Duration::from_secs(5)).await, [update]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_does_not_hurry_a_load_balancer_that_failed() {
+    let working = Working::start().await;
+    let (ensure, update, get) =
+        (Operation::EnsureLoadBalancer, Operation::UpdateLoadBalancer, Operation::GetLoadBalancer);
+    let busy = Error::in_progress(Duration::from_secs(100), "busy");
+    working.fake.fail_next(ensure, busy);
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [ensure]);
+    // There is none, so it is to be made: when the cloud said.
+    kubelet::register(&working.sandbox.client(), &kubelet::node("n3", "n3")).await.expect("registered");
+    assert_eq!(working.calls_after(Duration::from_secs(90)).await, [update, get]);
+    assert_eq!(working.calls_after(Duration::from_secs(20)).await, [ensure]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_cannot_tell_is_asked_again_within_bounds() {
+    for (asks_for, earliest, latest) in [
+        (Duration::ZERO, 1, 6_000),
+        // For ever is a day.
+        (Duration::MAX, 1, 1),
+    ] {
+        let working = Working::start().await;
+        working.create("web").await;
+        tokio::time::sleep(SOON).await;
+        working.fake.forget_calls();
+        let unknown = Error::new(ErrorKind::Unavailable, "no").with_retry_after(asks_for);
+        working.fake.fail(Operation::GetLoadBalancer, Fault::from(unknown));
+        tokio::time::sleep(PERIOD).await;
+        let count = working.fake.count(Operation::GetLoadBalancer);
+        assert!((earliest..=latest).contains(&count), "{asks_for:?}: {count}");
+        assert!(!working.run.is_finished());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_works_ends_a_row_of_failures() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    let wipe = async || working.patch_status("web", json!({"status": {"loadBalancer": null}})).await;
+    // After 5 and after 10 more seconds.
+    wipe().await;
+    working.refuse_writes(2);
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(working.addresses("web").await, ["198.18.0.1"]);
+    wipe().await;
+    working.refuse_writes(1);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(working.addresses("web").await, ["198.18.0.1"], "the first wait again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_event_says_what_could_not_be_brought_back() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    let is_said = async |what: &str| {
+        working.refuse_writes(1);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let messages = working.messages().await;
+        assert!(messages.iter().any(|message| message.contains(what)), "{what} in {messages:?}");
+        assert!(working.has_finalizer("web").await && !working.addresses("web").await.is_empty());
+    };
+    working.patch("web", json!({"metadata": {"finalizers": null}})).await;
+    is_said("failed to add load balancer cleanup finalizer").await;
+    working.patch_status("web", json!({"status": {"loadBalancer": null}})).await;
+    is_said("failed to update load balancer status").await;
 }
