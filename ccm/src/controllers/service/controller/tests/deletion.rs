@@ -120,11 +120,11 @@ async fn what_the_finalizer_told_of_is_remembered_without_it() {
     let delete = Operation::DeleteLoadBalancer;
     working.create("web").await;
     tokio::time::sleep(SOON).await;
+    working.run.abort();
+    working.patch("web", json!({"spec": {"type": "ClusterIP"}})).await;
+    working.fake.fail(delete, Fault::from(Error::in_progress(Duration::from_secs(60), "busy")));
     // A controller that never made it.
     let next = Working::on(working.sandbox.clone(), working.fake.clone(), options());
-    working.run.abort();
-    working.fake.fail(delete, Fault::from(Error::in_progress(Duration::from_secs(60), "busy")));
-    working.patch("web", json!({"spec": {"type": "ClusterIP"}})).await;
     tokio::time::sleep(SOON).await;
     working.patch("web", json!({"metadata": {"finalizers": null}})).await;
     next.services().delete("web", &DeleteParams::default()).await.expect("deleted");
