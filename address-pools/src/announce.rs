@@ -101,10 +101,8 @@ impl Holds {
     /// An address cannot be held, or the term has ended since.
     pub(crate) async fn hold(&self, term: u64, uid: &str, wanted: &[Held]) -> Result<()> {
         for held in wanted {
-            let is_held =
-                self.state().addresses.get(uid).is_some_and(|held_by| held_by.contains(&held.address));
             // Where its interface is no longer known, an address stays where it is.
-            if !(is_held && held.is_outside) {
+            if !(held.is_outside && self.is_held(uid, held.address)) {
                 self.hold_one(term, uid, held.address, held.interface.as_deref()).await?;
             }
         }
@@ -113,6 +111,25 @@ impl Holds {
             self.release_one(uid, address).await?;
         }
         Ok(())
+    }
+
+    /// Holds also these addresses for a Service. One that cannot be held does not keep it from holding the others.
+    ///
+    /// # Errors
+    /// An address cannot be held, or the term has ended since.
+    pub(crate) async fn keep(&self, term: u64, uid: &str, had: &[Held]) -> Result<()> {
+        let mut outcome = Ok(());
+        for held in had {
+            if !self.is_held(uid, held.address) {
+                outcome =
+                    outcome.and(self.hold_one(term, uid, held.address, held.interface.as_deref()).await);
+            }
+        }
+        outcome
+    }
+
+    fn is_held(&self, uid: &str, address: IpAddr) -> bool {
+        self.state().addresses.get(uid).is_some_and(|addresses| addresses.contains(&address))
     }
 
     async fn hold_one(&self, term: u64, uid: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {

@@ -61,6 +61,14 @@ impl CurrentPools {
         }
     }
 
+    /// The pools, if they are known.
+    pub(crate) fn known(&self) -> Option<Arc<Pools>> {
+        match &*self.state.borrow() {
+            State::Known(pools) => Some(Arc::clone(pools)),
+            State::Unread | State::Failed(_) => None,
+        }
+    }
+
     /// Follows the `ConfigMap`, if the pools are in one.
     pub(crate) async fn follow(&self, services: &dyn ServiceAccess) {
         let Some(name) = &self.config_map else { return };

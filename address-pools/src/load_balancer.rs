@@ -176,15 +176,36 @@ impl Inner {
     }
 
     async fn ensure(&self, service: &LoadBalancerService) -> Result<LoadBalancerStatus> {
+        let term = self.holds.as_ref().map(Holds::term);
+        let mut is_held = false;
+        let ensured = self.ensure_in(term, service, &mut is_held).await;
+        // A Service that asks in vain still has what it had, and this daemon may lead for the first time.
+        if ensured.is_err()
+            && !is_held
+            && let Err(error) = self.keep(term, service).await
+        {
+            tracing::warn!(
+                service = %service_ref(service),
+                error = error.report(),
+                "cannot announce the addresses that a Service has"
+            );
+        }
+        ensured
+    }
+
+    /// `is_held` becomes true when the Service's addresses are announced.
+    async fn ensure_in(
+        &self,
+        term: Option<u64>,
+        service: &LoadBalancerService,
+        is_held: &mut bool,
+    ) -> Result<LoadBalancerStatus> {
         let request = Request::of(service, self.announcer)?;
         let pools = self.pools.get().await?;
-        let term = self.holds.as_ref().map(Holds::term);
         let ledger = self.ledger()?;
-        let uid = &request.service.uid;
         let open = ledger.open().await?;
-        ledger.see(uid);
+        ledger.see(&request.service.uid);
         let plan = match self.claim(ledger, &pools, &request).await? {
-            Ok(plan) => plan,
             Err(Refusal::Exhausted(words)) => {
                 drop(open);
                 let gone = ledger.make_room().await?;
@@ -192,23 +213,24 @@ impl Inner {
                 self.release_holds(&gone).await;
                 let _open = ledger.open().await?;
                 let plan = self.claim(ledger, &pools, &request).await??;
-                return self.apply(ledger, service, &request, plan, term).await;
+                return self.apply(ledger, service, &request, plan, term, is_held).await;
             }
-            Err(refusal) => {
-                self.keep(ledger, &pools, &request, term).await?;
-                return Err(refusal.into());
-            }
+            decided => decided?,
         };
-        self.apply(ledger, service, &request, plan, term).await
+        self.apply(ledger, service, &request, plan, term, is_held).await
     }
 
-    /// Announces what a Service has that asks for something else in vain: this daemon may lead for the first time.
-    async fn keep(&self, ledger: &Ledger, pools: &Pools, request: &Request, term: Option<u64>) -> Result<()> {
+    /// Announces what a Service has. What is announced already stays as it is.
+    async fn keep(&self, term: Option<u64>, service: &LoadBalancerService) -> Result<()> {
         let (Some(holds), Some(term)) = (&self.holds, term) else { return Ok(()) };
-        let ServiceRef { namespace, uid, .. } = &request.service;
-        let had = ledger.with(|index| index.of_service(uid))?;
-        let held: Vec<Held> = had.into_iter().map(|address| Held::kept(pools, namespace, address)).collect();
-        holds.hold(term, uid, &held).await
+        let ledger = self.ledger()?;
+        let _open = ledger.open().await?;
+        ledger.see(&service.uid);
+        let had = ledger.with(|index| index.of_service(&service.uid))?;
+        let pools = self.pools.known().unwrap_or_default();
+        let held: Vec<Held> =
+            had.into_iter().map(|address| Held::kept(&pools, &service.namespace, address)).collect();
+        holds.keep(term, &service.uid, &held).await
     }
 
     /// Claims what the Service is to hold.
@@ -257,6 +279,7 @@ impl Inner {
         request: &Request,
         plan: Plan,
         term: Option<u64>,
+        is_held: &mut bool,
     ) -> Result<LoadBalancerStatus> {
         let uid = &request.service.uid;
         if plan.dhcp && self.announcer != Announcer::KubeVip {
@@ -276,6 +299,7 @@ impl Inner {
         }
         if let (Some(holds), Some(term)) = (&self.holds, term) {
             holds.hold(term, uid, &plan.held).await?;
+            *is_held = true;
             let port = service.health_check_node_port.filter(|port| request.is_local && *port != 0);
             self.local.watch(ledger.services(), &request.service, port).await;
         }
@@ -307,12 +331,7 @@ impl Inner {
         ledger.settle(uid).await?;
         let change = self.announcer.removal(service);
         if self.announcer.writes_status() && !change.is_empty() {
-            let service = ServiceRef {
-                namespace: service.namespace.clone(),
-                name: service.name.clone(),
-                uid: uid.clone(),
-            };
-            match ledger.services().change_service(&service, &change).await {
+            match ledger.services().change_service(&service_ref(service), &change).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -411,6 +430,10 @@ impl EndOfTerm for Inner {
     async fn stand_down(&self) {
         self.give_up().await;
     }
+}
+
+fn service_ref(service: &LoadBalancerService) -> ServiceRef {
+    ServiceRef { namespace: service.namespace.clone(), name: service.name.clone(), uid: service.uid.clone() }
 }
 
 #[cfg(test)]

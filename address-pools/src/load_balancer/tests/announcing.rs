@@ -100,8 +100,31 @@ async fn a_new_configuration_takes_the_addresses_over_before_they_are_given_up()
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_announces_also_what_a_service_has_that_asks_in_vain() {
+    let asking = |text: &str| annotated(service("a"), &[(KUBE_VIP_IPS, text)]);
+    let full = annotated(service("a"), &[(crate::POOL, "tiny")]);
+    let both = dual_stack("a", cloudprovider::IpFamilyPolicy::RequireDualStack);
+    let wishes =
+        [asking("172.16.0.1"), asking("no address"), asking("0.0.0.0"), asking("10.0.0.3"), full, both];
+    let pools = r#"{"announce": true, "pools": [
+        {"name": "main", "addresses": ["10.0.0.1-10.0.0.3"], "interface": "eth1"},
+        {"name": "tiny", "addresses": ["10.0.1.1"], "autoAssign": false}]}"#;
+    for wish in wishes {
+        let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
+        cluster.set_claims(vec![claim("10.0.0.2", "a"), claim("10.0.0.3", "b"), claim("10.0.1.1", "b")]);
+        let daemon = Daemon::with(&cluster, pools, Arc::clone(&announcer), Box::new(Endpoints::default()));
+        // The second time, what is announced stays.
+        for _ in 0..2 {
+            daemon.ensure(&wish).await.expect_err("refused");
+            assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.2"]), "{wish:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_announced_hides_no_refusal() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
-    cluster.set_claims(vec![claim("10.0.0.2", "a")]);
+    cluster.set_claims(vec![claim("10.0.0.1", "a"), claim("10.0.0.2", "a")]);
+    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
     let daemon = announcing(&cluster, &announcer);
     let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "172.16.0.1")]);
     assert_eq!(daemon.ensure(&asking).await.expect_err("refused").kind(), ErrorKind::InvalidInput);
