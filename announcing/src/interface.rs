@@ -135,7 +135,7 @@ impl Host {
     }
 
     /// Where `address` belongs. `before` is the interface that had it until now. An automatic choice is not changed while that
-    /// interface exists.
+    /// interface exists, unless only another one has a subnet that contains the address.
     pub(crate) fn place(
         &self,
         address: IpAddr,
@@ -154,9 +154,9 @@ impl Host {
             InterfaceChoice::Named(name) => self
                 .named(name)
                 .ok_or_else(|| Error::NoInterface { name: name.clone(), existing: self.names() })?,
-            InterfaceChoice::Automatic => before
-                .and_then(|name| self.named(name))
-                .or_else(|| self.by_subnet(address))
+            InterfaceChoice::Automatic => self
+                .by_subnet(address, before)
+                .or_else(|| before.and_then(|name| self.named(name)))
                 .or_else(|| self.by_index(self.default_routes[usize::from(address.is_ipv6())]?))
                 .ok_or_else(|| Error::NoFittingInterface { address, existing: self.names() })?,
         };
@@ -173,11 +173,11 @@ impl Host {
 
     /// Whether only the default route can say where `address` belongs.
     pub(crate) fn needs_routes(&self, address: IpAddr) -> bool {
-        self.by_subnet(address).is_none()
+        self.by_subnet(address, None).is_none()
     }
 
-    /// The interface with the smallest subnet that contains `address`.
-    fn by_subnet(&self, address: IpAddr) -> Option<&Interface> {
+    /// The interface with the smallest subnet that contains `address`, or `before` if any of its subnets does.
+    fn by_subnet(&self, address: IpAddr, before: Option<&str>) -> Option<&Interface> {
         self.addresses
             .iter()
             .filter(|one| one.prefix_length < single(one.address) && !one.is_ours())
@@ -187,7 +187,9 @@ impl Host {
             .filter_map(|one| Some((one.prefix_length, self.by_index(one.interface)?)))
             .filter(|(_, interface)| !interface.is_loopback)
             // of two with the same subnet the one that has been there longer
-            .min_by_key(|(length, interface)| (u8::MAX - length, interface.index))
+            .min_by_key(|(length, interface)| {
+                (Some(interface.name.as_str()) != before, u8::MAX - length, interface.index)
+            })
             .map(|(_, interface)| interface)
     }
 }

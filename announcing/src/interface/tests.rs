@@ -70,6 +70,10 @@ fn an_automatic_choice_stays() {
     let automatic = |before| placed(&host(), "10.1.3.4", &InterfaceChoice::Automatic, Some(before));
     assert_eq!(automatic("eth1").as_deref(), Ok("eth1"));
     assert_eq!(automatic("gone0").as_deref(), Ok("eth2"));
+    let elsewhere = |address, before| placed(&host(), address, &InterfaceChoice::Automatic, Some(before));
+    assert_eq!(elsewhere("203.0.113.1", "eth2").as_deref(), Ok("eth2"));
+    // The interface with the subnet lost it for a moment, and the default route had to do.
+    assert_eq!(elsewhere("10.1.3.4", "eth0").as_deref(), Ok("eth2"));
 }
 
 #[test]
