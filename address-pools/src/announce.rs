@@ -1,17 +1,15 @@
 //! What announces addresses from this host.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use cloudprovider::{Error, ErrorKind, Result, async_trait};
 use futures::future::join_all;
+use tokio::sync::Notify;
 
 use crate::allocate::Held;
 
@@ -45,29 +43,68 @@ pub struct Announced {
 
 /// The addresses that one load balancer announces, by the UIDs of its Services.
 ///
-/// Each holder is `<family of holders>/<number of the generation>/<UID>`. So the provider of a new configuration finds what
-/// the one before it holds, and holds it as well before that one releases it.
+/// Each holder is `<family of holders>/<number of the generation>/<UID>`. A load balancer that is replaced hands its
+/// addresses over: the next generation holds them too before this one releases them.
 #[derive(Debug)]
 pub(crate) struct Holds {
     announcer: Arc<dyn Announce>,
     generation: u64,
     state: Mutex<State>,
+    /// Told when an earlier generation has handed over.
+    taken_over: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Grows with the end of each term.
     term: u64,
-    addresses: HashMap<String, BTreeSet<IpAddr>>,
+    /// Whether it was started, and not stopped since. Only then it takes over what an earlier one holds.
+    is_running: bool,
+    addresses: HashMap<String, Addresses>,
+}
+
+/// Addresses with the interface that was asked for.
+type Addresses = BTreeMap<IpAddr, Option<String>>;
+
+impl State {
+    fn forget(&mut self, uid: &str, address: IpAddr) {
+        if let Some(addresses) = self.addresses.get_mut(uid) {
+            addresses.remove(&address);
+            if addresses.is_empty() {
+                self.addresses.remove(uid);
+            }
+        }
+    }
 }
 
 const FAMILY: &str = "address-pools";
 
+/// The generations of this process that are there, the latest one last.
+static GENERATIONS: Mutex<Generations> = Mutex::new(Generations { last: 0, alive: Vec::new() });
+
+struct Generations {
+    last: u64,
+    alive: Vec<Weak<Holds>>,
+}
+
+fn generations() -> MutexGuard<'static, Generations> {
+    GENERATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Holds {
-    pub(crate) fn new(announcer: Arc<dyn Announce>) -> Self {
-        static GENERATIONS: AtomicU64 = AtomicU64::new(1);
-        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        Self { announcer, generation, state: Mutex::default() }
+    /// The next generation.
+    pub(crate) fn new(announcer: Arc<dyn Announce>) -> Arc<Self> {
+        let mut generations = generations();
+        generations.last += 1;
+        let holds = Arc::new(Self {
+            announcer,
+            generation: generations.last,
+            state: Mutex::default(),
+            taken_over: Notify::new(),
+        });
+        generations.alive.retain(|one| one.strong_count() > 0);
+        generations.alive.push(Arc::downgrade(&holds));
+        holds
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -83,16 +120,62 @@ impl Holds {
         self.state().term
     }
 
-    /// Holds also what an earlier load balancer of this process holds. Called when this one starts.
-    pub(crate) async fn take_over(&self) {
+    /// The latest generation behind this one that runs.
+    fn successor(&self) -> Option<Arc<Self>> {
+        let alive: Vec<_> = generations().alive.iter().filter_map(Weak::upgrade).collect();
+        let mut later = alive.into_iter().filter(|other| other.generation > self.generation);
+        later.rfind(|other| Arc::ptr_eq(&other.announcer, &self.announcer) && other.state().is_running)
+    }
+
+    /// From now on it takes over what an earlier generation holds when that one stops.
+    pub(crate) fn start(&self) {
+        self.state().is_running = true;
+    }
+
+    /// Ends this generation. The next one holds everything before this one releases it. Where there is none, it is
+    /// released.
+    pub(crate) async fn stop(&self) {
+        let addresses = {
+            let mut state = self.state();
+            state.is_running = false;
+            // From now on nothing is added.
+            state.term += 1;
+            state.addresses.clone()
+        };
+        if !addresses.is_empty()
+            && let Some(successor) = self.successor()
+        {
+            successor.take_over(&addresses).await;
+        }
+        self.release_all().await;
+    }
+
+    /// Holds also what an earlier generation holds.
+    async fn take_over(&self, addresses: &HashMap<String, Addresses>) {
         let term = self.term();
-        for Announced { address, interface, holders } in self.announcer.held() {
-            for uid in holders.iter().filter_map(|holder| uid_of(holder)).collect::<BTreeSet<_>>() {
-                if let Err(error) = self.hold_one(term, uid, address, Some(&interface)).await {
+        for (uid, addresses) in addresses {
+            for (address, interface) in addresses.iter().filter(|(address, _)| !self.is_held(uid, **address))
+            {
+                if let Err(error) = self.hold_one(term, uid, *address, interface.as_deref()).await {
                     tracing::warn!(%address, error = error.report(), "cannot take over an announced address");
                 }
             }
         }
+        self.taken_over.notify_one();
+    }
+
+    /// Waits until an earlier generation has handed over.
+    pub(crate) async fn taken_over(&self) {
+        self.taken_over.notified().await;
+    }
+
+    /// What is held although `is_claimed` says that the Service has no claim to it.
+    pub(crate) fn unclaimed(&self, is_claimed: impl Fn(&str, IpAddr) -> bool) -> Vec<(String, IpAddr)> {
+        let state = self.state();
+        let all = state.addresses.iter().flat_map(|(uid, held)| held.keys().map(move |one| (uid, *one)));
+        all.filter(|(uid, address)| !is_claimed(uid, *address))
+            .map(|(uid, address)| (uid.clone(), address))
+            .collect()
     }
 
     /// Holds exactly these addresses for a Service.
@@ -107,7 +190,7 @@ impl Holds {
             }
         }
         let had = self.state().addresses.get(uid).cloned().unwrap_or_default();
-        for address in had.into_iter().filter(|had| wanted.iter().all(|held| held.address != *had)) {
+        for address in had.into_keys().filter(|had| wanted.iter().all(|held| held.address != *had)) {
             self.release_one(uid, address).await?;
         }
         Ok(())
@@ -129,19 +212,31 @@ impl Holds {
     }
 
     fn is_held(&self, uid: &str, address: IpAddr) -> bool {
-        self.state().addresses.get(uid).is_some_and(|addresses| addresses.contains(&address))
+        self.state().addresses.get(uid).is_some_and(|addresses| addresses.contains_key(&address))
     }
 
     async fn hold_one(&self, term: u64, uid: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
-        {
+        let had = {
             let mut state = self.state();
             if state.term != term {
                 return Err(ended());
             }
             // Before the call: if the term ends meanwhile, the address is released.
-            state.addresses.entry(uid.to_owned()).or_default().insert(address);
+            let addresses = state.addresses.entry(uid.to_owned()).or_default();
+            addresses.insert(address, interface.map(str::to_owned))
+        };
+        if let Err(error) = self.announcer.hold(&self.holder(uid), address, interface).await {
+            let mut state = self.state();
+            if state.term == term {
+                match had {
+                    Some(had) => {
+                        drop(state.addresses.entry(uid.to_owned()).or_default().insert(address, had))
+                    }
+                    None => state.forget(uid, address),
+                }
+            }
+            return Err(error);
         }
-        self.announcer.hold(&self.holder(uid), address, interface).await?;
         if self.term() != term {
             self.announcer.release(&self.holder(uid), address).await?;
             return Err(ended());
@@ -149,35 +244,30 @@ impl Holds {
         Ok(())
     }
 
-    async fn release_one(&self, uid: &str, address: IpAddr) -> Result<()> {
+    /// Releases one address of a Service.
+    pub(crate) async fn release_one(&self, uid: &str, address: IpAddr) -> Result<()> {
         self.announcer.release(&self.holder(uid), address).await?;
-        let mut state = self.state();
-        if let Some(addresses) = state.addresses.get_mut(uid) {
-            addresses.remove(&address);
-            if addresses.is_empty() {
-                state.addresses.remove(uid);
-            }
-        }
+        self.state().forget(uid, address);
         Ok(())
     }
 
     /// Releases all addresses of a Service.
     pub(crate) async fn release(&self, uid: &str) -> Result<()> {
         let had = self.state().addresses.get(uid).cloned().unwrap_or_default();
-        for address in had {
+        for address in had.into_keys() {
             self.release_one(uid, address).await?;
         }
         Ok(())
     }
 
-    /// Releases everything: the term has ended, or this load balancer has been replaced.
+    /// Releases everything: the term has ended.
     pub(crate) async fn release_all(&self) {
         let addresses = {
             let mut state = self.state();
             state.term += 1;
             std::mem::take(&mut state.addresses)
         };
-        let held = addresses.iter().flat_map(|(uid, held)| held.iter().map(move |address| (uid, *address)));
+        let held = addresses.iter().flat_map(|(uid, held)| held.keys().map(move |address| (uid, *address)));
         join_all(held.map(|(uid, address)| async move {
             if let Err(error) = self.announcer.release(&self.holder(uid), address).await {
                 tracing::warn!(%address, error = error.report(), "cannot give up an announced address");
@@ -185,11 +275,6 @@ impl Holds {
         }))
         .await;
     }
-}
-
-fn uid_of(holder: &str) -> Option<&str> {
-    let (_, uid) = holder.strip_prefix(FAMILY)?.strip_prefix('/')?.split_once('/')?;
-    Some(uid)
 }
 
 fn ended() -> Error {

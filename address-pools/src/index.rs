@@ -62,6 +62,12 @@ impl Index {
         self.by_service.get(uid).into_iter().flatten().copied().collect()
     }
 
+    /// Whether the Service with this UID has claimed the address. A claim whose UIDs are lost may be of any Service.
+    pub(crate) fn is_of_service(&self, uid: &str, address: IpAddr) -> bool {
+        let holders = self.claims.get(&address).into_iter().flat_map(|claim| &claim.holders);
+        holders.map(|holder| &holder.service.uid).any(|of| of == uid || of.is_empty())
+    }
+
     /// Addresses whose holders have this key.
     pub(crate) fn with_key(&self, key: &str) -> impl DoubleEndedIterator<Item = IpAddr> {
         let addresses = self.by_key.get(key).map(|addresses| addresses.iter().copied());

@@ -10,7 +10,7 @@ use std::{
 use cloudprovider::{AddressClaim, Error, ErrorKind, Result, ServiceAccess, ServiceRef};
 use futures::{StreamExt as _, stream};
 use tokio::{
-    sync::{MutexGuard as AsyncGuard, RwLock, RwLockReadGuard},
+    sync::{MutexGuard as AsyncGuard, Notify, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Instant,
 };
 
@@ -35,10 +35,14 @@ pub(crate) struct Ledger {
     known: Mutex<Known>,
     /// Services that look for an address to share do so one after the other, so that they find each other.
     sharing: tokio::sync::Mutex<()>,
+    /// Told when the claims were read.
+    was_read: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Known {
+    /// Grows with the end of each term.
+    term: u64,
     /// `None` until the claims were read in this term.
     index: Option<Index>,
     /// UIDs of Services that were there since the last sweep.
@@ -61,6 +65,7 @@ impl Ledger {
             gate: RwLock::default(),
             known: Mutex::default(),
             sharing: tokio::sync::Mutex::default(),
+            was_read: Notify::new(),
         }
     }
 
@@ -76,7 +81,7 @@ impl Ledger {
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Index) -> T) -> Result<T> {
         let mut known = self.known();
         let index = known.index.as_mut();
-        index.map(work).ok_or_else(|| Error::new(ErrorKind::Unavailable, "the term of leadership has ended"))
+        index.map(work).ok_or_else(ended)
     }
 
     /// Waits until the claims are known, and keeps them from being read anew as long as the guard lives.
@@ -100,15 +105,41 @@ impl Ledger {
 
     /// Forgets the copy: another daemon may write from now on.
     pub(crate) fn forget(&self) {
-        *self.known() = Known::default();
+        let mut known = self.known();
+        *known = Known { term: known.term + 1, ..Known::default() };
+    }
+
+    /// Waits until the claims were read once more.
+    pub(crate) async fn was_read(&self) {
+        self.was_read.notified().await;
+    }
+
+    /// Keeps all others from working with the copy as long as the guard lives.
+    pub(crate) async fn close(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().await
+    }
+
+    /// Reads all claims anew, if they were read in this term.
+    pub(crate) async fn read_anew(&self) -> Result<()> {
+        let _closed = self.close().await;
+        if self.is_known() { self.read_all().await } else { Ok(()) }
     }
 
     async fn read_all(&self) -> Result<()> {
+        let term = self.known().term;
         // In this order: a Service that claims its address in between is found among the claims.
         let assigned = self.services.assigned().await?;
         let claims = self.services.claims().await?;
         tracing::debug!(claims = claims.len(), assigned = assigned.len(), "claims of addresses read");
-        self.known().index = Some(Index::new(claims, assigned));
+        let index = Index::new(claims, assigned);
+        let mut known = self.known();
+        // Another daemon may have written since.
+        if known.term != term {
+            return Err(ended());
+        }
+        known.index = Some(index);
+        drop(known);
+        self.was_read.notify_one();
         Ok(())
     }
 
@@ -261,4 +292,8 @@ impl Ledger {
         let gone: Vec<Result<Option<String>>> = asked.buffer_unordered(SWEEP_CONCURRENCY).collect().await;
         gone.into_iter().filter_map(Result::transpose).collect()
     }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the term of leadership has ended")
 }

@@ -47,7 +47,7 @@ struct Inner {
     announcer: Announcer,
     pools: CurrentPools,
     /// Set if the daemon itself announces.
-    holds: Option<Holds>,
+    holds: Option<Arc<Holds>>,
     /// Announced Services with `externalTrafficPolicy: Local`.
     local: LocalServices,
     /// Set by the start.
@@ -91,7 +91,7 @@ impl PooledLoadBalancer {
     }
 
     /// Begins the work in the background. It ends with [`StartContext::stop`], and so does the announcement of what this
-    /// load balancer holds, unless another one has taken it over.
+    /// load balancer holds, unless there is a later one in this process, which takes it over.
     ///
     /// # Errors
     /// It was started already.
@@ -102,16 +102,20 @@ impl PooledLoadBalancer {
         }
         let end: Weak<dyn EndOfTerm> = Arc::downgrade(&(Arc::clone(&self.inner) as Arc<dyn EndOfTerm>));
         services.at_end_of_term(end);
+        if let Some(holds) = &self.inner.holds {
+            holds.start();
+        }
         let (inner, stop) = (Arc::clone(&self.inner), context.stop.clone());
         tasks.spawn(async move {
             let work = async {
-                if let Some(holds) = &inner.holds {
-                    holds.take_over().await;
-                }
                 let endpoints = inner.local.check_regularly(&*services);
-                tokio::join!(inner.pools.follow(&*services), inner.sweep_regularly(), endpoints);
+                let pools = inner.pools.follow(&*services);
+                tokio::join!(pools, inner.sweep_regularly(), inner.announce_claims_only(), endpoints);
             };
             let _ = stop.run_until_cancelled(work).await;
+            if let Some(holds) = &inner.holds {
+                holds.stop().await;
+            }
             inner.give_up().await;
         });
         Ok(())
@@ -176,7 +180,7 @@ impl Inner {
     }
 
     async fn ensure(&self, service: &LoadBalancerService) -> Result<LoadBalancerStatus> {
-        let term = self.holds.as_ref().map(Holds::term);
+        let term = self.holds.as_ref().map(|holds| holds.term());
         let mut is_held = false;
         let ensured = self.ensure_in(term, service, &mut is_held).await;
         // A Service that asks in vain still has what it had, and this daemon may lead for the first time.
@@ -398,6 +402,41 @@ impl Inner {
                     error = error.report(),
                     "cannot look for addresses of Services that are gone"
                 ),
+            }
+        }
+    }
+
+    /// Whenever all claims were read, gives up announced addresses without a claim: an earlier load balancer may have
+    /// handed over more than is true by now, or somebody deleted claims.
+    async fn announce_claims_only(&self) {
+        let (Some(holds), Ok(ledger)) = (&self.holds, self.ledger()) else { return };
+        loop {
+            tokio::select! {
+                () = ledger.was_read() => self.release_unclaimed(holds, ledger).await,
+                () = holds.taken_over() => {
+                    if let Err(error) = ledger.read_anew().await {
+                        tracing::warn!(error = error.report(), "cannot read the claims of the addresses taken over");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn release_unclaimed(&self, holds: &Holds, ledger: &Ledger) {
+        let find = || {
+            let unclaimed =
+                ledger.with(|index| holds.unclaimed(|uid, address| index.is_of_service(uid, address)));
+            unclaimed.unwrap_or_default()
+        };
+        if find().is_empty() {
+            return;
+        }
+        // Nobody claims one of them meanwhile.
+        let _closed = ledger.close().await;
+        for (uid, address) in find() {
+            tracing::info!(%address, "the address is not claimed any more, so it is announced no longer");
+            if let Err(error) = holds.release_one(&uid, address).await {
+                tracing::warn!(%address, error = error.report(), "cannot give up an announced address");
             }
         }
     }

@@ -102,11 +102,18 @@ pub(crate) struct FakeAnnouncer {
     held: Mutex<BTreeMap<IpAddr, (String, BTreeSet<String>)>>,
     /// Addresses that cannot be held.
     pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that left their interface.
+    darkened: Mutex<Vec<IpAddr>>,
 }
 
 impl FakeAnnouncer {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// The addresses that left their interface, each time that they did.
+    pub(crate) fn darkened(&self) -> Vec<IpAddr> {
+        self.darkened.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The addresses with their interfaces.
@@ -137,6 +144,7 @@ impl Announce for FakeAnnouncer {
             holders.remove(holder);
             if holders.is_empty() {
                 held.remove(&address);
+                self.darkened.lock().unwrap_or_else(PoisonError::into_inner).push(address);
             }
         }
         Ok(())

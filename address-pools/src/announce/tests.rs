@@ -5,10 +5,16 @@ fn held(address: &str) -> Held {
     Held { address: ip(address), interface: None, sharing_key: None, is_outside: false, replaces: None }
 }
 
+fn holds(announcer: &Arc<FakeAnnouncer>) -> Arc<Holds> {
+    let holds = Holds::new(Arc::clone(announcer) as Arc<dyn Announce>);
+    holds.start();
+    holds
+}
+
 #[tokio::test]
 async fn services_share_an_address_and_leave_it_one_by_one() {
     let announcer = FakeAnnouncer::new();
-    let holds = Holds::new(Arc::clone(&announcer) as Arc<dyn Announce>);
+    let holds = holds(&announcer);
     for uid in ["a", "b"] {
         holds.hold(holds.term(), uid, &[held("10.0.0.1")]).await.expect("held");
     }
@@ -22,18 +28,56 @@ async fn services_share_an_address_and_leave_it_one_by_one() {
 #[tokio::test]
 async fn a_term_that_has_ended_holds_nothing() {
     let announcer = FakeAnnouncer::new();
-    let holds = Holds::new(Arc::clone(&announcer) as Arc<dyn Announce>);
+    let holds = holds(&announcer);
     let term = holds.term();
     holds.release_all().await;
     assert!(holds.hold(term, "a", &[held("10.0.0.1")]).await.is_err());
     assert_eq!(announcer.addresses(), []);
 }
 
-#[test]
-fn the_uid_is_in_the_holder() {
-    for (holder, uid) in
-        [("address-pools/3/a-b", Some("a-b")), ("address-pools/a", None), ("other/3/a", None)]
-    {
-        assert_eq!(uid_of(holder), uid);
-    }
+#[tokio::test]
+async fn a_generation_hands_over_to_the_latest_one_that_lives() {
+    let (announcer, other) = (FakeAnnouncer::new(), FakeAnnouncer::new());
+    let old = holds(&announcer);
+    old.hold(old.term(), "a", &[held("10.0.0.1")]).await.expect("held");
+    let refused = holds(&announcer);
+    let new = holds(&announcer);
+    let later = holds(&announcer);
+    let _unrelated = holds(&other);
+    let _not_started = Holds::new(Arc::clone(&announcer) as Arc<dyn Announce>);
+    refused.stop().await;
+    later.stop().await;
+    assert_eq!(announcer.held()[0].holders.len(), 1);
+    old.stop().await;
+    assert_eq!((announcer.addresses().len(), announcer.darkened()), (1, Vec::new()));
+    assert_eq!(announcer.held()[0].holders, [new.holder("a")]);
+    // Whoever announces decides on the interface, as before.
+    assert_eq!(announcer.addresses()[0].1, "auto");
+    new.taken_over().await;
+    // What the old one holds no longer cannot be held through it either.
+    assert!(old.hold(0, "b", &[held("10.0.0.2")]).await.is_err());
+    new.stop().await;
+    assert_eq!(announcer.addresses(), []);
+    assert_eq!(other.addresses(), []);
+}
+
+#[tokio::test]
+async fn nothing_is_handed_over_after_the_term() {
+    let announcer = FakeAnnouncer::new();
+    let (old, new) = (holds(&announcer), holds(&announcer));
+    old.hold(old.term(), "a", &[held("10.0.0.1")]).await.expect("held");
+    futures::join!(old.stop(), old.release_all(), new.release_all());
+    assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test]
+async fn what_could_not_be_held_is_tried_again() {
+    let announcer = FakeAnnouncer::new();
+    let holds = holds(&announcer);
+    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    holds.keep(0, "a", &[held("10.0.0.1")]).await.expect_err("broken");
+    assert_eq!(holds.unclaimed(|_, _| false), []);
+    announcer.broken.lock().expect("no panic").clear();
+    holds.keep(0, "a", &[held("10.0.0.1")]).await.expect("held");
+    assert_eq!(announcer.addresses().len(), 1);
 }

@@ -89,12 +89,59 @@ async fn a_new_configuration_takes_the_addresses_over_before_they_are_given_up()
     let old = announcing(&cluster, &announcer);
     old.addresses(&service("a")).await;
     let new = announcing(&cluster, &announcer);
-    sleep(Duration::from_millis(1)).await;
-    assert_eq!(announcer.held()[0].holders.len(), 2);
     old.end().await;
     assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1"]));
+    assert_eq!(announcer.darkened(), ips(&[]));
     // The new one knows whose address it is.
     new.delete(&service("a")).await.expect("deleted");
+    assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_new_configuration_is_tried_is_handed_over_as_it_is() {
+    let (cluster, announcer) = (cluster(&["a", "gone", "made"]), FakeAnnouncer::new());
+    let old = announcing(&cluster, &announcer);
+    for name in ["a", "gone"] {
+        old.addresses(&service(name)).await;
+    }
+    let new = announcing(&cluster, &announcer);
+    sleep(Duration::from_secs(60)).await;
+    old.delete(&service("gone")).await.expect("deleted");
+    assert_eq!(announcer.darkened(), ips(&["10.0.0.2"]));
+    old.addresses(&annotated(service("made"), &[(KUBE_VIP_IPS, "10.0.0.3")])).await;
+    // The new one is in force, and already has calls when the old one is stopped.
+    new.addresses(&service("a")).await;
+    old.end().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1", "10.0.0.3"]));
+    assert_eq!(announcer.darkened(), ips(&["10.0.0.2"]));
+    new.end().await;
+    assert_eq!(announcer.addresses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_too_late_does_not_stay() {
+    let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
+    let old = announcing(&cluster, &announcer);
+    for name in ["a", "b"] {
+        old.addresses(&service(name)).await;
+    }
+    let new = announcing(&cluster, &announcer);
+    // Before the old one is stopped, the new one moves a Service and deletes another one.
+    new.addresses(&annotated(service("a"), &[(KUBE_VIP_IPS, "10.0.0.3")])).await;
+    new.delete(&service("b")).await.expect("deleted");
+    old.end().await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_whose_claim_somebody_deleted_is_announced_no_longer() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    daemon.addresses(&service("a")).await;
+    cluster.set_claims(vec![claim("10.0.0.1", "b")]);
+    sleep(SWEEP_INTERVAL + Duration::from_secs(60)).await;
     assert_eq!(announcer.addresses(), []);
 }
 
