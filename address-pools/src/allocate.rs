@@ -6,7 +6,7 @@ use cloudprovider::{AddressClaim, AddressHolder, Error, ErrorKind, ServiceRef};
 
 use crate::{
     conventions::POOL,
-    index::Index,
+    index::{Index, is_same},
     pool::{Pool, Pools, Sharing},
     range::{Family, Order},
     request::{Need, Request},
@@ -98,7 +98,7 @@ pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Pl
     }
     if request.asks_for_dhcp || (request.asked.is_empty() && automatic.first().is_some_and(|pool| pool.dhcp))
     {
-        let release = index.of_service(&request.service.uid);
+        let release = index.of_service(&request.service);
         return Ok(Plan { dhcp: true, release, ..Plan::default() });
     }
     Planner { pools, index, request, automatic }.plan()
@@ -159,7 +159,7 @@ impl Planner<'_> {
         if plan.held.is_empty() {
             return Err(worst(refusals));
         }
-        let had = self.index.of_service(&self.request.service.uid);
+        let had = self.index.of_service(&self.request.service);
         plan.release =
             had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had)).collect();
         plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();
@@ -171,7 +171,7 @@ impl Planner<'_> {
         if let Some(address) = self.request.asked_of(family) {
             return self.asked(address);
         }
-        let had = self.index.of_service(&self.request.service.uid);
+        let had = self.index.of_service(&self.request.service);
         let mut had: Vec<_> = had.into_iter().filter(|address| Family::of(*address) == family).collect();
         // Of several the one that clients know.
         had.sort_by_key(|address| !self.request.in_status.contains(address));
@@ -209,8 +209,8 @@ impl Planner<'_> {
     fn asked(&self, address: IpAddr) -> Result<Held, Refusal> {
         let service = &self.request.service;
         let pool = self.pools.of_address(address, &service.namespace);
-        let has_it = self.request.in_status.contains(&address)
-            || self.index.of_service(&service.uid).contains(&address);
+        let has_it =
+            self.request.in_status.contains(&address) || self.index.of_service(service).contains(&address);
         match pool {
             _ if has_it => {}
             None => {
@@ -306,11 +306,11 @@ impl Planner<'_> {
         if self.index.is_foreign(address) {
             return Err("something else in the cluster uses it".to_owned());
         }
-        if let Some(other) = self.index.reserved_for(address).filter(|other| other.uid != *uid) {
+        if let Some(other) = self.index.reserved_for_others(address, uid) {
             return Err(format!("the Service {other} has it in its status"));
         }
         let others = self.index.claim(address).map(|claim| claim.holders.iter()).into_iter().flatten();
-        let mut others = others.filter(|holder| holder.service.uid != *uid).peekable();
+        let mut others = others.filter(|holder| !is_same(&holder.service, &self.request.service)).peekable();
         if others.peek().is_none() {
             return if self.index.is_pending_elsewhere(address, uid) {
                 Err("another Service is just getting it".to_owned())
@@ -365,7 +365,7 @@ impl Planner<'_> {
         if stored.holders.contains(&mine) {
             return None;
         }
-        let others = stored.holders.iter().filter(|holder| holder.service.uid != mine.service.uid);
+        let others = stored.holders.iter().filter(|holder| !is_same(&holder.service, &mine.service));
         let mut holders: Vec<_> = others.cloned().collect();
         holders.push(mine);
         Some(AddressClaim { holders, ..stored.clone() })

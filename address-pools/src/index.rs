@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     claims: BTreeMap<IpAddr, AddressClaim>,
-    /// The claimed addresses of each Service, by its UID.
+    /// The claimed addresses of each Service, by its [`key`].
     by_service: HashMap<String, BTreeSet<IpAddr>>,
     /// The addresses that are shared or may be, by sharing key.
     by_key: HashMap<String, BTreeSet<IpAddr>>,
@@ -24,8 +24,8 @@ pub(crate) struct Index {
     pending: BTreeSet<(String, IpAddr)>,
     /// How many of these each address has.
     pending_at: HashMap<IpAddr, usize>,
-    /// Addresses in the status of a Service that nobody has claimed. They are kept for that Service.
-    reserved: HashMap<IpAddr, ServiceRef>,
+    /// Addresses in the status of Services that nobody has claimed. They are kept for these Services, which may share one.
+    reserved: HashMap<IpAddr, Vec<ServiceRef>>,
     /// Addresses that something else in the cluster uses.
     foreign: HashSet<IpAddr>,
     /// All addresses of the collections above.
@@ -42,7 +42,7 @@ impl Index {
         for (service, address) in assigned {
             if !index.claims.contains_key(&address) {
                 index.taken.insert(address);
-                index.reserved.insert(address, service);
+                index.reserved.entry(address).or_default().push(service);
             }
         }
         index
@@ -58,8 +58,10 @@ impl Index {
     }
 
     /// The claimed addresses of a Service.
-    pub(crate) fn of_service(&self, uid: &str) -> Vec<IpAddr> {
-        self.by_service.get(uid).into_iter().flatten().copied().collect()
+    pub(crate) fn of_service(&self, service: &ServiceRef) -> Vec<IpAddr> {
+        let keys = [service.uid.clone(), key(&ServiceRef { uid: String::new(), ..service.clone() })];
+        let all: BTreeSet<_> = keys.iter().filter_map(|key| self.by_service.get(key)).flatten().collect();
+        all.into_iter().copied().collect()
     }
 
     /// Whether the Service with this UID has claimed the address. A claim whose UIDs are lost may be of any Service.
@@ -74,9 +76,10 @@ impl Index {
         addresses.into_iter().flatten().collect::<Vec<_>>().into_iter()
     }
 
-    /// Whose status has this address, which nobody has claimed.
-    pub(crate) fn reserved_for(&self, address: IpAddr) -> Option<&ServiceRef> {
-        self.reserved.get(&address)
+    /// A Service that has this address in its status, which nobody has claimed, unless this one has it too.
+    pub(crate) fn reserved_for_others(&self, address: IpAddr, uid: &str) -> Option<&ServiceRef> {
+        let having = self.reserved.get(&address)?;
+        if having.iter().any(|service| service.uid == uid) { None } else { having.first() }
     }
 
     /// Whether something else in the cluster uses the address.
@@ -107,7 +110,7 @@ impl Index {
         self.reserved.remove(&address);
         self.foreign.remove(&address);
         for holder in &claim.holders {
-            self.by_service.entry(holder.service.uid.clone()).or_default().insert(address);
+            self.by_service.entry(key(&holder.service)).or_default().insert(address);
             if let Some(key) = &holder.sharing_key {
                 self.by_key.entry(key.clone()).or_default().insert(address);
             }
@@ -134,7 +137,7 @@ impl Index {
     /// Removes the claim from the collections that point to it.
     fn unlink(&mut self, address: IpAddr) {
         for holder in self.claims.get(&address).map(|claim| claim.holders.as_slice()).unwrap_or_default() {
-            forget(&mut self.by_service, &holder.service.uid, address);
+            forget(&mut self.by_service, &key(&holder.service), address);
             if let Some(key) = &holder.sharing_key {
                 forget(&mut self.by_key, key, address);
             }
@@ -186,19 +189,39 @@ impl Index {
 
     /// Keeps no address any longer for a Service because it is in its status.
     pub(crate) fn end_reservations(&mut self, uid: &str) {
-        let ended = self.reserved.iter().filter(|(_, service)| service.uid == uid);
-        for address in ended.map(|(address, _)| *address).collect::<Vec<_>>() {
-            self.reserved.remove(&address);
+        let mut ended = Vec::new();
+        self.reserved.retain(|address, having| {
+            having.retain(|service| service.uid != uid);
+            if having.is_empty() {
+                ended.push(*address);
+            }
+            !having.is_empty()
+        });
+        for address in ended {
             self.free_if_unused(address);
         }
     }
 
     /// The claim without this Service: `None` if nobody else holds the address.
-    pub(crate) fn without(claim: &AddressClaim, uid: &str) -> Option<AddressClaim> {
-        let holders = claim.holders.iter().filter(|holder| holder.service.uid != uid);
+    pub(crate) fn without(claim: &AddressClaim, service: &ServiceRef) -> Option<AddressClaim> {
+        let holders = claim.holders.iter().filter(|holder| !is_same(&holder.service, service));
         let holders: Vec<AddressHolder> = holders.cloned().collect();
         (!holders.is_empty()).then(|| AddressClaim { holders, ..claim.clone() })
     }
+}
+
+/// Whether a holder is this Service. Somebody may have removed the UIDs from a claim; then only the name is left.
+pub(crate) fn is_same(holder: &ServiceRef, service: &ServiceRef) -> bool {
+    if holder.uid.is_empty() {
+        (&holder.namespace, &holder.name) == (&service.namespace, &service.name)
+    } else {
+        holder.uid == service.uid
+    }
+}
+
+/// The UID of a holder, or its name if that is lost. No UID has a slash.
+fn key(holder: &ServiceRef) -> String {
+    if holder.uid.is_empty() { format!("{}/{}", holder.namespace, holder.name) } else { holder.uid.clone() }
 }
 
 fn forget(addresses: &mut HashMap<String, BTreeSet<IpAddr>>, name: &str, address: IpAddr) {
@@ -232,6 +255,10 @@ mod tests {
         }
     }
 
+    fn of(uid: &str) -> ServiceRef {
+        ServiceRef { uid: uid.to_owned(), ..ServiceRef::default() }
+    }
+
     fn free(index: &Index) -> Option<IpAddr> {
         let range = AddressRange::new(ip(1), ip(9)).expect("a range");
         assert_eq!(range.family(), Family::Ipv4);
@@ -244,14 +271,44 @@ mod tests {
             vec![claim(1, &[("a", Some("k")), ("b", Some("k"))]), claim(2, &[("a", None)])],
             vec![],
         );
-        assert_eq!(index.of_service("a"), [ip(1), ip(2)]);
+        assert_eq!(index.of_service(&of("a")), [ip(1), ip(2)]);
         assert_eq!(index.with_key("k").collect::<Vec<_>>(), [ip(1)]);
         assert_eq!(free(&index), Some(ip(3)));
         index.set(claim(1, &[("b", None)]));
-        assert_eq!(index.of_service("a"), [ip(2)]);
+        assert_eq!(index.of_service(&of("a")), [ip(2)]);
         assert_eq!(index.with_key("k").count(), 0);
         index.remove(ip(1));
-        assert_eq!((index.of_service("b"), free(&index)), (vec![], Some(ip(1))));
+        assert_eq!((index.of_service(&of("b")), free(&index)), (vec![], Some(ip(1))));
+    }
+
+    #[test]
+    fn a_claim_without_uids_is_found_by_name() {
+        let named = |name: &str, uid: &str| ServiceRef {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        };
+        let lost = |last, name| {
+            let holder = AddressHolder { service: named(name, ""), ..AddressHolder::default() };
+            AddressClaim { address: ip(last), holders: vec![holder], version: "1".to_owned() }
+        };
+        let index = Index::new(vec![lost(1, "a"), lost(2, "b")], vec![]);
+        assert_eq!(index.of_service(&named("a", "uid")), [ip(1)]);
+        assert_eq!(index.of_service(&named("b", "")), [ip(2)]);
+        assert_eq!(Index::without(&lost(1, "a"), &named("b", "uid")), Some(lost(1, "a")));
+        assert_eq!(Index::without(&lost(1, "a"), &named("a", "uid")), None);
+    }
+
+    #[test]
+    fn services_share_an_address_of_their_status() {
+        let mut index = Index::new(vec![], vec![(of("a"), ip(1)), (of("b"), ip(1))]);
+        let reserved = |index: &Index, uid| index.reserved_for_others(ip(1), uid).cloned();
+        assert_eq!([reserved(&index, "a"), reserved(&index, "b")], [None, None]);
+        assert_eq!(reserved(&index, "c"), Some(of("a")));
+        index.end_reservations("a");
+        assert_eq!((reserved(&index, "a"), free(&index)), (Some(of("b")), Some(ip(2))));
+        index.end_reservations("b");
+        assert_eq!(free(&index), Some(ip(1)));
     }
 
     #[test]

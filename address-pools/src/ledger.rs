@@ -14,7 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::index::Index;
+use crate::index::{Index, is_same};
 
 /// How often a claim that others change at the same time is tried.
 pub(crate) const ATTEMPTS: usize = 16;
@@ -192,14 +192,14 @@ impl Ledger {
     }
 
     /// Gives up what a Service holds of an address.
-    pub(crate) async fn release(&self, uid: &str, address: IpAddr) -> Result<()> {
+    pub(crate) async fn release(&self, service: &ServiceRef, address: IpAddr) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let held = self.with(|index| {
                 let claim = index.claim(address)?;
-                claim.holders.iter().any(|holder| holder.service.uid == uid).then(|| claim.clone())
+                claim.holders.iter().any(|holder| is_same(&holder.service, service)).then(|| claim.clone())
             })?;
             let Some(claim) = held else { return Ok(()) };
-            let done = match Index::without(&claim, uid) {
+            let done = match Index::without(&claim, service) {
                 Some(others) => self.services.write_claim(&others).await.map(Some),
                 None => self.services.delete_claim(&claim).await.map(|()| None),
             };
@@ -219,46 +219,45 @@ impl Ledger {
     }
 
     /// Gives up everything that a Service holds.
-    pub(crate) async fn release_all(&self, uid: &str) -> Result<()> {
-        for address in self.with(|index| index.of_service(uid))? {
-            self.release(uid, address).await?;
+    pub(crate) async fn release_all(&self, service: &ServiceRef) -> Result<()> {
+        for address in self.with(|index| index.of_service(service))? {
+            self.release(service, address).await?;
         }
-        self.with(|index| index.end_reservations(uid))?;
-        self.known().seen.remove(uid);
+        self.with(|index| index.end_reservations(&service.uid))?;
+        self.known().seen.remove(&service.uid);
         Ok(())
     }
 
-    /// Sweeps because a pool is full, unless that was done a moment ago. Returns the UIDs of the Services that are gone.
-    pub(crate) async fn make_room(&self) -> Result<Option<Vec<String>>> {
+    /// Looks for Services that are gone because a pool is full, unless that was done a moment ago.
+    pub(crate) async fn make_room(&self) -> Result<Option<Vec<ServiceRef>>> {
         if self.is_swept() {
             return Ok(None);
         }
         {
-            let _closed = self.gate.write().await;
+            let _closed = self.close().await;
             // Another one may have swept while this one waited. Its result is as good.
             if self.is_swept() {
                 return Ok(Some(Vec::new()));
             }
             self.read_again().await?;
         }
-        self.release_unused(false).await.map(Some)
+        self.gone(false).await.map(Some)
     }
 
     fn is_swept(&self) -> bool {
         self.known().last_sweep.is_some_and(|last| last.elapsed() < SWEEP_MIN_INTERVAL)
     }
 
-    /// Reads all claims anew, and gives up what Services hold that are gone. It looks for each Service that was not used since
-    /// the last time. Returns the UIDs of those that are gone.
-    pub(crate) async fn sweep(&self) -> Result<Vec<String>> {
+    /// Reads all claims anew, and looks for each Service that was not used since the last time. Returns those that are gone.
+    pub(crate) async fn sweep(&self) -> Result<Vec<ServiceRef>> {
         {
-            let _closed = self.gate.write().await;
+            let _closed = self.close().await;
             if !self.is_known() {
                 return Ok(Vec::new());
             }
             self.read_again().await?;
         }
-        self.release_unused(true).await
+        self.gone(true).await
     }
 
     async fn read_again(&self) -> Result<()> {
@@ -266,9 +265,9 @@ impl Ledger {
         self.read_all().await
     }
 
-    /// Gives up what Services hold that are gone. Those that were used are not asked for; with `all` they have to be used
-    /// again until the next time.
-    async fn release_unused(&self, all: bool) -> Result<Vec<String>> {
+    /// The Services with claims that are gone. Those that were used are not asked for; with `all` they have to be used
+    /// again until the next time. One that cannot be asked for counts as there.
+    async fn gone(&self, all: bool) -> Result<Vec<ServiceRef>> {
         let _open = self.open().await?;
         let unseen = {
             let mut known = self.known();
@@ -282,15 +281,19 @@ impl Ledger {
             unseen
         };
         let asked = stream::iter(unseen).map(|service| async {
-            let exists = self.services.exists(&service).await?;
-            if !exists {
-                tracing::info!(service = %service, "gives up the addresses of a Service that is gone");
-                self.release_all(&service.uid).await?;
+            match self.services.exists(&service).await {
+                Ok(exists) => (!exists).then_some(service),
+                Err(error) => {
+                    tracing::warn!(
+                        service = %service,
+                        error = error.report(),
+                        "cannot look whether a Service with addresses is still there"
+                    );
+                    None
+                }
             }
-            Ok((!exists).then_some(service.uid))
         });
-        let gone: Vec<Result<Option<String>>> = asked.buffer_unordered(SWEEP_CONCURRENCY).collect().await;
-        gone.into_iter().filter_map(Result::transpose).collect()
+        Ok(asked.buffer_unordered(SWEEP_CONCURRENCY).filter_map(std::future::ready).collect().await)
     }
 }
 

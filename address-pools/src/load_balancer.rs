@@ -12,6 +12,7 @@ use cloudprovider::{
     LoadBalancerStatus, NodeIdentity, Result, ServiceAccessNeeds, ServiceRef, StartContext, async_trait,
     default_load_balancer_name,
 };
+use futures::{StreamExt as _, stream};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
@@ -19,7 +20,7 @@ use crate::{
     allocate::{Held, Plan, Refusal, plan},
     announce::{Announce, Holds},
     config::Config,
-    conventions::{Announcer, Outcome, joined},
+    conventions::{Announcer, Outcome, PICKED, joined},
     current::CurrentPools,
     host::HostAnnouncer,
     ledger::{ATTEMPTS, Ledger, Written},
@@ -28,6 +29,9 @@ use crate::{
     range::Family,
     request::{DHCP, Request},
 };
+
+/// How many Services that are gone are given up at once.
+const RELEASE_CONCURRENCY: usize = 8;
 
 /// How often all claims are read anew, and those of Services that are gone are given up.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
@@ -136,12 +140,10 @@ impl LoadBalancer for PooledLoadBalancer {
         let ledger = self.inner.ledger()?;
         let _open = ledger.open().await?;
         ledger.settle(&service.uid).await?;
-        let addresses = ledger.with(|index| index.of_service(&service.uid))?;
-        let has_dhcp =
-            self.inner.announcer == Announcer::KubeVip
-                && self.inner.announcer.address_keys().iter().any(|key| {
-                    service.annotations.get(*key).is_some_and(|text| text.trim() == DHCP.to_string())
-                });
+        let addresses = ledger.with(|index| index.of_service(&service_ref(service)))?;
+        let dhcp = DHCP.to_string();
+        let has_dhcp = self.inner.announcer == Announcer::KubeVip
+            && service.annotations.get(PICKED).is_some_and(|picked| *picked == dhcp);
         if addresses.is_empty() && !has_dhcp {
             return Ok(None);
         }
@@ -214,7 +216,7 @@ impl Inner {
                 drop(open);
                 let gone = ledger.make_room().await?;
                 let Some(gone) = gone else { return Err(Refusal::Exhausted(words).into()) };
-                self.release_holds(&gone).await;
+                self.release_gone(ledger, gone).await;
                 let _open = ledger.open().await?;
                 let plan = self.claim(ledger, &pools, &request).await??;
                 return self.apply(ledger, service, &request, plan, term, is_held).await;
@@ -230,7 +232,7 @@ impl Inner {
         let ledger = self.ledger()?;
         let _open = ledger.open().await?;
         ledger.see(&service.uid);
-        let had = ledger.with(|index| index.of_service(&service.uid))?;
+        let had = ledger.with(|index| index.of_service(&service_ref(service)))?;
         let pools = self.pools.known().unwrap_or_default();
         let held: Vec<Held> =
             had.into_iter().map(|address| Held::kept(&pools, &service.namespace, address)).collect();
@@ -308,7 +310,7 @@ impl Inner {
             self.local.watch(ledger.services(), &request.service, port).await;
         }
         for address in &plan.release {
-            ledger.release(uid, *address).await?;
+            ledger.release(&request.service, *address).await?;
         }
         ledger.with(|index| index.end_reservations(uid))?;
         self.warn_about(ledger, request, &plan.held);
@@ -330,18 +332,18 @@ impl Inner {
         if let Some(holds) = &self.holds {
             holds.release(uid).await?;
         }
-        let ledger = self.ledger()?;
+        let (ledger, of) = (self.ledger()?, service_ref(service));
         let _open = ledger.open().await?;
         ledger.settle(uid).await?;
         let change = self.announcer.removal(service);
         if self.announcer.writes_status() && !change.is_empty() {
-            match ledger.services().change_service(&service_ref(service), &change).await {
+            match ledger.services().change_service(&of, &change).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        ledger.release_all(uid).await?;
-        self.warned().retain(|(of, _)| of != uid);
+        ledger.release_all(&of).await?;
+        self.warned().retain(|(warned, _)| warned != uid);
         Ok(())
     }
 
@@ -396,12 +398,15 @@ impl Inner {
         loop {
             sleep(SWEEP_INTERVAL).await;
             let Ok(ledger) = self.ledger() else { return };
-            match ledger.sweep().await {
-                Ok(gone) => self.release_holds(&gone).await,
-                Err(error) => tracing::warn!(
-                    error = error.report(),
-                    "cannot look for addresses of Services that are gone"
-                ),
+            self.sweep(ledger).await;
+        }
+    }
+
+    async fn sweep(&self, ledger: &Ledger) {
+        match ledger.sweep().await {
+            Ok(gone) => self.release_gone(ledger, gone).await,
+            Err(error) => {
+                tracing::warn!(error = error.report(), "cannot look for addresses of Services that are gone");
             }
         }
     }
@@ -441,14 +446,28 @@ impl Inner {
         }
     }
 
-    async fn release_holds(&self, uids: &[String]) {
-        let Some(holds) = &self.holds else { return };
-        for uid in uids {
-            self.local.forget(uid);
-            if let Err(error) = holds.release(uid).await {
-                tracing::warn!(error = error.report(), "cannot give up an announced address");
+    /// Gives up what Services have that are gone. What fails is tried in the next sweep.
+    async fn release_gone(&self, ledger: &Ledger, gone: Vec<ServiceRef>) {
+        let release = async |service: ServiceRef| {
+            tracing::info!(service = %service, "gives up the addresses of a Service that is gone");
+            self.local.forget(&service.uid);
+            let released = async {
+                // Another Service may get the address as soon as the claim is gone.
+                if let Some(holds) = &self.holds {
+                    holds.release(&service.uid).await?;
+                }
+                let _open = ledger.open().await?;
+                ledger.release_all(&service).await
+            };
+            if let Err(error) = released.await {
+                tracing::warn!(
+                    service = %service,
+                    error = error.report(),
+                    "cannot give up the addresses of a Service that is gone"
+                );
             }
-        }
+        };
+        stream::iter(gone).map(release).buffer_unordered(RELEASE_CONCURRENCY).collect::<()>().await;
     }
 
     /// Ends what only a leader does.

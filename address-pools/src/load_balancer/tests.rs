@@ -75,6 +75,11 @@ impl Daemon {
         self.balancer.delete(CLUSTER, service).await
     }
 
+    async fn sweep(&self) {
+        let inner = &self.balancer.inner;
+        inner.sweep(inner.ledger().expect("started")).await;
+    }
+
     async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -229,6 +234,39 @@ async fn once_an_hour_what_services_hold_that_are_gone_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_service_that_cannot_be_asked_for_does_not_keep_others_from_being_given_up() {
+    let cluster = cluster(&[]);
+    cluster.set_claims(vec![claim("10.0.0.1", "gone"), claim("10.0.0.2", "unknown")]);
+    cluster.fault_with(|call| match call {
+        AccessCall::Exists(service) if service.uid == "unknown" => AccessFault::Before,
+        _ => AccessFault::None,
+    });
+    let daemon = Daemon::start(&cluster, SMALL);
+    daemon.get(&service("none")).await;
+    daemon.sweep().await;
+    assert_eq!(cluster.stored_claims().into_keys().collect::<Vec<_>>(), ips(&["10.0.0.2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_without_uids_are_given_up_one_by_one() {
+    let cluster = cluster(&["a"]);
+    let lost = |address, name| {
+        let mut lost = claim(address, name);
+        lost.holders[0].service.uid.clear();
+        lost
+    };
+    cluster.set_claims(vec![lost("10.0.0.1", "gone"), lost("10.0.0.2", "a")]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    // The Service gets it by its name, and its UID is written.
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
+    daemon.sweep().await;
+    assert_eq!(
+        cluster.stored_claims().into_values().map(|claim| claim.holders).collect::<Vec<_>>(),
+        [claim("10.0.0.2", "a").holders]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_term_reads_the_claims_again() {
     let cluster = cluster(&["a"]);
     let daemon = Daemon::start(&cluster, SMALL);
@@ -330,7 +368,9 @@ async fn dhcp_needs_kube_vip() {
     let (_, change) = cluster.changes().pop().expect("a change");
     assert_eq!(change.annotations.get(KUBE_VIP_IPS), Some(&Some("0.0.0.0".to_owned())));
     assert!(cluster.stored_claims().is_empty());
-    assert_eq!(daemon.get(&asking).await, Some(LoadBalancerStatus::default()));
+    assert_eq!(daemon.get(&asking).await, None, "a person's wish is no load balancer");
+    let written = annotated(asking.clone(), &[(PICKED, "0.0.0.0")]);
+    assert_eq!(daemon.get(&written).await, Some(LoadBalancerStatus::default()));
     daemon.delete(&asking).await.expect("deleted");
 }
 

@@ -202,6 +202,25 @@ async fn services_that_are_gone_are_announced_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_leaves_the_interface_before_its_claim_is_given_back() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    daemon.addresses(&service("a")).await;
+    cluster.remove_service("a");
+    let watched = Arc::clone(&announcer);
+    cluster.fault_with(move |call| {
+        if matches!(call, AccessCall::DeleteClaim(_)) {
+            assert_eq!(watched.addresses(), []);
+        }
+        AccessFault::None
+    });
+    for _ in 0..2 {
+        daemon.sweep().await;
+    }
+    assert!(cluster.stored_claims().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_without_local_endpoints_is_told_on_each_change() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let endpoints = Endpoints::default();
