@@ -4,9 +4,10 @@ use crate::cattle::{events, model};
 
 /// Decodes a page of hosts, and an event.
 pub fn decode(bytes: &[u8]) -> (bool, bool) {
-    let page = serde_json::from_slice::<model::Collection<model::Host>>(bytes);
-    let exists =
-        page.is_ok_and(|page| page.data.iter().any(|host| host.exists() && host.agent_ip().is_some()));
+    let page = serde_json::from_slice::<model::Collection<model::ListedHost>>(bytes);
+    let exists = page.is_ok_and(|page| {
+        page.data.iter().flat_map(|host| &host.0).any(|host| host.exists() && host.agent_ip().is_some())
+    });
     (exists, events::decode(bytes).is_some())
 }
 

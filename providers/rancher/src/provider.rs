@@ -95,7 +95,10 @@ impl RancherProvider {
     fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
         let state = self.hosts.state();
         if state.listed.is_some_and(|began| began > asked) && state.trouble.is_none() {
-            return Some(Ok(()));
+            return Some(state.inventory.unreadable().map_or(Ok(()), |why| {
+                let words = format!("cannot confirm that there is no host for this node: {why}");
+                Err(Error::new(ErrorKind::Unavailable, words))
+            }));
         }
         state.trouble.as_ref().filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
     }

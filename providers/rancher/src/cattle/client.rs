@@ -35,7 +35,7 @@ const MAX_EVENT: usize = 16 << 20;
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
-    access_key: String,
+    access_key: SecretString,
     secret_key: SecretString,
     timeout: Duration,
     pub(super) page_size: u32,
@@ -163,7 +163,7 @@ impl Client {
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
         self.http
             .request(method, url)
-            .basic_auth(&self.access_key, Some(self.secret_key.expose_secret()))
+            .basic_auth(self.access_key.expose_secret(), Some(self.secret_key.expose_secret()))
             .header(header::ACCEPT, "application/json")
     }
 

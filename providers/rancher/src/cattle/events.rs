@@ -76,7 +76,12 @@ async fn next(
                 }
             }
             // The answer to a ping is queued by the library, and sent with the next write.
-            Message::Ping(_) => drop(socket.flush().await),
+            Message::Ping(_) => {
+                // An error shows with the next read.
+                if tokio::time::timeout(MAX_SILENCE, socket.flush()).await.is_err() {
+                    break format!("no answer to a ping could be sent within {MAX_SILENCE:?}");
+                }
+            }
             Message::Close(_) => break "the server closed the connection".to_owned(),
             Message::Pong(_) | Message::Frame(_) => {}
         }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Backoff, Error, Result};
-use futures::{StreamExt as _, stream};
-use tokio::time::{Instant, sleep, sleep_until};
+use cloudprovider::{Backoff, Error, ErrorKind, Result};
+use futures::{StreamExt as _, future};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     events::{HostEvent, HostEvents},
-    inventory::{Hosts, Inventory, KnownHost},
+    inventory::{Hosts, Inventory, KnownHost, State},
     model::Host,
     reply::unavailable,
     source::HostSource,
@@ -17,6 +17,9 @@ use super::{
 
 /// How many addresses are read at the same time.
 const ADDRESS_READS: usize = 4;
+
+/// The time for a subscription to events. Listings wait for it.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The shortest time between two listings that somebody asked for.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,21 +49,31 @@ pub(crate) async fn run(
 async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
     let mut failures = 0;
     let mut events = None;
+    let mut subscribe_at = Instant::now();
+    // Whether the addresses that were read before are read again.
+    let mut refreshes = true;
     loop {
         // Before the listing, so that no change falls between the two.
-        if events.is_none() {
+        if events.is_none() && Instant::now() >= subscribe_at {
             events = subscribe(source).await;
+            if events.is_none() {
+                subscribe_at = Instant::now() + intervals.without_events;
+            }
         }
         let began = Instant::now();
-        match list(source).await {
-            Ok(inventory) => {
+        let unaddressed = match list(source, hosts).await {
+            Ok((inventory, unaddressed)) => {
                 tracing::debug!(hosts = inventory.len(), "the hosts were listed");
+                if let Some(why) = inventory.unreadable() {
+                    tracing::warn!("{why}; until it can, no host counts as gone");
+                }
                 hosts.replace(inventory, began);
                 failures = 0;
+                unaddressed
             }
             Err(error) => {
                 failures += 1;
-                let pause = error.retry_after().unwrap_or_else(|| BACKOFF.after(failures));
+                let pause = BACKOFF.after(failures).max(error.retry_after().unwrap_or_default());
                 tracing::warn!(error = %error.report(), ?pause, "the hosts cannot be listed");
                 hosts.fail(error);
                 // Events of the meantime may be lost, and a listing follows in any case.
@@ -68,25 +81,44 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
                 sleep(pause).await;
                 continue;
             }
-        }
+        };
         let interval = if events.is_some() { intervals.with_events } else { intervals.without_events };
-        // An event whose processing is cut off here is in the listing that follows.
-        tokio::select! {
-            () = sleep_until(began + interval) => {}
-            () = hosts.listing_wanted() => sleep_until(began + MIN_INTERVAL).await,
-            error = follow_events(source, hosts, events.as_mut()) => {
-                if let Err(error) = error {
-                    tracing::info!(error = %error.report(), "the hosts are listed again");
-                    events = None;
-                    sleep(BACKOFF.first).await;
-                }
+        let reading = async {
+            match read_addresses(source, hosts, unaddressed, refreshes).await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
             }
+        };
+        // A read or an event that is cut off here is made up for by the listing that follows.
+        let ended = tokio::select! {
+            () = sleep_until(began + interval) => {
+                refreshes = true;
+                Ok(())
+            }
+            () = hosts.listing_wanted() => {
+                sleep_until(began + MIN_INTERVAL).await;
+                refreshes = false;
+                Ok(())
+            }
+            error = reading => Err(error),
+            ended = follow_events(source, hosts, events.as_mut()) => {
+                if ended.is_err() {
+                    events = None;
+                }
+                ended
+            }
+        };
+        if let Err(error) = ended {
+            let pause = BACKOFF.first.max(error.retry_after().unwrap_or_default());
+            tracing::info!(error = %error.report(), ?pause, "the hosts are listed again");
+            sleep(pause).await;
         }
     }
 }
 
 async fn subscribe(source: &impl HostSource) -> Option<HostEvents> {
-    match source.subscribe().await {
+    let late = || Err(unavailable(format!("no answer within {SUBSCRIBE_TIMEOUT:?}")));
+    match timeout(SUBSCRIBE_TIMEOUT, source.subscribe()).await.unwrap_or_else(|_| late()) {
         Ok(events) => Some(events),
         Err(error) => {
             tracing::info!(error = %error.report(), "there are no events, so the hosts are listed more often");
@@ -95,37 +127,91 @@ async fn subscribe(source: &impl HostSource) -> Option<HostEvents> {
     }
 }
 
-/// All hosts with their addresses.
+/// All hosts with the addresses that are known already, and those that do not say their own.
 ///
 /// # Errors
 /// If the listing failed. An empty listing is no proof that there are no hosts: a key without rights sees
 /// nothing.
-async fn list(source: &impl HostSource) -> Result<Inventory> {
-    let hosts = source.list().await?;
-    if hosts.is_empty() {
+async fn list(source: &impl HostSource, hosts: &Hosts) -> Result<(Inventory, Vec<KnownHost>)> {
+    let listing = source.list().await?;
+    if listing.hosts.is_empty() && listing.unreadable.is_none() {
         return Err(unavailable(
             "the server lists no host at all, as it does for an API key of another project; check the API key and the project",
         ));
     }
-    let existing = hosts.into_iter().filter(Host::exists);
-    let known = stream::iter(existing).map(|host| with_addresses(source, host)).buffered(ADDRESS_READS);
-    Ok(Inventory::new(known.collect::<Vec<_>>().await))
+    let state = hosts.state();
+    let existing = listing.hosts.into_iter().filter(Host::exists);
+    let known: Vec<_> = existing.map(|host| with_known_addresses(&state, host)).collect();
+    let unaddressed = known.iter().filter(|known| known.host.agent_ip().is_none()).cloned().collect();
+    Ok((Inventory::new(known).with_unreadable(listing.unreadable), unaddressed))
 }
 
-/// The addresses of a host. Only a host without an agent's address costs a call.
-async fn with_addresses(source: &impl HostSource, host: Host) -> KnownHost {
+/// A host with the address that it says, or else with those that were read before.
+fn with_known_addresses(state: &State, host: Host) -> KnownHost {
     let ips = match host.agent_ip() {
         Some(ip) => Ok(vec![ip]),
-        None if host.exists() => source.ip_addresses(&host).await,
-        None => Ok(Vec::new()),
+        None => {
+            let before = state.inventory.get(&host.id).filter(|before| before.host.agent_ip().is_none());
+            before.map_or(Ok(Vec::new()), |before| before.ips.clone())
+        }
     };
     KnownHost { host, ips }
+}
+
+/// Whether an address was read for this host.
+fn is_addressed(known: &KnownHost) -> bool {
+    known.ips.as_ref().is_ok_and(|ips| !ips.is_empty())
+}
+
+/// Reads the addresses of these hosts: first those of hosts without any, then those of the others if asked.
+///
+/// # Errors
+/// If the server asks for a pause. Other failures belong to their hosts, and the next reads wait a little.
+async fn read_addresses(
+    source: &impl HostSource,
+    hosts: &Hosts,
+    mut unaddressed: Vec<KnownHost>,
+    refreshes: bool,
+) -> Result<(), Error> {
+    unaddressed.retain(|known| refreshes || !is_addressed(known));
+    unaddressed.sort_by_key(is_addressed);
+    let mut failures = 0;
+    for some in unaddressed.chunks(ADDRESS_READS) {
+        let reads = some.iter().map(|known| read_address(source, hosts, known));
+        let mut is_well = true;
+        for outcome in future::join_all(reads).await {
+            match outcome {
+                Ok(()) => {}
+                Err(error) if asks_for_a_pause(&error) => return Err(error),
+                Err(_) => is_well = false,
+            }
+        }
+        failures = if is_well { 0 } else { failures + 1 };
+        if !is_well {
+            sleep(BACKOFF.after(failures)).await;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the addresses of a host. What was read before is kept if that fails.
+async fn read_address(source: &impl HostSource, hosts: &Hosts, known: &KnownHost) -> Result<(), Error> {
+    let read = source.ip_addresses(&known.host).await;
+    let outcome = read.as_ref().map(drop).map_err(Clone::clone);
+    if read.is_ok() || !is_addressed(known) {
+        hosts.put(KnownHost { host: known.host.clone(), ips: read });
+    }
+    outcome
+}
+
+fn asks_for_a_pause(error: &Error) -> bool {
+    error.kind() == ErrorKind::RateLimited || error.retry_after().is_some()
 }
 
 /// Takes over events until a listing is needed. Without events, waits for ever.
 ///
 /// # Errors
-/// Why the events ended. `Ok` if an event does not say what happened.
+/// Why the events ended, or that the server asks for a pause. `Ok` if an event does not say what happened.
 async fn follow_events(
     source: &impl HostSource,
     hosts: &Hosts,
@@ -134,7 +220,16 @@ async fn follow_events(
     let Some(events) = events else { return std::future::pending().await };
     loop {
         match events.next().await {
-            Some(Ok(HostEvent::Host(host))) => hosts.put(with_addresses(source, *host).await),
+            Some(Ok(HostEvent::Host(host))) => {
+                let known = with_known_addresses(&hosts.state(), *host);
+                hosts.put(known.clone());
+                if known.host.exists() && known.host.agent_ip().is_none() {
+                    match read_address(source, hosts, &known).await {
+                        Err(error) if asks_for_a_pause(&error) => return Err(error),
+                        _ => {}
+                    }
+                }
+            }
             Some(Ok(HostEvent::Unclear)) => {
                 sleep(MIN_INTERVAL).await;
                 return Ok(());

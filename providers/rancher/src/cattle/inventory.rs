@@ -54,6 +54,8 @@ pub(crate) struct Inventory {
     by_uuid: HashMap<String, Vec<String>>,
     /// IDs by the first label of the host name, in lower case.
     by_name: HashMap<String, Vec<String>>,
+    /// Why a host of the listing could not be read, if one could not.
+    unreadable: Option<String>,
 }
 
 /// The first label of a host name.
@@ -69,6 +71,18 @@ impl Inventory {
             inventory.put(host);
         }
         inventory
+    }
+
+    /// Notes that a host of the listing could not be read.
+    #[must_use]
+    pub(crate) fn with_unreadable(mut self, why: Option<String>) -> Self {
+        self.unreadable = why;
+        self
+    }
+
+    /// Why a host of the listing could not be read, if one could not. Then no absence is certain.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.unreadable.as_deref()
     }
 
     /// How many hosts there are.

@@ -26,6 +26,20 @@ pub(crate) struct Pagination {
     pub(crate) next: Option<String>,
     /// Whether this page is not the whole listing.
     pub(crate) partial: Option<bool>,
+    /// How many objects the whole listing has, if the server says it. Usually it does not.
+    pub(crate) total: Option<Value>,
+}
+
+/// A host of a listing, or why it cannot be read. So one odd host does not spoil a listing.
+#[derive(Debug)]
+pub(crate) struct ListedHost(pub(crate) Result<Host, String>);
+
+impl<'de> Deserialize<'de> for ListedHost {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        let id = value.get("id").and_then(Value::as_str).unwrap_or("without an ID").to_owned();
+        Ok(Self(serde_json::from_value(value).map_err(|error| format!("host {id} cannot be read: {error}"))))
+    }
 }
 
 /// A host.

@@ -1,14 +1,20 @@
 //! Listings, page by page.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use cloudprovider::Result;
+use cloudprovider::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 
 use super::{client::Client, model::Collection, reply::unavailable};
 
 /// More pages are no listing but a circle.
 const MAX_PAGES: usize = 10_000;
+
+/// More objects are no project of Rancher, and would fill the memory.
+const MAX_OBJECTS: usize = 100_000;
+
+/// The time for all pages of a listing.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Client {
     /// All objects of a collection, from all pages. The server ignores filters that it does not know, so the
@@ -17,6 +23,19 @@ impl Client {
     /// # Errors
     /// If any page cannot be read. A part of a listing is never returned.
     pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        collection: &str,
+        filters: &[(&str, &str)],
+    ) -> Result<Vec<T>> {
+        let listing = self.list_pages(collection, filters);
+        tokio::time::timeout(LISTING_TIMEOUT, listing).await.unwrap_or_else(|_| {
+            let error =
+                Error::new(ErrorKind::Timeout, format!("not all pages were read within {LISTING_TIMEOUT:?}"));
+            Err(error.with_operation(format!("list {collection}")))
+        })
+    }
+
+    async fn list_pages<T: DeserializeOwned>(
         &self,
         collection: &str,
         filters: &[(&str, &str)],
@@ -32,11 +51,25 @@ impl Client {
                 return Err(unavailable("the answer is no collection").with_operation(operation(page)));
             }
             objects.extend(answer.data);
+            if objects.len() > MAX_OBJECTS {
+                let error = unavailable(format!("there are more than {MAX_OBJECTS} objects"));
+                return Err(error.with_operation(operation(page)));
+            }
+            if page > 1 && answer.pagination.is_none() {
+                let error = unavailable("the page does not say whether it is the last one");
+                return Err(error.with_operation(operation(page)));
+            }
             let pagination = answer.pagination.unwrap_or_default();
             let Some(next) = pagination.next.filter(|next| !next.is_empty()) else {
                 // The last page of several is partial too, but only the first one can be recognised.
                 if page == 1 && pagination.partial == Some(true) {
                     let error = unavailable("the page is partial, and the server names no next one");
+                    return Err(error.with_operation(operation(page)));
+                }
+                let total = pagination.total.as_ref().and_then(serde_json::Value::as_u64);
+                if let Some(total) = total.filter(|total| (objects.len() as u64) < *total) {
+                    let error =
+                        unavailable(format!("{} objects came, and the server has {total}", objects.len()));
                     return Err(error.with_operation(operation(page)));
                 }
                 return Ok(objects);

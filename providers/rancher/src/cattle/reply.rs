@@ -10,6 +10,9 @@ use serde_json::Value;
 /// The wait after a "too many requests" that names no time, or a time in another form than seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
+/// A shorter wait, such as 0, would make callers try again without a pause.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// A longer wait is not obeyed: it is a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
 
@@ -100,7 +103,7 @@ impl Reply {
 
     fn retry_after(&self) -> Option<Duration> {
         let seconds = self.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+        Some(Duration::from_secs(seconds).clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER))
     }
 
     /// The code of an error, and the server's own words as the end of a phrase.
@@ -190,6 +193,9 @@ mod tests {
         assert_eq!(after(429, "7"), Some(Duration::from_secs(7)));
         assert_eq!(after(503, "7"), Some(Duration::from_secs(7)));
         assert_eq!(after(429, "Wed, 21 Oct 2015 07:28:00 GMT"), Some(RETRY_AFTER));
+        for status in [429, 503] {
+            assert_eq!(after(status, "0"), Some(MIN_RETRY_AFTER), "no hot loop");
+        }
         assert_eq!(after(429, "999999999999"), Some(MAX_RETRY_AFTER));
         assert_eq!(after(503, "soon"), None);
     }

@@ -7,13 +7,21 @@ use cloudprovider::Result;
 use super::{
     client::Client,
     events::HostEvents,
-    model::{Host, IpAddress},
+    model::{Host, IpAddress, ListedHost},
 };
+
+/// A complete listing of hosts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) hosts: Vec<Host>,
+    /// Why a host could not be read. Then nobody knows which Node it belongs to, so no absence is certain.
+    pub(crate) unreadable: Option<String>,
+}
 
 /// The calls about hosts.
 pub(crate) trait HostSource: fmt::Debug + Send + Sync {
     /// All hosts, or an error.
-    fn list(&self) -> impl Future<Output = Result<Vec<Host>>> + Send;
+    fn list(&self) -> impl Future<Output = Result<Listing>> + Send;
 
     /// The events from now on.
     fn subscribe(&self) -> impl Future<Output = Result<HostEvents>> + Send;
@@ -23,9 +31,17 @@ pub(crate) trait HostSource: fmt::Debug + Send + Sync {
 }
 
 impl HostSource for Client {
-    async fn list(&self) -> Result<Vec<Host>> {
-        // `Client::list`, with the type of the objects from the signature.
-        Self::list(self, "hosts", &[("removed_null", "1")]).await
+    async fn list(&self) -> Result<Listing> {
+        // `Client::list`, with the type of the objects from the annotation.
+        let listed: Vec<ListedHost> = Self::list(self, "hosts", &[("removed_null", "1")]).await?;
+        let mut listing = Listing::default();
+        for ListedHost(host) in listed {
+            match host {
+                Ok(host) => listing.hosts.push(host),
+                Err(why) => listing.unreadable = Some(why),
+            }
+        }
+        Ok(listing)
     }
 
     async fn subscribe(&self) -> Result<HostEvents> {
@@ -57,7 +73,7 @@ pub(crate) mod testing {
     use futures::{StreamExt as _, stream};
     use tokio::sync::mpsc;
 
-    use super::{Host, HostEvents, HostSource, IpAddr, Result};
+    use super::{Host, HostEvents, HostSource, IpAddr, Listing, Result};
     use crate::cattle::events::HostEvent;
 
     /// A host that runs.
@@ -80,6 +96,12 @@ pub(crate) mod testing {
         pub(crate) fault: Mutex<Option<Error>>,
         /// Whether events cannot be subscribed to.
         pub(crate) no_events: Mutex<bool>,
+        /// Whether subscriptions never get an answer.
+        pub(crate) silent_events: Mutex<bool>,
+        /// The error of reads of addresses, while there is one.
+        pub(crate) address_fault: Mutex<Option<Error>>,
+        /// Why a host of a listing cannot be read.
+        pub(crate) unreadable: Mutex<Option<String>>,
         pub(crate) listings: AtomicUsize,
         pub(crate) subscriptions: AtomicUsize,
         pub(crate) address_reads: AtomicUsize,
@@ -112,15 +134,19 @@ pub(crate) mod testing {
     }
 
     impl HostSource for Script {
-        async fn list(&self) -> Result<Vec<Host>> {
+        async fn list(&self) -> Result<Listing> {
             self.listings.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
-            Ok(self.hosts.lock().expect("a lock").clone())
+            let hosts = self.hosts.lock().expect("a lock").clone();
+            Ok(Listing { hosts, unreadable: self.unreadable.lock().expect("a lock").clone() })
         }
 
         async fn subscribe(&self) -> Result<HostEvents> {
             self.subscriptions.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
+            if *self.silent_events.lock().expect("a lock") {
+                std::future::pending::<()>().await;
+            }
             if *self.no_events.lock().expect("a lock") {
                 return Err(Error::new(ErrorKind::Unavailable, "no WebSocket"));
             }
@@ -136,6 +162,9 @@ pub(crate) mod testing {
         async fn ip_addresses(&self, _: &Host) -> Result<Vec<IpAddr>> {
             self.address_reads.fetch_add(1, Ordering::Relaxed);
             self.fault()?;
+            if let Some(error) = self.address_fault.lock().expect("a lock").clone() {
+                return Err(error);
+            }
             Ok(vec!["192.0.2.9".parse().expect("an IP")])
         }
     }

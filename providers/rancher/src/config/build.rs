@@ -69,7 +69,7 @@ pub(super) fn build(settings: &Settings, input: &FactoryInput, findings: &mut Fi
     let load_balancer = load_balancer(settings, retry_interval, findings);
     Some(Config {
         base: base?,
-        access_key: access_key?.expose_secret().to_owned(),
+        access_key: access_key?,
         secret_key: secret_key?,
         authorities,
         insecure,

@@ -23,7 +23,7 @@ pub struct Config {
     /// without a slash at its end.
     pub base: String,
     /// The API key: user and password of HTTP Basic authentication.
-    pub access_key: String,
+    pub access_key: SecretString,
     /// The secret of the API key.
     pub secret_key: SecretString,
     /// The certificate authorities to trust instead of the system's.

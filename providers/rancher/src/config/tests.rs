@@ -35,11 +35,14 @@ fn the_old_variables_are_enough() {
     .collect();
     let config = Config::read(&FactoryInput::default(), &environment).expect("good");
     assert_eq!(config.base, "https://rancher.example.org/v2-beta/projects/1a5");
-    assert_eq!((config.access_key.as_str(), config.secret_key.expose_secret()), ("ABC", "correct-horse"));
+    assert_eq!(
+        (config.access_key.expose_secret(), config.secret_key.expose_secret()),
+        ("ABC", "correct-horse")
+    );
     // The environment is the lowest layer.
     let file = FactoryInput::new("[Global]\ncattle-access-key = DEF\n");
     let config = Config::read(&file, &environment).expect("good");
-    assert_eq!(config.access_key, "DEF");
+    assert_eq!(config.access_key.expose_secret(), "DEF");
 }
 
 /// Files as they are found beside the old manager, which opened them and read nothing.
@@ -173,7 +176,10 @@ fn secrets_are_read_from_files() {
         Config::read(&input, &environment)
     };
     let config = read("access", "/run/secret").expect("good");
-    assert_eq!((config.access_key.as_str(), config.secret_key.expose_secret()), ("ABC", "correct-horse"));
+    assert_eq!(
+        (config.access_key.expose_secret(), config.secret_key.expose_secret()),
+        ("ABC", "correct-horse")
+    );
     let error = read("/run/empty", "/run/two").expect_err("bad files").report();
     assert!(
         error.contains("accessKeyFile: /run/empty is empty; secretKeyFile: /run/two has more"),

@@ -127,6 +127,50 @@ async fn ten_thousand_hosts_and_a_page_that_fails() {
 }
 
 #[tokio::test]
+async fn a_listing_that_may_have_no_end_is_not_complete() {
+    let server = FakeCattle::start().await;
+    for n in 1..=3 {
+        server.add_host(&format!("node-{n}"), &format!("10.0.0.{n}"));
+    }
+    let running = start(&server, "pageSize: 2\n").await;
+    running.until("node-1", "present").await;
+    let page = |rest: &str| Fault {
+        status: 200,
+        headers: Vec::new(),
+        body: format!(
+            r#"{{"type":"collection","data":[{{"id":"1h2","uuid":"u","hostname":"node-1"}}]{rest}}}"#
+        ),
+    };
+    for (number, rest, expected) in [
+        (2, "", "does not say whether it is the last one"),
+        (1, r#","pagination":{"total":3}"#, "1 objects came, and the server has 3"),
+    ] {
+        server.cloud().bad_page = Some((number, page(rest)));
+        let told = running.until("node-9", "unknown unavailable").await;
+        assert!(told.contains(expected), "{told}");
+        server.cloud().bad_page = None;
+        running.until("node-9", "absent").await;
+    }
+}
+
+#[tokio::test]
+async fn an_odd_host_hides_no_other_and_no_absence_is_certain_beside_it() {
+    let server = FakeCattle::start().await;
+    server.add_host("node-1", "10.0.0.1");
+    let odd = server.add_host("node-2", "10.0.0.2");
+    server.cloud().change("host", &odd, serde_json::json!({"uuid": 5}));
+    let running = start(&server, "").await;
+    running.until("node-1", "present").await;
+    for name in ["node-2", "node-3"] {
+        let told = running.until(name, "unknown unavailable").await;
+        assert!(told.contains(&format!("host {odd} cannot be read")), "{told}");
+    }
+    running.until("node-1", "present").await;
+    server.remove_host(&odd);
+    running.until("node-3", "absent").await;
+}
+
+#[tokio::test]
 async fn pages_of_another_server_are_not_read() {
     let server = FakeCattle::start().await;
     server.add_host("node-1", "10.0.0.1");

@@ -69,9 +69,18 @@ async fn a_server_that_is_away_for_a_minute_loses_no_host() {
     script.hosts.lock().expect("a lock").pop();
     script.come_back();
     after(13).await;
-    let state = hosts.state();
-    assert!(state.trouble.is_none() && state.inventory.len() == 1, "what happened meanwhile is seen");
-    assert_eq!(script.subscriptions.load(Ordering::Relaxed), 1 + tries - 1 + 1, "events are followed again");
+    {
+        let state = hosts.state();
+        assert!(state.trouble.is_none() && state.inventory.len() == 1, "what happened meanwhile is seen");
+    }
+    after(30).await;
+    let subscriptions = script.subscriptions.load(Ordering::Relaxed);
+    assert!((3..=5).contains(&subscriptions), "{subscriptions}: one try for each poll interval");
+    let changed = Host { state: Some("inactive".to_owned()), ..host(1, "a") };
+    script.send(&HostEvent::Host(Box::new(changed)));
+    after(1).await;
+    let known = hosts.state().inventory.with_name("a").expect("one").expect("there");
+    assert_eq!(known.host.state.as_deref(), Some("inactive"), "events are followed again");
     stop.cancel();
 }
 
@@ -126,5 +135,60 @@ async fn an_empty_list_is_no_proof_of_anything() {
     after(2).await;
     let state = hosts.state();
     assert!(state.inventory.len() == 1 && state.trouble.is_some());
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_no_pause_is_no_reason_for_a_hot_loop() {
+    let (script, _hosts, stop) = start(vec![host(1, "a")]);
+    after(1).await;
+    script.go_away(Error::new(ErrorKind::RateLimited, "too many").with_retry_after(Duration::ZERO));
+    after(60).await;
+    let tries = script.listings.load(Ordering::Relaxed);
+    assert!((6..20).contains(&tries), "{tries} tries in a minute");
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_do_not_hold_up_a_listing_and_their_refusal_is_obeyed() {
+    let silent = |n| Host { agent_ip_address: None, ..host(n, &format!("silent-{n}")) };
+    let (script, hosts, stop) = start((1..100).map(silent).chain([host(100, "a")]).collect());
+    let error = Error::new(ErrorKind::RateLimited, "too many").with_retry_after(Duration::from_secs(120));
+    *script.address_fault.lock().expect("a lock") = Some(error);
+    after(100).await;
+    assert_eq!(hosts.state().inventory.len(), 100, "the listing counts");
+    assert!(script.address_reads.load(Ordering::Relaxed) <= ADDRESS_READS, "the others wait");
+    assert_eq!(script.listings.load(Ordering::Relaxed), 1, "the server is left alone");
+    *script.address_fault.lock().expect("a lock") = None;
+    after(100).await;
+    let reads = script.address_reads.load(Ordering::Relaxed);
+    assert!(reads >= 99, "{reads}");
+    {
+        let state = hosts.state();
+        let known = state.inventory.with_name("silent-7").expect("one").expect("there");
+        assert_eq!(known.ips.as_ref().expect("read")[0].to_string(), "192.0.2.9");
+    }
+    // A listing that somebody asks for reads nothing again, and forgets nothing.
+    *script.address_fault.lock().expect("a lock") = Some(Error::new(ErrorKind::Unavailable, "no such link"));
+    hosts.want_listing();
+    after(5).await;
+    assert_eq!(script.address_reads.load(Ordering::Relaxed), reads);
+    let known = hosts.state().inventory.with_name("silent-7").expect("one").expect("there");
+    assert!(is_addressed(&known));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_without_an_answer_does_not_hold_up_listings() {
+    let (script, hosts, stop) = start(vec![host(1, "a")]);
+    *script.silent_events.lock().expect("a lock") = true;
+    after(4).await;
+    assert_eq!(hosts.state().inventory.len(), 1);
+    for _ in 0..10 {
+        hosts.want_listing();
+        after(2).await;
+    }
+    assert!(script.listings.load(Ordering::Relaxed) >= 8, "absences are confirmed");
+    assert_eq!(script.subscriptions.load(Ordering::Relaxed), 1, "one try for each poll interval");
     stop.cancel();
 }
