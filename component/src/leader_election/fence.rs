@@ -74,11 +74,13 @@ impl Fence {
     /// The fence is closed. The call was dropped, wherever it was.
     pub async fn pass<T>(&self, call: impl Future<Output = T>) -> Result<T, NotLeading> {
         let mut call = pin!(call);
-        poll_fn(|cx| match self.is_open() {
-            true => call.as_mut().poll(cx).map(Ok),
-            false => Poll::Ready(Err(NotLeading)),
-        })
-        .await
+        let poll = |cx: &mut Context<'_>| {
+            if !self.is_open() {
+                return Poll::Ready(Err(NotLeading));
+            }
+            call.as_mut().poll(cx).map(Ok)
+        };
+        poll_fn(poll).await
     }
 
     /// The same client, but its writes fail with [`NotLeading`] once the term is over. Reads still work.
