@@ -32,8 +32,8 @@ pub struct Fence {
 #[error("not sent: this process does not lead any more")]
 pub struct NotLeading;
 
-/// A closed fence, on the clock of this machine.
 impl Default for Fence {
+    /// A closed fence, on the clock of this machine.
     fn default() -> Self {
         Self::new(Clock::system())
     }
