@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,26 +31,48 @@ pub trait LocalEndpoints: fmt::Debug + Send + Sync {
     async fn are_there(&self, health_check_node_port: u16) -> Option<bool>;
 }
 
-/// Asks the kube-proxy of this host.
+/// Asks the kube-proxy of this host. In its mode nftables it listens on the Node's own addresses only, in others on
+/// all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubeProxy;
 
 #[async_trait]
 impl LocalEndpoints for KubeProxy {
     async fn are_there(&self, port: u16) -> Option<bool> {
-        match timeout(TIMEOUT, ask(port)).await {
-            Ok(Ok(StatusCode::OK)) => Some(true),
-            Ok(Ok(StatusCode::SERVICE_UNAVAILABLE)) => Some(false),
-            other => {
-                tracing::debug!(port, answer = ?other, "kube-proxy does not say whether there are local endpoints");
-                None
-            }
-        }
+        ask_at(&own_addresses(), port).await
     }
 }
 
-async fn ask(port: u16) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+/// The loopback addresses and the addresses by which this host reaches others.
+fn own_addresses() -> Vec<IpAddr> {
+    // Addresses of documentation, which are behind the default route. Nothing is sent there.
+    let far: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    ];
+    let source = |(any, far): (IpAddr, IpAddr)| {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((far, 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    loopback.into_iter().chain(far.into_iter().filter_map(source)).collect()
+}
+
+/// The first answer that says something.
+async fn ask_at(addresses: &[IpAddr], port: u16) -> Option<bool> {
+    for address in addresses {
+        match timeout(TIMEOUT, ask((*address, port).into())).await {
+            Ok(Ok(StatusCode::OK)) => return Some(true),
+            Ok(Ok(StatusCode::SERVICE_UNAVAILABLE)) => return Some(false),
+            other => tracing::trace!(%address, port, answer = ?other, "kube-proxy does not answer here"),
+        }
+    }
+    None
+}
+
+async fn ask(address: SocketAddr) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::get("/healthz").header(HOST, "localhost").body(Empty::<Bytes>::new())?;
     let answer = async {
@@ -77,6 +99,8 @@ struct LocalService {
     health_check_node_port: u16,
     /// The last answer.
     has_endpoints: Option<bool>,
+    /// Whether it was told that nobody answers.
+    is_silence_told: bool,
 }
 
 impl LocalServices {
@@ -93,8 +117,13 @@ impl LocalServices {
         let Some(health_check_node_port) = port else { return self.forget(&service.uid) };
         let local = {
             let mut services = self.services();
-            let has_endpoints = services.get(&service.uid).and_then(|known| known.has_endpoints);
-            let local = LocalService { service: service.clone(), health_check_node_port, has_endpoints };
+            let known = services.get(&service.uid);
+            let local = LocalService {
+                service: service.clone(),
+                health_check_node_port,
+                has_endpoints: known.and_then(|known| known.has_endpoints),
+                is_silence_told: known.is_some_and(|known| known.is_silence_told),
+            };
             services.insert(service.uid.clone(), local.clone());
             local
         };
@@ -121,7 +150,15 @@ impl LocalServices {
 
     /// Asks, and warns when there are no endpoints any more.
     async fn check(&self, access: &dyn ServiceAccess, local: LocalService) {
-        let Some(has) = self.endpoints.are_there(local.health_check_node_port).await else { return };
+        let port = local.health_check_node_port;
+        let Some(has) = self.endpoints.are_there(port).await else {
+            if let Some(known) = self.services().get_mut(&local.service.uid)
+                && !std::mem::replace(&mut known.is_silence_told, true)
+            {
+                tracing::debug!(service = %local.service, port, "kube-proxy does not say whether there are local endpoints");
+            }
+            return;
+        };
         let had = match self.services().get_mut(&local.service.uid) {
             Some(known) => known.has_endpoints.replace(has),
             None => return,
@@ -163,5 +200,22 @@ mod tests {
         }
         serving.await.expect("three requests");
         assert_eq!(KubeProxy.are_there(port).await, None);
+    }
+
+    #[tokio::test]
+    async fn kube_proxy_may_listen_on_one_address_only() {
+        let own = Ipv4Addr::new(127, 0, 0, 2);
+        let listener = TcpListener::bind((own, 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let _ = stream.read(&mut [0; 512]).await.expect("a request");
+            let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer).await.expect("written");
+        });
+        assert_eq!(ask_at(&[Ipv4Addr::LOCALHOST.into(), own.into()], port).await, Some(false));
+        serving.await.expect("one request");
+        let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        assert!(own_addresses().starts_with(&loopback));
     }
 }
