@@ -12,6 +12,9 @@ pub const SHARING_KEY: &str = "service.cloudprovider.kubernetes.io/sharing-key";
 /// an annotation from one that a person wrote. Not set by people.
 pub const PICKED: &str = "service.cloudprovider.kubernetes.io/picked-ips";
 
+/// The interface that was written for kube-vip. It tells that from one that a person wrote. Not set by people.
+pub(crate) const PICKED_INTERFACE: &str = "service.cloudprovider.kubernetes.io/picked-interface";
+
 /// kube-vip's annotation for the addresses of a Service. Everybody may ask for addresses with it.
 pub const KUBE_VIP_IPS: &str = "kube-vip.io/loadbalancerIPs";
 const KUBE_VIP_INTERFACE: &str = "kube-vip.io/serviceInterface";
@@ -105,11 +108,7 @@ impl Announcer {
                 if service.labels.get(label).map(String::as_str) != Some(value) {
                     change.change.labels.insert(label.to_owned(), Some(value.to_owned()));
                 }
-                if let Some(interface) = outcome.interface
-                    && !service.annotations.contains_key(KUBE_VIP_INTERFACE)
-                {
-                    change.set(KUBE_VIP_INTERFACE, interface);
-                }
+                change.interface(outcome.interface);
             }
             Self::MetalLb => {
                 // MetalLB refuses a Service that has both this annotation and spec.loadBalancerIP.
@@ -139,6 +138,12 @@ impl Announcer {
     /// What to remove from a Service that gives its addresses back: what was picked for it, not what a person wrote.
     pub(crate) fn removal(self, service: &LoadBalancerService) -> ServiceChange {
         let mut change = ServiceChange::default();
+        if let Some(picked) = service.annotations.get(PICKED_INTERFACE) {
+            change.annotations.insert(PICKED_INTERFACE.to_owned(), None);
+            if service.annotations.get(KUBE_VIP_INTERFACE) == Some(picked) {
+                change.annotations.insert(KUBE_VIP_INTERFACE.to_owned(), None);
+            }
+        }
         let Some(picked) = service.annotations.get(PICKED) else { return change };
         change.annotations.insert(PICKED.to_owned(), None);
         for key in [KUBE_VIP_IPS, METALLB_IPS, CILIUM_IPS] {
@@ -184,6 +189,27 @@ impl Change<'_> {
         }
         self.set(key, &text);
         self.set(PICKED, &text);
+    }
+
+    /// Writes kube-vip's interface and that it was written here. Another one, which a person wrote, stays.
+    fn interface(&mut self, interface: Option<&str>) {
+        let annotations = &self.service.annotations;
+        let (present, picked) = (annotations.get(KUBE_VIP_INTERFACE), annotations.get(PICKED_INTERFACE));
+        if present.is_some() && present != picked {
+            if picked.is_some() {
+                self.change.annotations.insert(PICKED_INTERFACE.to_owned(), None);
+            }
+            return;
+        }
+        for key in [KUBE_VIP_INTERFACE, PICKED_INTERFACE] {
+            match interface {
+                Some(interface) => self.set(key, interface),
+                None if annotations.contains_key(key) => {
+                    self.change.annotations.insert(key.to_owned(), None);
+                }
+                None => {}
+            }
+        }
     }
 
     /// Removes an annotation that was picked.

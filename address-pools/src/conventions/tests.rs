@@ -52,12 +52,23 @@ fn kube_vip_gets_annotation_field_and_label() {
     assert_eq!(written.labels.get("implementation").map(String::as_str), Some("kube-vip"));
     assert!(Announcer::KubeVip.change(&written, &first).is_empty());
     let other = ips(&["10.0.0.2"]);
-    let moved = changed(&written, &Announcer::KubeVip.change(&written, &outcome(&other)));
+    let on_eth2 = Outcome { interface: Some("eth2"), ..outcome(&other) };
+    let moved = changed(&written, &Announcer::KubeVip.change(&written, &on_eth2));
+    assert_eq!(moved.annotations.get("kube-vip.io/serviceInterface").map(String::as_str), Some("eth2"));
+    let on_none = changed(&moved, &Announcer::KubeVip.change(&moved, &outcome(&other)));
+    assert!(on_none.annotations.keys().all(|key| !key.contains("nterface")), "{:?}", on_none.annotations);
+    // A person wrote another one since, which stays.
+    let by_hand = annotated(moved.clone(), &[("kube-vip.io/serviceInterface", "eth7")]);
+    let kept = changed(&by_hand, &Announcer::KubeVip.change(&by_hand, &first));
+    assert_eq!(kept.annotations.get("kube-vip.io/serviceInterface").map(String::as_str), Some("eth7"));
+    assert_eq!(kept.annotations.get(PICKED_INTERFACE), None);
     assert_eq!(moved.load_balancer_ip.as_deref(), Some("10.0.0.2"));
     assert_eq!(moved.annotations.get(PICKED).map(String::as_str), Some("10.0.0.2"));
-    // What was picked goes. The interface stays: a person may have set it.
-    let gone = changed(&moved, &Announcer::KubeVip.removal(&moved));
+    // What was picked goes, and what a person wrote stays.
+    let gone = changed(&kept, &Announcer::KubeVip.removal(&kept));
     assert_eq!(gone.annotations.keys().collect::<Vec<_>>(), ["kube-vip.io/serviceInterface"]);
+    let gone = changed(&moved, &Announcer::KubeVip.removal(&moved));
+    assert_eq!(gone.annotations.len(), 0);
     assert_eq!((gone.load_balancer_ip, gone.labels.len()), (None, 0));
 }
 

@@ -294,7 +294,12 @@ async fn kube_vip_is_told_by_annotation_and_writes_the_status() {
             labels: [("implementation".to_owned(), "kube-vip".to_owned())].into(),
             ..service("a")
         },
-        &[(KUBE_VIP_IPS, "10.0.0.1"), (PICKED, "10.0.0.1"), ("kube-vip.io/serviceInterface", "eth1")],
+        &[
+            (KUBE_VIP_IPS, "10.0.0.1"),
+            (PICKED, "10.0.0.1"),
+            ("kube-vip.io/serviceInterface", "eth1"),
+            (crate::conventions::PICKED_INTERFACE, "eth1"),
+        ],
     );
     assert!(change.annotations.iter().all(|(key, value)| written.annotations.get(key) == value.as_ref()));
     cluster.forget_calls();
