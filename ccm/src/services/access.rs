@@ -134,7 +134,10 @@ impl ServiceAccess for ClusterServices {
         let mut params = ListParams::default().labels(&claims::selector()).limit(PAGE);
         let mut all = Vec::new();
         loop {
-            let page = in_time(what, "list on ipaddresses", api.list(&params)).await?;
+            let page = match in_time(what, "list on ipaddresses", api.list(&params)).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Err(no_claims(what)),
+                page => page?,
+            };
             all.extend(page.items.iter().filter_map(claims::from_object));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -180,9 +183,7 @@ impl ServiceAccess for ClusterServices {
             Err(error) if error.kind() == ErrorKind::Conflict => Err(self.taken(address).await),
             // A patch of a claim that is gone. A cluster without this kind answers like this too.
             Err(error) if error.kind() == ErrorKind::NotFound => Err(if claim.version.is_empty() {
-                Error::unsupported(format!(
-                    "{what}: the cluster has no IPAddress of networking.k8s.io/v1, which comes with Kubernetes 1.33"
-                ))
+                no_claims(&what)
             } else {
                 Error::new(ErrorKind::Conflict, format!("the claim of {address} is gone"))
             }),
@@ -287,6 +288,12 @@ fn change_patch(service: &ServiceRef, change: &ServiceChange) -> Value {
         body["spec"] = json!({"loadBalancerIP": address});
     }
     body
+}
+
+/// The cluster cannot store claims. It is tried again, since the cluster may be upgraded.
+fn no_claims(what: &str) -> Error {
+    let words = "the cluster has no IPAddress of networking.k8s.io/v1, which comes with Kubernetes 1.33";
+    Error::new(ErrorKind::Unavailable, format!("{what}: {words}"))
 }
 
 /// Makes a request with a deadline.
