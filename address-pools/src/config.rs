@@ -150,7 +150,13 @@ fn read_pool(path: &str, value: &Value, problems: &mut Vec<ConfigProblem>) -> Op
     }
     let skip_ends = fields.flag("skipEnds", false, problems);
     let addresses = addresses(&mut fields, skip_ends, problems);
-    let namespaces = fields.texts("namespaces", problems).unwrap_or_default();
+    let had = problems.len();
+    let namespaces = fields.texts("namespaces", problems);
+    if problems.len() == had && namespaces.as_ref().is_some_and(Vec::is_empty) {
+        let words = "is empty; list namespaces, or leave the key out if all may use the pool";
+        problems.push(ConfigProblem::new(fields.path("namespaces"), words));
+    }
+    let namespaces = namespaces.unwrap_or_default();
     for (at, namespace) in namespaces.iter().enumerate().filter(|(_, name)| !dns::is_label(name)) {
         let words = format!("{namespace:?} is not the name of a namespace");
         problems.push(ConfigProblem::new(format!("{}[{at}]", fields.path("namespaces")), words));
@@ -232,6 +238,9 @@ fn unusable(range: &AddressRange) -> Option<&'static str> {
     }
     if has("224.0.0.0", "239.255.255.255") || has("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
         return Some("has multicast addresses");
+    }
+    if has("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
+        return Some("has link-local addresses");
     }
     if has("240.0.0.0", "255.255.255.255") {
         return Some("has addresses that are reserved");

@@ -116,7 +116,7 @@ fn every_fault_is_told_with_its_key() {
             ],
         ),
         (
-            r#"{"pools": [{"name": "a", "addresses": ["192.0.2.300", 7, "192.0.2.77/24", "192.0.2.9-192.0.2.1", "127.0.0.1", "224.0.0.0/8", "::/0", "255.255.255.255"]}]}"#,
+            r#"{"pools": [{"name": "a", "addresses": ["192.0.2.300", 7, "192.0.2.77/24", "192.0.2.9-192.0.2.1", "127.0.0.1", "224.0.0.0/8", "::/0", "255.255.255.255", "fe80::7"]}]}"#,
             vec![
                 "addressPools.pools[0].addresses[1]: is a number, must be a text; put it in quotes",
                 "addressPools.pools[0].addresses[0]: \"192.0.2.300\" is not a network, range or address; write 10.0.0.0/24, 10.0.0.10-10.0.0.20 or 10.0.0.7",
@@ -126,6 +126,14 @@ fn every_fault_is_told_with_its_key() {
                 "addressPools.pools[0].addresses[4]: \"224.0.0.0/8\" has multicast addresses",
                 "addressPools.pools[0].addresses[5]: \"::/0\" has addresses that no host can have",
                 "addressPools.pools[0].addresses[6]: \"255.255.255.255\" has addresses that are reserved",
+                "addressPools.pools[0].addresses[7]: \"fe80::7\" has link-local addresses",
+                "addressPools.pools[0].addresses[7]: fe80::7 is listed twice",
+            ],
+        ),
+        (
+            r#"{"pools": [{"name": "a", "addresses": ["192.0.2.1"], "namespaces": []}]}"#,
+            vec![
+                "addressPools.pools[0].namespaces: is empty; list namespaces, or leave the key out if all may use the pool",
             ],
         ),
         (

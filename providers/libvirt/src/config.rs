@@ -294,7 +294,7 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     let keepalive = fields.take("keepalive").map_or(KEEPALIVE, |value| read_keepalive(value, problems));
     let refresh_interval = fields.duration("refreshInterval", seconds(10)..=seconds(86_400), problems);
     let has_routes = fields.take("routes").is_some_and(|value| read_routes(value, &hypervisors, problems));
-    let address_pools = fields.take(address_pools::Config::KEY).and_then(|value| {
+    let address_pools = fields.take_even_empty(address_pools::Config::KEY).and_then(|value| {
         address_pools::Config::read(address_pools::Config::KEY, &value, &mut problems.faults)
     });
     fields.finish(problems);

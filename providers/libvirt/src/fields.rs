@@ -61,8 +61,13 @@ impl Fields {
 
     /// The value of `key`. An empty value counts as absent.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.take_even_empty(key).filter(|value| !value.is_null())
+    }
+
+    /// The value of `key`, which may be empty.
+    pub(crate) fn take_even_empty(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
-        self.values.remove(key).filter(|value| !value.is_null())
+        self.values.remove(key)
     }
 
     /// A text that is not empty and has no control characters.

@@ -47,6 +47,8 @@ fn address_pools_give_load_balancers() {
         assert_eq!(provider.load_balancer().is_some(), has);
         assert_eq!(provider.service_access_needs().claims, has);
     }
+    let empty: Vec<_> = problems(&format!("{text}addressPools:\n")).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(empty, ["addressPools"]);
     let faulty = format!("{text}addressPools: {{pools: [{{name: main, address: 7}}]}}\naddresspools: {{}}\n");
     let keys: Vec<_> = problems(&faulty).into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["addressPools.pools[0].addresses", "addressPools.pools[0].address", "addresspools"]);

@@ -62,7 +62,12 @@ pub(crate) fn read(text: &str, has_vcenter: bool, findings: &mut Findings) -> Se
     for (name, node) in entries {
         // As in CPI, both sections are read into the same structure.
         if !seen.insert(name.clone()) && is_section(&name) {
-            findings.warning(&name, "stands there twice; both count, and of a key in both the last one");
+            let words = if name == address_pools::Config::KEY {
+                "stands there twice; the last one counts"
+            } else {
+                "stands there twice; both count, and of a key in both the last one"
+            };
+            findings.warning(&name, words);
         }
         if name == address_pools::Config::KEY {
             settings.address_pools = Some(node.to_json());
