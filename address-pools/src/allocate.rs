@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) release: Vec<IpAddr>,
     /// Whether the address comes from a DHCP server.
     pub(crate) dhcp: bool,
+    /// The families that the Service prefers and does not get, and why.
+    pub(crate) left_out: Vec<(Family, String)>,
 }
 
 /// An address of a Service.
@@ -150,14 +152,18 @@ impl Planner<'_> {
                 {
                     return Err(refusal);
                 }
-                Err(refusal) => refusals.push(refusal),
+                Err(refusal) => refusals.push((*family, refusal)),
             }
             if self.request.need == Need::One && !plan.held.is_empty() {
                 break;
             }
         }
         if plan.held.is_empty() {
-            return Err(worst(refusals));
+            return Err(worst(refusals.into_iter().map(|(_, refusal)| refusal).collect()));
+        }
+        if self.request.need == Need::Some {
+            plan.left_out =
+                refusals.into_iter().map(|(family, refusal)| (family, refusal.to_string())).collect();
         }
         let had = self.index.of_service(&self.request.service);
         plan.release =
@@ -213,6 +219,7 @@ impl Planner<'_> {
             self.request.in_status.contains(&address) || self.index.of_service(service).contains(&address);
         match pool {
             _ if has_it => {}
+            None if self.request.may_ask_outside => {}
             None => {
                 return Err(Refusal::Invalid(format!(
                     "{address} is asked for, and is in no pool of {}; ask for an address of a pool, or add it to one",

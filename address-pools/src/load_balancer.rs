@@ -206,7 +206,9 @@ impl Inner {
         service: &LoadBalancerService,
         is_held: &mut bool,
     ) -> Result<LoadBalancerStatus> {
-        let request = Request::of(service, self.announcer)?;
+        let mut request = Request::of(service, self.announcer)?;
+        // As with kube-vip's own allocator. Where the daemon announces, it could be the address of a router.
+        request.may_ask_outside = self.announcer == Announcer::KubeVip && self.pools.config_map().is_some();
         let pools = self.pools.get().await?;
         let ledger = self.ledger()?;
         let open = ledger.open().await?;
@@ -313,7 +315,7 @@ impl Inner {
             ledger.release(&request.service, *address).await?;
         }
         ledger.with(|index| index.end_reservations(uid))?;
-        self.warn_about(ledger, request, &plan.held);
+        self.warn_about(ledger, request, &plan);
         if self.announcer.writes_status() {
             // The controller must not bring back a status that the announcer has changed since.
             let words = format!(
@@ -377,18 +379,29 @@ impl Inner {
         }
     }
 
-    fn warn_about(&self, ledger: &Ledger, request: &Request, held: &[Held]) {
-        for one in held {
+    fn warn_about(&self, ledger: &Ledger, request: &Request, plan: &Plan) {
+        for (family, why) in &plan.left_out {
+            let message =
+                format!("the Service prefers to have an {family} address too, and gets none: {why}");
+            self.warn(ledger, &request.service, "LoadBalancerFamilyLeftOut", message);
+        }
+        let namespace = &request.service.namespace;
+        for one in &plan.held {
             let address = one.address;
             if let Some((old, why)) = &one.replaces {
                 let message = format!("{old} is replaced by {address}: {why}");
                 self.warn(ledger, &request.service, "LoadBalancerAddressChanged", message);
             }
             if one.is_outside {
-                let message = format!(
-                    "{address} is kept, and is in no pool for the namespace {} any more; add it to one, or ask for another address",
-                    request.service.namespace
-                );
+                let message = if request.may_ask_outside {
+                    format!(
+                        "{address} is in no pool for the namespace {namespace}; see to it that nothing else uses it"
+                    )
+                } else {
+                    format!(
+                        "{address} is kept, and is in no pool for the namespace {namespace} any more; add it to one, or ask for another address"
+                    )
+                };
                 self.warn(ledger, &request.service, "LoadBalancerAddressOutsidePools", message);
             }
         }

@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) need: Need,
     /// The addresses that a person asked for, at most one of each family. Other addresses are no substitute.
     pub(crate) asked: Vec<IpAddr>,
+    /// Whether it may ask for an address that is in no pool.
+    pub(crate) may_ask_outside: bool,
     /// Addresses that were picked for it earlier, or that it has in its status. It gets them again if they are free.
     pub(crate) preferred: Vec<IpAddr>,
     /// The addresses in its status.
@@ -95,6 +97,7 @@ impl Request {
             families,
             need,
             asked,
+            may_ask_outside: false,
             preferred: preferred.collect(),
             in_status,
             pool: text(service, POOL),

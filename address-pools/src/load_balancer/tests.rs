@@ -359,6 +359,47 @@ async fn pools_of_a_config_map_change_while_the_daemon_runs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_kube_vips_pools_and_kube_vip_any_address_may_be_asked_for() {
+    let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "192.0.2.9")]);
+    let by_field = LoadBalancerService { load_balancer_ip: Some("192.0.2.9".to_owned()), ..service("b") };
+    let others = [
+        r#"{"kubeVipConfigMap": {}, "announcedBy": "none"}"#,
+        r#"{"announcedBy": "kube-vip", "pools": [{"name": "main", "addresses": ["10.0.0.1"]}]}"#,
+    ];
+    for json in others {
+        let daemon = Daemon::start(&cluster(&["a"]), json);
+        let error = daemon.ensure(&asking).await.expect_err("in no pool");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{json}");
+    }
+    let cluster = cluster(&["a", "b"]);
+    let daemon = Daemon::start(&cluster, r#"{"kubeVipConfigMap": {}}"#);
+    for _ in 0..2 {
+        daemon.told_elsewhere(&asking).await;
+    }
+    assert_eq!(cluster.stored_claims().into_keys().collect::<Vec<_>>(), ips(&["192.0.2.9"]));
+    let reasons: Vec<_> = cluster.warnings().into_iter().map(|(of, reason, _)| (of.name, reason)).collect();
+    assert_eq!(reasons, [("a".to_owned(), "LoadBalancerAddressOutsidePools")]);
+    // It is claimed like any other.
+    assert_eq!(daemon.ensure(&by_field).await.expect_err("held").kind(), ErrorKind::Conflict);
+    daemon.delete(&asking).await.expect("deleted");
+    daemon.told_elsewhere(&by_field).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preferred_family_that_is_left_out_is_told_once() {
+    let cluster = cluster(&["a"]);
+    let daemon = Daemon::start(&cluster, r#"{"pools": [{"name": "main", "addresses": ["10.0.0.1"]}]}"#);
+    let both = dual_stack("a", cloudprovider::IpFamilyPolicy::PreferDualStack);
+    for _ in 0..2 {
+        assert_eq!(daemon.addresses(&both).await, ips(&["10.0.0.1"]));
+    }
+    let warnings = cluster.warnings();
+    let [(_, reason, message)] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!(*reason, "LoadBalancerFamilyLeftOut");
+    assert!(message.contains("no pool gives IPv6 addresses to the namespace default"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn dhcp_needs_kube_vip() {
     let cluster = cluster(&["a"]);
     let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "0.0.0.0")]);

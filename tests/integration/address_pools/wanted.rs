@@ -5,16 +5,14 @@ pub(super) const DIFFERENCES: &[(&str, &[&str])] = &[
     // Each address once in the cluster.
     ("a pool of a namespace that overlaps one for all", &["s1: 10.1.7.8", "s2: 10.1.7.9", "s3: 10.1.7.10"]),
     ("an address that is in use", &["s1: 10.4.1.1", "s2: refused"]),
-    // What is asked for must be an address of a pool.
-    ("an address outside of the pool", &["s: refused"]),
+    // What is asked for must be addresses of the Service's families.
     ("two addresses by annotation", &["s: refused"]),
-    ("an address without a ConfigMap", &["s: refused"]),
     ("an annotation that is no address", &["s1: refused", "s2: 10.4.1.1"]),
     ("addresses with a blank between", &["s1: refused", "s2: 10.4.1.1"]),
-    ("shared with an address outside of the pool", &["s1: refused", "s2: 10.3.9.4"]),
+    ("shared with an address outside of the pool", &["s1: 192.0.2.77 loadBalancerIP=none", "s2: 10.3.9.4"]),
     // An address that is asked for by the field is in use.
     ("an address is asked for by loadBalancerIP", &["s1: 10.4.1.1", "s2: 10.4.1.2"]),
-    ("a loadBalancerIP outside of the pool", &["s: refused"]),
+    ("a loadBalancerIP outside of the pool", &["s: 192.0.2.9"]),
     ("a loadBalancerIP that is no address", &["s: refused"]),
     ("a loadBalancerIP and an annotation", &["s: refused"]),
     // A Service moves when a person asks for that, and not otherwise.
