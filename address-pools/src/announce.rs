@@ -135,6 +135,8 @@ impl Holds {
     /// Ends this generation. The next one holds everything before this one releases it. Where there is none, it is
     /// released.
     pub(crate) async fn stop(&self) {
+        // Before the addresses are looked at: if a term of leadership ends from here on, nothing is held after it.
+        let successor = self.successor().map(|successor| (successor.term(), successor));
         let addresses = {
             let mut state = self.state();
             state.is_running = false;
@@ -143,16 +145,15 @@ impl Holds {
             state.addresses.clone()
         };
         if !addresses.is_empty()
-            && let Some(successor) = self.successor()
+            && let Some((term, successor)) = successor
         {
-            successor.take_over(&addresses).await;
+            successor.take_over(term, &addresses).await;
         }
         self.release_all().await;
     }
 
     /// Holds also what an earlier generation holds.
-    async fn take_over(&self, addresses: &HashMap<String, Addresses>) {
-        let term = self.term();
+    async fn take_over(&self, term: u64, addresses: &HashMap<String, Addresses>) {
         for (uid, addresses) in addresses {
             for (address, interface) in addresses.iter().filter(|(address, _)| !self.is_held(uid, **address))
             {
@@ -228,11 +229,10 @@ impl Holds {
         if let Err(error) = self.announcer.hold(&self.holder(uid), address, interface).await {
             let mut state = self.state();
             if state.term == term {
-                match had {
-                    Some(had) => {
-                        drop(state.addresses.entry(uid.to_owned()).or_default().insert(address, had))
-                    }
-                    None => state.forget(uid, address),
+                if let Some(had) = had {
+                    state.addresses.entry(uid.to_owned()).or_default().insert(address, had);
+                } else {
+                    state.forget(uid, address);
                 }
             }
             return Err(error);

@@ -8,7 +8,7 @@ use component::{
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service as ApiService;
 use kube::ResourceExt as _;
-use sandbox::Sandbox;
+use sandbox::{Action, Fault, Matcher, Sandbox};
 
 use super::*;
 
@@ -81,6 +81,16 @@ async fn an_address_is_claimed_once() {
     services.delete_claim(&rest).await.expect("gone already");
     assert_eq!(services.claim_of(rest.address).await.expect("read"), None);
     assert_eq!(kind(services.write_claim(&rest).await).0, ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_store_claims_is_told() {
+    let world = World::new();
+    let lists = Matcher::any().verb("list").resource("ipaddresses");
+    world.sandbox.faults().inject(Fault::new(lists, Action::ErrorEvent(404)));
+    let (kind, words) = kind(world.services.claims().await);
+    assert_eq!(kind, ErrorKind::Unavailable);
+    assert!(words.contains("Kubernetes 1.33"), "{words}");
 }
 
 #[tokio::test]

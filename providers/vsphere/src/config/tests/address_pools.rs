@@ -52,6 +52,17 @@ fn faults_stop_the_start() {
 }
 
 #[test]
+fn of_two_sections_the_last_one_counts() {
+    let text = format!(
+        "{MINIMAL}addressPools: {{announce: true, pools: [{{name: a, addresses: [192.0.2.1]}}]}}\n\
+         addressPools: {{kubeVipConfigMap: {{}}}}\n"
+    );
+    let pools = parse(&text).address_pools.expect("pools");
+    assert_eq!(pools.announcer, Announcer::KubeVip);
+    assert_eq!(warnings(&text), ["addressPools: stands there twice; the last one counts"]);
+}
+
+#[test]
 fn in_ini_they_are_refused_with_the_way_out() {
     let found =
         warnings("[VirtualCenter \"vc1\"]\nuser = u\npassword = p\n[AddressPools]\nannounce = true\n");
