@@ -10,6 +10,7 @@ mod plan;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use cloudprovider::{
@@ -18,7 +19,7 @@ use cloudprovider::{
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
 use self::{
     demand::{Demand, external_service_name, load_balancer_name},
@@ -36,6 +37,9 @@ use crate::{
 
 /// How many external services are changed at the same time.
 const CHANGES_AT_ONCE: usize = 8;
+
+/// How long a call waits for the first listing of the hosts.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The load balancers of a cluster.
 #[derive(Debug)]
@@ -61,7 +65,8 @@ impl CattleLoadBalancers {
     /// The load balancer with this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`] if there are several.
+    /// [`ErrorKind::Ambiguous`] if there are several. [`ErrorKind::Unavailable`] if the server shows none, and
+    /// not one host either: a key of another project sees neither.
     async fn find(&self, name: &str) -> Result<Option<LoadBalancerService>> {
         let mut found = self.client.load_balancers_named(name).await?;
         if found.len() > 1 {
@@ -70,7 +75,42 @@ impl CattleLoadBalancers {
                 format!("several load balancers are called {name}: {}; delete all but one", ids.join(", "));
             return Err(Error::new(ErrorKind::Ambiguous, words));
         }
+        if found.is_empty() {
+            self.check_hosts().await?;
+        }
         Ok(found.pop())
+    }
+
+    /// Makes sure that this is the project of the cluster's hosts. Waits a little for the first listing.
+    async fn check_hosts(&self) -> Result<()> {
+        let mut versions = self.hosts.versions();
+        let is_known = || {
+            let state = self.hosts.state();
+            state.listed.is_some() || state.trouble.is_some()
+        };
+        let known = async {
+            loop {
+                versions.mark_unchanged();
+                if is_known() {
+                    return;
+                }
+                // The sender is in `self.hosts`, so this cannot fail.
+                let _ = versions.changed().await;
+            }
+        };
+        // What is known then decides.
+        let _ = timeout(LISTING_TIMEOUT, known).await;
+        let state = self.hosts.state();
+        let why = match &state.trouble {
+            Some((error, _)) => error.report(),
+            None if state.listed.is_none() => "the hosts have not been listed yet".to_owned(),
+            None if state.inventory.len() == 0 => "no host exists".to_owned(),
+            None => return Ok(()),
+        };
+        let words = format!("cannot tell whether there is a load balancer: {why}");
+        let error = Error::new(ErrorKind::Unavailable, words);
+        let after = state.trouble.as_ref().and_then(|(error, _)| error.retry_after());
+        Err(after.into_iter().fold(error, Error::with_retry_after))
     }
 
     /// The load balancer with this name, made if there is none.
@@ -95,6 +135,7 @@ impl CattleLoadBalancers {
     /// [`ErrorKind::InProgress`] if the server has to finish something first.
     async fn change(
         &self,
+        cluster: &str,
         found: LoadBalancerService,
         demand: &Demand,
         nodes: &[&NodeIdentity],
@@ -103,10 +144,13 @@ impl CattleLoadBalancers {
             return Err(self.in_progress(format!("load balancer {} is being removed", found.id)));
         }
         let stack = found.stack_id.clone().unwrap_or_default();
-        let backends = self.external_services(&stack, nodes).await?;
+        let known = self.client.external_services_of(&stack).await?;
+        let backends = self.external_services(cluster, &stack, &known, nodes).await?;
         let is_ready = backends.iter().all(|(_, is_ready)| *is_ready);
         let services = backends.into_iter().map(|(id, _)| id).collect();
-        let changed = self.send_to(found, demand, &stack, &services).await?;
+        let ours = self.ours(cluster, &known, &found).await?;
+        let changed = self.send_to(found, demand, &services).await?;
+        self.delete_unused(&stack, None, ours.difference(&services).cloned().collect()).await?;
         if !is_ready {
             let words = format!("the external services of load balancer {} are not active yet", changed.id);
             return Err(self.in_progress(words));
@@ -119,7 +163,6 @@ impl CattleLoadBalancers {
         &self,
         found: LoadBalancerService,
         demand: &Demand,
-        stack: &str,
         services: &BTreeSet<String>,
     ) -> Result<LoadBalancerService> {
         let Some(change) = plan::change(&found, demand, services) else { return Ok(found) };
@@ -146,30 +189,56 @@ impl CattleLoadBalancers {
                 self.in_progress(format!("load balancer {} is made anew, with other ports", found.id))
             );
         }
-        let unused: BTreeSet<_> = plan::services_of(&found).difference(services).cloned().collect();
-        self.delete_unused(stack, &found.id, unused).await?;
         Ok(changed)
     }
 
+    /// The external services that are ours: those with our description, and those that the load balancer sends
+    /// to, which get it. So they are known as ours when no load balancer names them any more.
+    async fn ours(
+        &self,
+        cluster: &str,
+        known: &[ExternalService],
+        found: &LoadBalancerService,
+    ) -> Result<BTreeSet<String>> {
+        let (description, named) = (plan::description(cluster), plan::services_of(found));
+        let mut ours = BTreeSet::new();
+        for service in known {
+            let is_marked = service.description.as_deref() == Some(&*description);
+            if !is_marked && named.contains(&service.id) {
+                self.client.describe_external_service(service, &description).await?;
+            }
+            if is_marked || named.contains(&service.id) {
+                ours.insert(service.id.clone());
+            }
+        }
+        Ok(ours)
+    }
+
     /// Makes the external services of these nodes right. Returns their IDs, each with whether it is active.
-    async fn external_services(&self, stack: &str, nodes: &[&NodeIdentity]) -> Result<Vec<(String, bool)>> {
+    async fn external_services(
+        &self,
+        cluster: &str,
+        stack: &str,
+        known: &[ExternalService],
+        nodes: &[&NodeIdentity],
+    ) -> Result<Vec<(String, bool)>> {
+        let mut by_name: BTreeMap<&str, &ExternalService> = BTreeMap::new();
+        for service in known {
+            by_name.entry(service.name.as_deref().unwrap_or_default()).or_insert(service);
+        }
+        let description = &*plan::description(cluster);
         let wanted = self.backends(nodes);
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut known: BTreeMap<String, ExternalService> = BTreeMap::new();
-        for service in self.client.external_services_of(stack).await? {
-            known.entry(service.name.clone().unwrap_or_default()).or_insert(service);
-        }
         let pairs: Vec<_> = wanted
             .into_iter()
             .map(|(name, ips)| {
                 let ips: Vec<_> = ips.iter().map(ToString::to_string).collect();
-                (known.remove(&name), name, ips)
+                (by_name.get(&*name).map(|found| (*found).clone()), name, ips)
             })
             .collect();
         stream::iter(pairs)
-            .map(|(found, name, ips)| async move { self.external_service(found, &name, stack, &ips).await })
+            .map(|(found, name, ips)| async move {
+                self.external_service(found, &name, stack, description, &ips).await
+            })
             .buffer_unordered(CHANGES_AT_ONCE)
             .try_collect()
             .await
@@ -181,10 +250,11 @@ impl CattleLoadBalancers {
         found: Option<ExternalService>,
         name: &str,
         stack: &str,
+        description: &str,
         ips: &[String],
     ) -> Result<(String, bool)> {
         let service = match found {
-            None => self.client.create_external_service(name, stack, ips).await?,
+            None => self.client.create_external_service(name, stack, description, ips).await?,
             Some(found) => {
                 let has: BTreeSet<_> = found.external_ip_addresses.iter().collect();
                 if has == ips.iter().collect() {
@@ -216,30 +286,35 @@ impl CattleLoadBalancers {
         backends
     }
 
-    /// Deletes those of the external services that no load balancer but this one uses.
+    /// Deletes those of these external services that no load balancer of the stack but `leaving` names.
     async fn delete_unused(
         &self,
         stack: &str,
-        load_balancer: &str,
+        leaving: Option<&str>,
         mut unused: BTreeSet<String>,
     ) -> Result<()> {
         if unused.is_empty() {
             return Ok(());
         }
-        for other in
-            self.client.load_balancers_of(stack).await?.iter().filter(|other| other.id != load_balancer)
-        {
+        let balancers = self.client.load_balancers_of(stack).await?;
+        for other in balancers.iter().filter(|other| leaving != Some(&other.id)) {
             for used in plan::services_of(other) {
                 unused.remove(&used);
             }
         }
-        // Only what stands in our stack is ours.
-        let ours: BTreeSet<_> =
-            self.client.external_services_of(stack).await?.into_iter().map(|one| one.id).collect();
-        for id in unused.intersection(&ours) {
+        for id in &unused {
             self.client.delete_external_service(id).await?;
         }
         Ok(())
+    }
+
+    /// Deletes what is left of load balancers that are gone.
+    async fn delete_leftovers(&self, cluster: &str) -> Result<()> {
+        let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
+        let Some(stack) = self.client.find_stack(stack_name, stack_external_id).await? else { return Ok(()) };
+        let known = self.client.external_services_of(&stack.id).await?;
+        let ours = self.ours(cluster, &known, &LoadBalancerService::default()).await?;
+        self.delete_unused(&stack.id, None, ours).await
     }
 
     /// The status of a load balancer, once it is active and has addresses.
@@ -290,7 +365,7 @@ impl LoadBalancer for CattleLoadBalancers {
 
     async fn ensure(
         &self,
-        _: &str,
+        cluster: &str,
         service: &Service,
         nodes: &[&NodeIdentity],
     ) -> Result<LoadBalancerStatus> {
@@ -298,29 +373,31 @@ impl LoadBalancer for CattleLoadBalancers {
         let changed = {
             let _changing = self.changing.lock().await;
             let found = self.find_or_create(&load_balancer_name(service), &demand).await?;
-            self.change(found, &demand, nodes).await?
+            self.change(cluster, found, &demand, nodes).await?
         };
         self.status_of(&changed).await
     }
 
-    async fn update(&self, _: &str, service: &Service, nodes: &[&NodeIdentity]) -> Result<()> {
+    async fn update(&self, cluster: &str, service: &Service, nodes: &[&NodeIdentity]) -> Result<()> {
         let demand = Demand::of(service)?;
         let name = load_balancer_name(service);
         let _changing = self.changing.lock().await;
         let Some(found) = self.find(&name).await? else {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no load balancer {name}")));
         };
-        self.change(found, &demand, nodes).await.map(drop)
+        self.change(cluster, found, &demand, nodes).await.map(drop)
     }
 
-    async fn delete(&self, _: &str, service: &Service) -> Result<()> {
+    async fn delete(&self, cluster: &str, service: &Service) -> Result<()> {
         let name = load_balancer_name(service);
         let _changing = self.changing.lock().await;
-        let Some(found) = self.find(&name).await? else { return Ok(()) };
+        let Some(found) = self.find(&name).await? else { return self.delete_leftovers(cluster).await };
         if found.state.as_deref() != Some("removing") {
-            // First, since nobody would find them without the load balancer.
+            // First, while its rules say which ones it adopted.
             let stack = found.stack_id.clone().unwrap_or_default();
-            self.delete_unused(&stack, &found.id, plan::services_of(&found)).await?;
+            let known = self.client.external_services_of(&stack).await?;
+            let ours = self.ours(cluster, &known, &found).await?;
+            self.delete_unused(&stack, Some(&found.id), ours).await?;
             tracing::info!(load_balancer = name, "deleting the load balancer");
             self.client.delete_load_balancer(&found.id).await?;
             if self.find(&name).await?.is_none() {

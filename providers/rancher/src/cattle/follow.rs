@@ -61,6 +61,7 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
             }
         }
         let began = Instant::now();
+        let has_recovered;
         let unaddressed = match list(source, hosts).await {
             Ok((inventory, unaddressed)) => {
                 tracing::debug!(hosts = inventory.len(), "the hosts were listed");
@@ -68,6 +69,8 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
                     tracing::warn!("{why}; until it can, no host counts as gone");
                 }
                 hosts.replace(inventory, began);
+                // After an outage events can be had again, and the next listing follows at once.
+                has_recovered = failures > 0 && events.is_none();
                 failures = 0;
                 unaddressed
             }
@@ -82,7 +85,14 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
                 continue;
             }
         };
-        let interval = if events.is_some() { intervals.with_events } else { intervals.without_events };
+        let interval = if has_recovered {
+            subscribe_at = Instant::now();
+            MIN_INTERVAL
+        } else if events.is_some() {
+            intervals.with_events
+        } else {
+            intervals.without_events
+        };
         let reading = async {
             match read_addresses(source, hosts, unaddressed, refreshes).await {
                 Ok(()) => std::future::pending().await,

@@ -104,16 +104,19 @@ impl Client {
         Ok(true)
     }
 
-    /// The stack with this name, made if there is none. One with this external ID comes before others.
-    pub(crate) async fn stack(&self, name: &str, external_id: &str) -> Result<Stack> {
+    /// The stack with this name. One with this external ID comes before others.
+    pub(crate) async fn find_stack(&self, name: &str, external_id: &str) -> Result<Option<Stack>> {
         let found: Vec<Stack> = self.list("stacks", &[("name", name), NOT_REMOVED]).await?;
         let is_ours = |stack: &Stack| {
             stack.name.as_deref() == Some(name) && !is_gone(stack.removed.as_ref(), stack.state.as_deref())
         };
         let ours = found.into_iter().filter(is_ours);
-        if let Some(stack) =
-            ours.min_by_key(|stack| (stack.external_id.as_deref() != Some(external_id), stack.id.clone()))
-        {
+        Ok(ours.min_by_key(|stack| (stack.external_id.as_deref() != Some(external_id), stack.id.clone())))
+    }
+
+    /// The stack with this name, made if there is none.
+    pub(crate) async fn stack(&self, name: &str, external_id: &str) -> Result<Stack> {
+        if let Some(stack) = self.find_stack(name, external_id).await? {
             return Ok(stack);
         }
         let body = json!({"type": "stack", "name": name, "externalId": external_id});
@@ -150,10 +153,16 @@ impl Client {
         &self,
         name: &str,
         stack: &str,
+        description: &str,
         ips: &[String],
     ) -> Result<ExternalService> {
-        let body =
-            json!({"type": "externalService", "name": name, "stackId": stack, "externalIpAddresses": ips});
+        let body = json!({
+            "type": "externalService",
+            "name": name,
+            "description": description,
+            "stackId": stack,
+            "externalIpAddresses": ips,
+        });
         let created = self.send_object(Method::POST, self.url(EXTERNAL_SERVICES), &body).await;
         created.map_err(at(format!("create external service {name}")))
     }
@@ -163,6 +172,18 @@ impl Client {
         let url = self.url(&format!("{EXTERNAL_SERVICES}/{id}"));
         let updated = self.send_object(Method::PUT, url, &json!({"externalIpAddresses": ips})).await;
         updated.map_err(at(format!("change external service {id}")))
+    }
+
+    /// Describes an external service.
+    pub(crate) async fn describe_external_service(
+        &self,
+        found: &ExternalService,
+        description: &str,
+    ) -> Result<()> {
+        let url = self.url(&format!("{EXTERNAL_SERVICES}/{}", found.id));
+        let body = json!({"description": description, "externalIpAddresses": found.external_ip_addresses});
+        let updated = self.send_object::<ExternalService>(Method::PUT, url, &body).await;
+        updated.map(drop).map_err(at(format!("describe external service {}", found.id)))
     }
 
     /// Deletes an external service.

@@ -186,6 +186,8 @@ pub(crate) struct ExternalService {
     pub(crate) state: Option<String>,
     #[serde(default)]
     pub(crate) removed: Option<Value>,
+    #[serde(default)]
+    pub(crate) description: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) external_ip_addresses: Vec<String>,
     #[serde(default, deserialize_with = "or_default")]

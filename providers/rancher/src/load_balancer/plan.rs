@@ -17,6 +17,11 @@ const ACCESS_LIST: &str = "kubernetes_source_range";
 /// The protocol of all rules.
 const TCP: &str = "tcp";
 
+/// The description of the external services that are made for this cluster. It marks them: others are not ours to delete.
+pub(crate) fn description(cluster: &str) -> String {
+    format!("made by cloud-controller-manager for a Node of cluster {cluster}")
+}
+
 /// The addresses of the external services, by name. Nodes whose names become one share it.
 pub(crate) type Backends = BTreeMap<String, BTreeSet<IpAddr>>;
 

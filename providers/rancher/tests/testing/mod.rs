@@ -59,6 +59,8 @@ pub(crate) struct Cloud {
     pub(crate) fault: Option<Fault>,
     /// Faults only for the page of this number, from 1, of a listing of hosts.
     pub(crate) bad_page: Option<(usize, Fault)>,
+    /// Fails the requests with this method to this collection, which is in lower case.
+    pub(crate) crash_point: Option<(&'static str, &'static str)>,
     /// New connections are closed at once.
     pub(crate) is_away: bool,
     /// Ports of a load balancer cannot be changed.

@@ -207,7 +207,7 @@ impl Cloud {
         }
         let fields: &[&str] = match kind {
             "loadBalancerService" => &["lbConfig", "launchConfig", "scale"],
-            "externalService" => &["externalIpAddresses", "hostname"],
+            "externalService" => &["externalIpAddresses", "hostname", "description"],
             _ => return Err(Fault::error(405, "MethodNotAllow")),
         };
         for rule in body["lbConfig"]["portRules"].as_array().into_iter().flatten() {

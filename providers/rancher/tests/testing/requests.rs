@@ -40,6 +40,12 @@ pub(super) fn admit(cloud: &mut Cloud, request: &Request) -> Result<(), Fault> {
     if let Some(fault) = &cloud.fault {
         return Err(fault.clone());
     }
+    if let Some((method, of)) = cloud.crash_point {
+        let path = parts(&request.path).unwrap_or_default();
+        if request.method == method && path.first().is_some_and(|part| part.eq_ignore_ascii_case(of)) {
+            return Err(Fault::error(500, "ServerError"));
+        }
+    }
     if request.key.as_ref() != Some(&cloud.key) {
         let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
         return Err(Fault { body: body.to_owned(), ..Fault::error(401, "") });
