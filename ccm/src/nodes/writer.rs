@@ -96,6 +96,21 @@ impl NodeWriter {
         }
     }
 
+    /// Whether the API server has a Node with this name now, whatever a cache says.
+    ///
+    /// # Errors
+    /// If the API server does not say.
+    pub async fn is_there(&self, name: &str) -> Result<bool, WriteError> {
+        // A text that cannot be a Node's name could mean something else in a selector.
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')) {
+            return Ok(false);
+        }
+        let api: Api<Node> = Api::all(self.client.clone());
+        // The daemon may list Nodes, but may not get one.
+        let one = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
+        within_deadline(api.list_metadata(&one)).await.map(|nodes| !nodes.items.is_empty())
+    }
+
     /// Whether there is no Node with this name and UID any more. The API server does not say which precondition failed. A caller
     /// that waits for the watch to show it would send the write again and again.
     async fn is_replaced(&self, name: &str, uid: &str) -> bool {

@@ -26,6 +26,9 @@ use self::{
     table::{Step, Wanted, next_step},
 };
 
+/// When to look again at a Node that has no address yet. A change of the Node is noticed anyway.
+const ADDRESS_RETRY: Duration = Duration::from_secs(10);
+
 /// How long a table that was read serves for further changes.
 const TABLE_AGE: Duration = Duration::from_secs(1);
 
@@ -196,12 +199,19 @@ fn parse_cidr(text: &str) -> Result<IpNet> {
 }
 
 /// The first internal address of the Node in the CIDR's family.
+///
+/// # Errors
+/// [`ErrorKind::InProgress`] if the Node has no internal address at all: it is new, and will get some.
 fn gateway_of(route: &Route, destination: IpNet) -> Result<IpAddr> {
     let is_ipv4 = matches!(destination, IpNet::V4(_));
     let internal =
         route.target_node_addresses.iter().filter(|one| one.address_type == NodeAddressType::InternalIp);
-    let mut addresses = internal.filter_map(|one| one.address.parse::<IpAddr>().ok());
-    addresses.find(|address| address.is_ipv4() == is_ipv4).ok_or_else(|| {
+    let addresses: Vec<_> = internal.filter_map(|one| one.address.parse::<IpAddr>().ok()).collect();
+    addresses.iter().copied().find(|address| address.is_ipv4() == is_ipv4).ok_or_else(|| {
+        if addresses.is_empty() {
+            let words = format!("node {:?} has no InternalIP yet", route.target_node);
+            return Error::in_progress(ADDRESS_RETRY, words);
+        }
         let family = if is_ipv4 { "IPv4" } else { "IPv6" };
         Error::new(
             ErrorKind::InvalidInput,

@@ -30,7 +30,7 @@ use crate::{
 /// Changes of Nodes within this time lead to one pass.
 const GATHERING_TIME: Duration = Duration::from_millis(100);
 
-/// The least time between the beginnings of two passes that changes of Nodes cause.
+/// The least time between the beginnings of two passes that changes of Nodes or retries cause.
 const PASS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The settings of this controller.
@@ -159,14 +159,13 @@ impl RouteController {
     fn begin(&self) -> Instant {
         let earliest = self.last.map(|last| last.began + PASS_INTERVAL);
         let listing = self.retries.due(&Work::List);
-        // Changes of Nodes cannot be dealt with while the cloud does not list its routes.
-        let asked_for = self
-            .asked_for
-            .map(|then| [Some(then), earliest, listing].into_iter().flatten().fold(then, Instant::max));
-        let retry = match listing {
-            Some(due) => Some(due),
-            None => self.retries.next(),
-        };
+        let asked_for = self.asked_for.map(|then| earliest.map_or(then, |earliest| then.max(earliest)));
+        let not_before = |due: Instant| earliest.map_or(due, |earliest| due.max(earliest));
+        if let Some(due) = listing {
+            // Not even in the next period: the cloud may have said when.
+            return not_before(due);
+        }
+        let retry = self.retries.next().map(not_before);
         [asked_for, retry].into_iter().flatten().fold(self.next_period, Instant::min)
     }
 
@@ -184,7 +183,8 @@ impl RouteController {
         self.last = Some(LastPass { began: now, trigger, outcome: None, listed: 0, wanted: 0 });
         // What is due soon is tried now, which saves a pass.
         let not_due = self.retries.not_due(now + GATHERING_TIME);
-        let memory = Memory { not_due, written: self.written.clone() };
+        let in_progress = self.retries.in_progress();
+        let memory = Memory { not_due, in_progress, written: self.written.clone() };
         Box::pin(pass(Arc::clone(&self.shared), memory, stop.clone()))
     }
 
@@ -255,7 +255,7 @@ impl RouteController {
     /// Takes note of each step, and returns how many of the `missing` routes are still missing.
     fn settle(&mut self, steps: Vec<Step>, mut missing: usize, now: Instant) -> usize {
         let waits = steps.iter().filter_map(|step| match step {
-            Step::Failed(failure) => Some(failure.work.clone()),
+            Step::Failed(failure) | Step::InProgress(failure) => Some(failure.work.clone()),
             Step::NotDue(work) => Some(work.clone()),
             _ => None,
         });
@@ -268,6 +268,11 @@ impl RouteController {
                     let (work, error) = (failure.work.clone(), failure.error.clone());
                     let wait = self.retries.failed(failure, now);
                     tracing::warn!(error, "could not {work}: trying again in {wait:.1?}");
+                }
+                Step::InProgress(failure) => {
+                    let (work, error) = (failure.work.clone(), failure.error.clone());
+                    let wait = self.retries.failed(failure, now);
+                    tracing::debug!(error, "cannot {work} yet: trying again in {wait:.1?}");
                 }
                 Step::Written { node, written } => {
                     self.written.insert(node, written);

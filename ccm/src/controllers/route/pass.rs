@@ -2,11 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use cloudprovider::{Error, Route};
+use cloudprovider::{Error, ErrorKind, Route};
 use component::{
     command_line::format_duration,
     events::{EventRecorder, EventType},
@@ -68,6 +68,8 @@ pub(super) struct WrittenCondition {
 pub(super) struct Memory {
     /// What failed and is not to be tried yet.
     pub(super) not_due: HashSet<Work>,
+    /// What the provider still waits with. Nothing went wrong there.
+    pub(super) in_progress: HashSet<Work>,
     /// The conditions that were written last, by the Node's name.
     pub(super) written: HashMap<String, WrittenCondition>,
 }
@@ -94,6 +96,8 @@ pub(super) enum Step {
     Deleted,
     Created,
     Failed(Failure),
+    /// The provider waits for something first, such as the addresses of a new Node.
+    InProgress(Failure),
     /// It failed before, and its time has not come.
     NotDue(Work),
     Written {
@@ -111,13 +115,17 @@ struct Pass<'a> {
     shared: &'a Shared,
     memory: &'a Memory,
     stop: &'a CancellationToken,
+    /// The names of the Nodes that the plan was made from.
+    nodes: HashSet<&'a str>,
     operations: Semaphore,
     writes: Semaphore,
     /// Cancelled when all deletions have ended.
     deleted: CancellationToken,
+    /// The CIDRs of the routes that were deleted.
+    freed: Mutex<HashSet<String>>,
 }
 
-/// Makes one pass. When `stop` is cancelled, nothing more is begun.
+/// Makes one pass. When `stop` is cancelled, nothing more is begun, except for routes that take the place of deleted ones.
 pub(super) async fn pass(shared: Arc<Shared>, memory: Memory, stop: CancellationToken) -> Report {
     // The routes are listed before the Nodes are read, so that no route of a new Node looks like one of nobody.
     let routes = match shared.cloud.list_routes(&shared.cluster_name).await {
@@ -138,9 +146,11 @@ pub(super) async fn pass(shared: Arc<Shared>, memory: Memory, stop: Cancellation
         shared: &shared,
         memory: &memory,
         stop: &stop,
+        nodes: nodes.iter().map(|node| node.name()).collect(),
         operations: Semaphore::new(CONCURRENT_OPERATIONS),
         writes: Semaphore::new(CONCURRENT_WRITES),
         deleted: CancellationToken::new(),
+        freed: Mutex::default(),
     };
     report.steps = pass.work(&plan).await;
     report
@@ -180,7 +190,8 @@ fn faults_of(plan: &Plan<'_>) -> HashSet<String> {
 }
 
 fn failure(work: Work, error: &Error) -> Failure {
-    Failure { work, error: error.report(), retry_after: error.retry_after() }
+    let is_in_progress = error.kind() == ErrorKind::InProgress;
+    Failure { work, error: error.report(), retry_after: error.retry_after(), is_in_progress }
 }
 
 impl Pass<'_> {
@@ -214,10 +225,22 @@ impl Pass<'_> {
             return Step::Would(work.to_string());
         }
         let Some(_permit) = self.permit(&self.operations).await else { return Step::Stopped };
+        if !node.is_empty() && !self.nodes.contains(node.as_str()) {
+            // The cache of a daemon that has just taken over may lack a new Node whose route another one made.
+            let not_gone = match self.shared.writer.is_there(node).await {
+                Ok(false) => None,
+                Ok(true) => Some("the node exists, and is not in the cache yet".to_owned()),
+                Err(error) => Some(format!("cannot tell whether the node is gone: {error}")),
+            };
+            if let Some(error) = not_gone {
+                return Step::Failed(Failure { work, error, retry_after: None, is_in_progress: false });
+            }
+        }
         let call = self.shared.cloud.delete_route(&self.shared.cluster_name, route);
         match self.shared.fence.pass(call).await {
             None => Step::Stopped,
             Some(Ok(())) => {
+                self.freed.lock().unwrap_or_else(PoisonError::into_inner).insert(cidr.clone());
                 tracing::info!(route = name, cidr, node, "route deleted");
                 Step::Deleted
             }
@@ -233,6 +256,16 @@ impl Pass<'_> {
             return steps;
         }
         let is_made = |step: &Step| matches!(step, Step::Created | Step::Would(_));
+        let is_in_progress = |step: &Step| match step {
+            Step::InProgress(_) => true,
+            Step::NotDue(work) => self.memory.in_progress.contains(work),
+            _ => false,
+        };
+        if steps.iter().any(is_in_progress) && steps.iter().all(|step| is_made(step) || is_in_progress(step))
+        {
+            // Nothing is known yet: the condition stays as it is.
+            return steps;
+        }
         let condition = if !plan.node.pod_cidrs.is_empty() && steps.iter().all(is_made) {
             RouteCondition::RouteCreated
         } else {
@@ -255,7 +288,13 @@ impl Pass<'_> {
             self.deleted.cancelled().await;
         }
         let began = Instant::now();
-        let Some(_permit) = self.permit(&self.operations).await else { return Step::Stopped };
+        let is_freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner).contains(&cidr);
+        // A Node whose route was deleted to be made anew must not stay without one.
+        let permit = match is_freed {
+            true => self.operations.acquire().await.ok(),
+            false => self.permit(&self.operations).await,
+        };
+        let Some(_permit) = permit else { return Step::Stopped };
         let route = Route {
             target_node: name,
             target_node_addresses: node.identity.addresses.clone(),
@@ -270,6 +309,9 @@ impl Pass<'_> {
             Some(Ok(())) => {
                 tracing::info!(node = name, cidr, "route created");
                 Step::Created
+            }
+            Some(Err(error)) if error.kind() == ErrorKind::InProgress => {
+                Step::InProgress(failure(work, &error))
             }
             Some(Err(error)) => {
                 let took = format_duration(began.elapsed());
@@ -312,7 +354,12 @@ impl Pass<'_> {
             Err(WriteError::Gone) => None,
             Err(error @ (WriteError::Stale(_) | WriteError::Failed(_))) => {
                 let retry_after = None::<Duration>;
-                Some(Step::Failed(Failure { work, error: error.to_string(), retry_after }))
+                Some(Step::Failed(Failure {
+                    work,
+                    error: error.to_string(),
+                    retry_after,
+                    is_in_progress: false,
+                }))
             }
         }
     }

@@ -57,6 +57,8 @@ pub(super) struct Failure {
     pub(super) error: String,
     /// When the provider says that another try can help.
     pub(super) retry_after: Option<Duration>,
+    /// The provider waits for something, and nothing went wrong.
+    pub(super) is_in_progress: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ struct Retry {
     failures: u32,
     due: Instant,
     error: String,
+    is_in_progress: bool,
 }
 
 /// What failed, and when it is tried again.
@@ -83,10 +86,11 @@ impl Retries {
     /// Notes a failure and returns the wait until the next try. All that failed together is tried again together, so the
     /// waits have no random part.
     pub(super) fn failed(&mut self, failure: Failure, now: Instant) -> Duration {
-        let Failure { work, error, retry_after } = failure;
-        let retry = self.waiting.entry(work).or_insert(Retry { failures: 0, due: now, error: String::new() });
+        let Failure { work, error, retry_after, is_in_progress } = failure;
+        let new = Retry { failures: 0, due: now, error: String::new(), is_in_progress };
+        let retry = self.waiting.entry(work).or_insert(new);
         retry.failures = retry.failures.saturating_add(1);
-        retry.error = error;
+        (retry.error, retry.is_in_progress) = (error, is_in_progress);
         let wait = match retry_after {
             Some(after) => after.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()),
             None => self.backoff.nominal(retry.failures),
@@ -124,6 +128,11 @@ impl Retries {
         self.waiting.iter().filter(|(_, retry)| retry.due > then).map(|(work, _)| work.clone()).collect()
     }
 
+    /// What the provider still waits with.
+    pub(super) fn in_progress(&self) -> HashSet<Work> {
+        self.waiting.iter().filter(|(_, retry)| retry.is_in_progress).map(|(work, _)| work.clone()).collect()
+    }
+
     /// When this one is tried again.
     pub(super) fn due(&self, work: &Work) -> Option<Instant> {
         self.waiting.get(work).map(|retry| retry.due)
@@ -157,7 +166,7 @@ mod tests {
 
     fn failure(node: &str, retry_after: Option<Duration>) -> Failure {
         let work = Work::Create { node: node.to_owned(), cidr: "10.0.0.0/24".to_owned() };
-        Failure { work, error: "no".to_owned(), retry_after }
+        Failure { work, error: "no".to_owned(), retry_after, is_in_progress: false }
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,6 +38,15 @@ fn a_node_without_an_internal_address_of_the_family() {
 }
 
 #[test]
+fn a_node_that_has_no_address_yet() {
+    for addresses in [vec![], vec![NodeAddress::hostname("node-1")]] {
+        let network = parse_cidr("10.244.1.0/24").expect("a CIDR");
+        let error = gateway_of(&route("10.244.1.0/24", addresses), network).expect_err("no gateway");
+        assert_eq!((error.kind(), error.retry_after()), (ErrorKind::InProgress, Some(ADDRESS_RETRY)));
+    }
+}
+
+#[test]
 fn cidrs_that_are_none() {
     for (cidr, why) in [
         ("10.244.1.1/24", "10.244.1.0/24 has none"),

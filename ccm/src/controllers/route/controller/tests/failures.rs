@@ -214,3 +214,82 @@ async fn after_its_term_no_route_is_made_or_deleted() {
     let routes = cluster.fake.routes().into_iter().map(|route| route.name).collect::<Vec<_>>();
     assert_eq!(routes, ["old"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_clouds_wish_for_a_pause_outlasts_the_period() {
+    let cluster = Cluster::new();
+    let later = away().with_retry_after(Duration::from_secs(200));
+    cluster.fake.fail(Operation::ListRoutes, Fault::Error(later));
+    cluster.start_with(Duration::from_secs(10), false);
+    assert_eq!(calls_at(&cluster, Operation::ListRoutes, [1, 195, 205]).await, [1, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_a_second_apart_at_least() {
+    let cluster = Cluster::settled(0).await;
+    let soon = away().with_retry_after(Duration::ZERO);
+    cluster.fake.fail(Operation::CreateRoute, Fault::Error(soon));
+    cluster.register(1).await;
+    sleep(Duration::from_secs(10)).await;
+    let tries = cluster.fake.count(Operation::CreateRoute);
+    assert!((8..=11).contains(&tries), "{tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_cannot_be_made_yet_is_no_failure() {
+    let cluster = Cluster::settled(0).await;
+    let waits = Error::in_progress(Duration::from_secs(10), "the node has no address yet");
+    cluster.fake.fail(Operation::CreateRoute, Fault::Error(waits));
+    cluster.register(1).await;
+    sleep(Duration::from_secs(3)).await;
+    // Another pass, in which its time has not come.
+    cluster.register(2).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((cluster.condition(1).await, cluster.condition(2).await), (String::new(), String::new()));
+    let events: Api<Event> = Api::namespaced(cluster.sandbox.client(), "default");
+    assert!(events.list(&ListParams::default()).await.expect("events").items.is_empty());
+    cluster.fake.mend();
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
+    assert_eq!(cluster.status_writes(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_is_finished_when_it_stops() {
+    let cluster = Cluster::new();
+    cluster.register(1).await;
+    cluster.register(2).await;
+    // Its route must go before that of n1 can be made.
+    cluster.fake.put_route("c", route("gone", &cidr(1)));
+    cluster.fake.set_latency(Duration::from_secs(2));
+    let (task, stop) = cluster.start_with(PERIOD, false);
+    // While the old route is deleted.
+    sleep(Duration::from_secs(3)).await;
+    stop.cancel();
+    task.await.expect("it ends");
+    assert_eq!(cluster.routes(), [("n1".into(), cidr(1)), ("n2".into(), cidr(2))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_cache_lacks_keeps_its_route() {
+    let mut cluster = Cluster::new();
+    cluster.register(1).await;
+    for (name, index) in [("n1", 1), ("gone", 2)] {
+        cluster.fake.put_route("c", route(name, &cidr(index)));
+    }
+    // A cache that was filled before n1 came.
+    cluster.nodes = NodeStore::new();
+    let empty = Sandbox::new();
+    tokio::spawn(watch_nodes(empty.client(), cluster.nodes.clone(), cluster.stop.clone()));
+    let reads = Matcher::any().verb("list").resource("nodes");
+    sleep(Duration::from_secs(1)).await;
+    cluster.sandbox.reset_requests();
+    cluster.start();
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(cluster.routes(), [("n1".into(), cidr(1))], "only the route of nobody is deleted");
+    assert_eq!(cluster.sandbox.requests_matching(&reads).len(), 2, "one read for each");
+    // Now it is gone.
+    cluster.delete(1).await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(cluster.routes().is_empty());
+}
