@@ -290,10 +290,8 @@ impl Pass<'_> {
         let began = Instant::now();
         let is_freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner).contains(&cidr);
         // A Node whose route was deleted to be made anew must not stay without one.
-        let permit = match is_freed {
-            true => self.operations.acquire().await.ok(),
-            false => self.permit(&self.operations).await,
-        };
+        let permit =
+            if is_freed { self.operations.acquire().await.ok() } else { self.permit(&self.operations).await };
         let Some(_permit) = permit else { return Step::Stopped };
         let route = Route {
             target_node: name,
