@@ -162,7 +162,7 @@ fn printed_faults(manifests: &dyn Fn(&[&str]) -> anyhow::Result<String>) -> anyh
     }
     let typo = run(Command::new(binary()?).args(["manifests", "--provider=vspere"]));
     let error = format!("{:#}", typo.err().context("any provider is accepted")?);
-    ensure!(error.contains("--provider") && error.contains("known: libvirt, vsphere"), "{error}");
+    ensure!(error.contains("--provider") && error.contains("known: libvirt, rancher, vsphere"), "{error}");
     Ok(())
 }
 

@@ -88,12 +88,14 @@ async fn beside_go(api: &Api) -> anyhow::Result<()> {
     let theirs: Value = serde_json::from_str(&go.get("/configz", token)?)?;
     let own = get("/configz").token(token).expect(200).await?.json()?;
     let differences = differences(&theirs, &own);
-    // The provider differs, we send JSON to the API server, and routes follow changes of Nodes, so their period is longer.
+    // The provider differs, we send JSON to the API server, routes follow changes of Nodes, so their period is longer, and
+    // Services are worked on in parallel.
     let expected = [
         "/cloudcontrollermanager.config.k8s.io/Generic/ClientConnection/contentType",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/CloudConfigFile",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/CloudProvider/Name",
         "/cloudcontrollermanager.config.k8s.io/KubeCloudShared/RouteReconciliationPeriod",
+        "/cloudcontrollermanager.config.k8s.io/ServiceController/ConcurrentServiceSyncs",
     ];
     for difference in &differences {
         ensure!(expected.contains(&difference.as_str()), "{differences:?}\n{theirs:#}\n{own:#}");
