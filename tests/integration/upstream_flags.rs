@@ -16,8 +16,14 @@ use crate::{
 const NOT_THE_FRAMEWORKS: [&str; 1] = ["help"];
 
 /// Flags with a different default on purpose.
-const OTHER_DEFAULTS: [&str; 4] =
-    ["concurrent-node-lifecycle-syncs", "concurrent-node-syncs", "kube-api-qps", "kube-api-burst"];
+const OTHER_DEFAULTS: [&str; 6] = [
+    "concurrent-node-lifecycle-syncs",
+    "concurrent-node-syncs",
+    "concurrent-service-syncs",
+    "kube-api-qps",
+    "kube-api-burst",
+    "route-reconciliation-period",
+];
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
