@@ -216,6 +216,8 @@ pub fn yaml_syntax_fault(parser_words: &str) -> &'static str {
         "not valid YAML: a list and a mapping are mixed; check the indentation"
     } else if has("unexpected character") {
         "not valid YAML: a text must not begin with this character; put it in quotes"
+    } else if has("multiple YAML documents") {
+        "holds more than one YAML document"
     } else {
         "not valid YAML"
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     addresses::{AddressRules, Family},
-    fields::{Fields, Problems, nearest},
+    fields::{Fields, Problems, SECTIONS, nearest},
     uri,
 };
 
@@ -240,23 +240,8 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
     if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
         return "the same key stands twice";
     }
-    let words = error.without_snippet().to_string();
-    if words.contains("multiple YAML documents") {
-        return "holds more than one YAML document";
-    }
-    yaml_syntax_fault(&words)
+    yaml_syntax_fault(&error.without_snippet().to_string())
 }
-
-/// The keys at the top level.
-const SECTIONS: [&str; 7] = [
-    "hypervisors",
-    "addresses",
-    "callTimeout",
-    "keepalive",
-    "refreshInterval",
-    "routes",
-    address_pools::Config::KEY,
-];
 
 /// The kind of a Kubernetes manifest, if the text is one: none of its keys is meant as a section.
 fn kind_of_manifest(value: &Value) -> Option<&str> {

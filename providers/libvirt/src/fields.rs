@@ -250,20 +250,20 @@ fn shown(duration: Duration) -> String {
     }
 }
 
+/// The keys at the top level.
+pub(crate) const SECTIONS: [&str; 7] = [
+    "hypervisors",
+    "addresses",
+    "callTimeout",
+    "keepalive",
+    "refreshInterval",
+    "routes",
+    address_pools::Config::KEY,
+];
+
 /// Where each key of the configuration belongs.
 const HOMES: [(&str, &[&str]); 6] = [
-    (
-        "at the top level",
-        &[
-            "hypervisors",
-            "addresses",
-            "callTimeout",
-            "keepalive",
-            "refreshInterval",
-            "routes",
-            address_pools::Config::KEY,
-        ],
-    ),
+    ("at the top level", &SECTIONS),
     ("under routes", &["enabled"]),
     ("under an element of hypervisors", &["name", "uri", "region", "zone", "auth", "pkipath"]),
     ("under auth of a hypervisor", &["username", "usernameFile", "password", "passwordFile"]),

@@ -119,11 +119,7 @@ fn yaml_fault(error: &serde_saphyr::Error) -> &'static str {
     if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
         return "the same key stands twice";
     }
-    let words = error.without_snippet().to_string();
-    if words.contains("multiple YAML documents") {
-        return "holds more than one YAML document";
-    }
-    yaml_syntax_fault(&words)
+    yaml_syntax_fault(&error.without_snippet().to_string())
 }
 
 fn read_mapping(path: &str, map: Map<String, Value>, settings: &mut Settings, findings: &mut Findings) {
