@@ -94,6 +94,11 @@ impl PooledLoadBalancer {
         }
     }
 
+    /// Whether it announces addresses on the interfaces of this host.
+    pub fn announces(&self) -> bool {
+        self.inner.holds.is_some()
+    }
+
     /// Begins the work in the background. It ends with [`StartContext::stop`], and so does the announcement of what this
     /// load balancer holds, unless there is a later one in this process, which takes it over.
     ///

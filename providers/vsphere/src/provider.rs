@@ -251,6 +251,10 @@ impl CloudProvider for VSphereProvider {
         self.load_balancer.as_ref().map(PooledLoadBalancer::needs).unwrap_or_default()
     }
 
+    fn changes_host_network(&self) -> bool {
+        self.load_balancer.as_ref().is_some_and(PooledLoadBalancer::announces)
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }

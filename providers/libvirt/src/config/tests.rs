@@ -46,6 +46,7 @@ fn address_pools_give_load_balancers() {
         let provider: Box<dyn cloudprovider::CloudProvider> = Box::new(crate::LibvirtProvider::new(config));
         assert_eq!(provider.load_balancer().is_some(), has);
         assert_eq!(provider.service_access_needs().claims, has);
+        assert_eq!(provider.changes_host_network(), has, "it announces");
     }
     let empty: Vec<_> = problems(&format!("{text}addressPools:\n")).into_iter().map(|(key, _)| key).collect();
     assert_eq!(empty, ["addressPools"]);

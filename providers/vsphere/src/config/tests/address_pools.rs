@@ -22,6 +22,7 @@ fn pools_are_read_from_yaml() {
     );
     let provider = crate::VSphereProvider::new(config);
     assert!(provider.load_balancer().is_some() && provider.service_access_needs().claims);
+    assert!(provider.changes_host_network(), "it announces");
     let without = crate::VSphereProvider::new(parse(MINIMAL));
     assert!(without.load_balancer().is_none() && !without.service_access_needs().claims);
 }
