@@ -227,7 +227,8 @@ fn introduction() -> Result<String> {
          where there are several runs.\n\
          Times depend on the machine: what can be compared are the ratios to `{}` in the same table.\n\n\
          \"Go\" is the Kubernetes 1.37 framework, `k8s.io/cloud-provider`, with a cloud in memory that answers at once;\n\
-         its best flags are `--concurrent-node-syncs=64`, `--concurrent-node-lifecycle-syncs=64` and no client throttle.\n\
+         its best flags are `--concurrent-node-syncs=64`, `--concurrent-service-syncs=64`,\n\
+         `--concurrent-node-lifecycle-syncs=64` and no client throttle.\n\
          `{}` has the same cloud.\n\
          \"CPI\" is vSphere's own manager 1.36, made with the framework of that version.\n\
          Nodes are of real size, with 50 images, where nothing else is said.\n",
@@ -303,8 +304,10 @@ fn value(name: &str, value: f64) -> String {
         if value < 1.0 { format!("{:.1} ms", value * 1000.0) } else { format!("{value:.2} s") }
     } else if name.ends_with("bytes") {
         format!("{:.1} MiB", value / (1024.0 * 1024.0))
-    } else {
+    } else if value.fract() == 0.0 || value >= 100.0 {
         format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
     }
 }
 
