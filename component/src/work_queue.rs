@@ -3,7 +3,7 @@
 mod metrics;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -14,8 +14,11 @@ pub use metrics::{WorkQueueMeter, WorkQueueMetrics};
 /// Names that are ready, wait for a time, or are at work. One loop owns the queue, so it needs no lock.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
-    ready: VecDeque<String>,
-    in_ready: HashSet<String>,
+    /// The names that are ready, by their turn.
+    ready: BTreeMap<u64, String>,
+    /// The turn of each of them.
+    turns: HashMap<String, u64>,
+    last_turn: u64,
     at_work: HashSet<String>,
     due: HashMap<String, Instant>,
     by_time: BTreeSet<(Instant, String)>,
@@ -51,11 +54,14 @@ impl WorkQueue {
             return;
         }
         self.forget_time(name);
-        if self.in_ready.insert(name.to_owned()) {
-            self.ready.push_back(name.to_owned());
-            if let Some(meter) = &mut self.meter {
-                meter.added(name);
-            }
+        if self.turns.contains_key(name) {
+            return;
+        }
+        self.last_turn += 1;
+        self.ready.insert(self.last_turn, name.to_owned());
+        self.turns.insert(name.to_owned(), self.last_turn);
+        if let Some(meter) = &mut self.meter {
+            meter.added(name);
         }
     }
 
@@ -64,7 +70,7 @@ impl WorkQueue {
     pub fn add_after(&mut self, name: &str, wait: Duration) {
         let time = Instant::now() + wait;
         let is_sooner = self.due.get(name).is_some_and(|due| *due <= time);
-        if is_sooner || self.in_ready.contains(name) || self.at_work.contains(name) {
+        if is_sooner || self.turns.contains_key(name) || self.at_work.contains(name) {
             return;
         }
         self.forget_time(name);
@@ -83,8 +89,8 @@ impl WorkQueue {
     /// Removes a name that is not at work.
     pub fn remove(&mut self, name: &str) {
         self.forget_time(name);
-        if self.in_ready.remove(name) {
-            self.ready.retain(|other| other != name);
+        if let Some(turn) = self.turns.remove(name) {
+            self.ready.remove(&turn);
             if let Some(meter) = &mut self.meter {
                 meter.removed(name);
             }
@@ -118,8 +124,8 @@ impl WorkQueue {
 
     /// Takes all names that are ready. They are at work until [`done`](Self::done) is called.
     pub fn take_ready(&mut self) -> Vec<String> {
-        self.in_ready.clear();
-        let names: Vec<String> = std::mem::take(&mut self.ready).into();
+        self.turns.clear();
+        let names: Vec<String> = std::mem::take(&mut self.ready).into_values().collect();
         if let Some(meter) = &mut self.meter {
             for name in &names {
                 meter.taken(name);
@@ -131,8 +137,8 @@ impl WorkQueue {
 
     /// Takes the name that has been ready for the longest time. It is at work until [`done`](Self::done) is called.
     pub fn take_next(&mut self) -> Option<String> {
-        let name = self.ready.pop_front()?;
-        self.in_ready.remove(&name);
+        let (_, name) = self.ready.pop_first()?;
+        self.turns.remove(&name);
         if let Some(meter) = &mut self.meter {
             meter.taken(&name);
         }
@@ -221,5 +227,34 @@ mod tests {
         queue.add("b");
         assert_eq!(queue.take_next().as_deref(), Some("a"));
         assert_eq!(queue.take_next(), None);
+    }
+
+    #[test]
+    fn a_removed_name_loses_its_turn_and_others_keep_theirs() {
+        let mut queue = WorkQueue::new();
+        for name in ["a", "b", "c", "d"] {
+            queue.add(name);
+        }
+        queue.remove("b");
+        queue.remove("b");
+        queue.add("b");
+        assert_eq!(queue.lengths().ready, 4);
+        assert_eq!(queue.take_next().as_deref(), Some("a"));
+        assert_eq!(queue.take_ready(), ["c", "d", "b"]);
+        assert!(!queue.has_ready() && queue.take_next().is_none());
+    }
+
+    /// With a search through all that are ready, this would take minutes.
+    #[test]
+    fn names_are_removed_without_a_search() {
+        let mut queue = WorkQueue::new();
+        let names: Vec<String> = (0..200_000).map(|number| format!("default/web-{number}")).collect();
+        for name in &names {
+            queue.add(name);
+        }
+        for name in names.iter().rev() {
+            queue.remove(name);
+        }
+        assert_eq!(queue.lengths(), Lengths { ready: 0, at_work: 0, waiting: 0 });
     }
 }
