@@ -1,6 +1,10 @@
 //! Which Nodes are back ends of load balancers.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use cloudprovider::parse_bool;
 
@@ -60,9 +64,10 @@ pub(super) struct Backends {
     pub(super) nodes: Arc<[Arc<Node>]>,
 }
 
-/// Whether two sets are the same. Nearly always they are one and the same.
+/// Whether two sets of one [`BackendSet`] are the same. It has no two that are equal, so their names are not compared: there
+/// may be thousands, and each Service asks.
 pub(super) fn same_backends(a: &Arc<BackendKeys>, b: &Arc<BackendKeys>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
+    Arc::ptr_eq(a, b)
 }
 
 /// The back ends, kept up to date as Nodes change.
@@ -72,14 +77,17 @@ pub(super) struct BackendSet {
     /// Made when it is asked for, and used until a Node changes.
     current: Option<Backends>,
     keys: Arc<BackendKeys>,
+    /// The sets that load balancers were told of, and the present one. A set that comes again is taken from here.
+    known: HashSet<Arc<BackendKeys>>,
 }
 
 impl BackendSet {
     pub(super) fn of(nodes: &NodeStore) -> Self {
         let backends = nodes.all().into_iter().filter(|node| left_out(node).is_none());
-        let members: BTreeMap<_, _> = backends.map(|node| (node.name().to_owned(), node)).collect();
-        let keys = Arc::new(keys(&members));
-        Self { members, current: None, keys }
+        let members = backends.map(|node| (node.name().to_owned(), node)).collect();
+        let mut set = Self { members, ..Self::default() };
+        set.renew();
+        set
     }
 
     /// Takes note of how a Node is now, or that it is gone. Returns whether the set is another one now.
@@ -104,9 +112,10 @@ impl BackendSet {
     /// Makes the set that [`keys`](Self::keys) gives, after Nodes have changed it.
     pub(super) fn renew(&mut self) {
         let keys = keys(&self.members);
-        if keys != *self.keys {
-            self.keys = Arc::new(keys);
-        }
+        self.keys = self.known.get(&keys).cloned().unwrap_or_else(|| Arc::new(keys));
+        self.known.insert(Arc::clone(&self.keys));
+        // No load balancer was told of the others.
+        self.known.retain(|known| Arc::strong_count(known) > 1);
     }
 
     pub(super) fn keys(&self) -> &Arc<BackendKeys> {
@@ -186,5 +195,26 @@ mod tests {
         assert!(set.keys().is_empty() && set.current().nodes.is_empty());
         assert!(note(&mut set, json!({"name": "a"}), json!({})));
         assert!(same_backends(&first, set.keys()), "as it was at first");
+    }
+
+    #[test]
+    fn a_set_that_comes_again_is_the_one_of_before() {
+        let mut set = BackendSet::of(&NodeStore::new());
+        let node = |name: &str| node(json!({"name": name}), json!({}));
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            for is_there in [true, false] {
+                set.note("flaps", is_there.then(|| node("flaps")));
+                set.renew();
+                told.push(Arc::clone(set.keys()));
+            }
+        }
+        assert_eq!(set.known.len(), 2);
+        assert!(same_backends(&told[0], &told[2]) && same_backends(&told[1], &told[5]));
+        assert!(!same_backends(&told[0], &told[1]));
+        told.clear();
+        set.note("other", Some(node("other")));
+        set.renew();
+        assert_eq!(set.known.len(), 1, "nobody was told of another one");
     }
 }
