@@ -36,6 +36,7 @@ mod request;
 mod taken;
 #[cfg(test)]
 mod testing;
+mod warnings;
 
 pub use announce::{Announce, Announced};
 pub use config::{Config, Source};

@@ -7,13 +7,16 @@ mod histories;
 mod many;
 mod two_leaders;
 
+use std::time::Duration;
+
 use cloudprovider::{
     LoadBalancer as _,
     testing::{AccessCall, AccessFault, FakeServiceAccess},
 };
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use super::{upkeep::SWEEP_INTERVAL, *};
 use crate::{
     conventions::{KUBE_VIP_IPS, PICKED},
     testing::{FakeAnnouncer, annotated, claim, config, dual_stack, ip, ips, service, service_ref},

@@ -1,0 +1,95 @@
+//! What is done from time to time, or when claims were read: what nobody has any more is given up.
+
+use std::time::Duration;
+
+use cloudprovider::ServiceRef;
+use futures::{StreamExt as _, stream};
+use tokio::time::sleep;
+
+use super::Inner;
+use crate::{announce::Holds, ledger::Ledger};
+
+/// How many Services that are gone are given up at once.
+const RELEASE_CONCURRENCY: usize = 8;
+
+/// How often all claims are read anew, and those of Services that are gone are given up.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+
+impl Inner {
+    pub(super) async fn sweep_regularly(&self) {
+        loop {
+            sleep(SWEEP_INTERVAL).await;
+            let Ok(ledger) = self.ledger() else { return };
+            self.sweep(ledger).await;
+        }
+    }
+
+    pub(super) async fn sweep(&self, ledger: &Ledger) {
+        match ledger.sweep().await {
+            Ok(gone) => self.release_gone(ledger, gone).await,
+            Err(error) => {
+                tracing::warn!(error = error.report(), "cannot look for addresses of Services that are gone");
+            }
+        }
+    }
+
+    /// Whenever all claims were read, gives up announced addresses without a claim: an earlier load balancer may have
+    /// handed over more than is true by now, or somebody deleted claims.
+    pub(super) async fn announce_claims_only(&self) {
+        let (Some(holds), Ok(ledger)) = (&self.holds, self.ledger()) else { return };
+        loop {
+            tokio::select! {
+                () = ledger.was_read() => self.release_unclaimed(holds, ledger).await,
+                () = holds.taken_over() => {
+                    if let Err(error) = ledger.read_anew().await {
+                        tracing::warn!(error = error.report(), "cannot read the claims of the addresses taken over");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn release_unclaimed(&self, holds: &Holds, ledger: &Ledger) {
+        let find = || {
+            let unclaimed =
+                ledger.with(|index| holds.unclaimed(|uid, address| index.is_of_service(uid, address)));
+            unclaimed.unwrap_or_default()
+        };
+        if find().is_empty() {
+            return;
+        }
+        // Nobody claims one of them meanwhile.
+        let _closed = ledger.close().await;
+        for (uid, address) in find() {
+            tracing::info!(%address, "the address is not claimed any more, so it is announced no longer");
+            if let Err(error) = holds.release_one(&uid, address).await {
+                tracing::warn!(%address, error = error.report(), "cannot give up an announced address");
+            }
+        }
+    }
+
+    /// Gives up what Services have that are gone. What fails is tried in the next sweep.
+    pub(super) async fn release_gone(&self, ledger: &Ledger, gone: Vec<ServiceRef>) {
+        let release = async |service: ServiceRef| {
+            tracing::info!(service = %service, "gives up the addresses of a Service that is gone");
+            self.local.forget(&service.uid);
+            self.warnings.forget(&service.uid);
+            let released = async {
+                // Another Service may get the address as soon as the claim is gone.
+                if let Some(holds) = &self.holds {
+                    holds.release(&service.uid).await?;
+                }
+                let _open = ledger.open().await?;
+                ledger.release_all(&service).await
+            };
+            if let Err(error) = released.await {
+                tracing::warn!(
+                    service = %service,
+                    error = error.report(),
+                    "cannot give up the addresses of a Service that is gone"
+                );
+            }
+        };
+        stream::iter(gone).map(release).buffer_unordered(RELEASE_CONCURRENCY).collect::<()>().await;
+    }
+}
