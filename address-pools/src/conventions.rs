@@ -15,6 +15,9 @@ pub const PICKED: &str = "service.cloudprovider.kubernetes.io/picked-ips";
 /// The interface that was written for kube-vip. It tells that from one that a person wrote. Not set by people.
 pub(crate) const PICKED_INTERFACE: &str = "service.cloudprovider.kubernetes.io/picked-interface";
 
+/// The sharing key that was written for MetalLB or Cilium. It tells that from one that a person wrote. Not set by people.
+pub(crate) const PICKED_SHARING_KEY: &str = "service.cloudprovider.kubernetes.io/picked-sharing-key";
+
 /// kube-vip's annotation for the addresses of a Service. Everybody may ask for addresses with it.
 pub const KUBE_VIP_IPS: &str = "kube-vip.io/loadbalancerIPs";
 const KUBE_VIP_INTERFACE: &str = "kube-vip.io/serviceInterface";
@@ -24,6 +27,8 @@ const METALLB_SHARING: &str = "metallb.io/allow-shared-ip";
 const CILIUM_IPS: &str = "lbipam.cilium.io/ips";
 const CILIUM_SHARING: &str = "lbipam.cilium.io/sharing-key";
 const CILIUM_NAMESPACES: &str = "lbipam.cilium.io/sharing-cross-namespace";
+/// Its value for all namespaces.
+const ALL_NAMESPACES: &str = "*";
 
 /// Who makes the network deliver packets for the addresses to the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +86,29 @@ impl Announcer {
         }
     }
 
+    /// The key by which a person wants the Service to share addresses. What was written here is no wish.
+    pub(crate) fn wanted_sharing_key(self, service: &LoadBalancerService) -> Option<String> {
+        let annotations = &service.annotations;
+        let picked = annotations.get(PICKED_SHARING_KEY);
+        let wishes = self.sharing_keys().iter().filter(|key| {
+            let is_ours = self.written_sharing_key() == Some(**key) && annotations.get(**key) == picked;
+            !is_ours
+        });
+        let mut keys = wishes.filter_map(|key| annotations.get(*key).map(|text| text.trim()));
+        keys.find(|key| !key.is_empty()).map(str::to_owned)
+    }
+
+    /// The annotation that it takes a sharing key from, where it has one.
+    fn written_sharing_key(self) -> Option<&'static str> {
+        match self {
+            Self::MetalLb => Some(METALLB_SHARING),
+            Self::Cilium => Some(CILIUM_SHARING),
+            Self::Itself | Self::KubeVip | Self::Nobody => None,
+        }
+    }
+
     /// The annotations with a sharing key.
-    pub(crate) fn sharing_keys(self) -> &'static [&'static str] {
+    fn sharing_keys(self) -> &'static [&'static str] {
         match self {
             Self::MetalLb => &[SHARING_KEY, METALLB_SHARING, "metallb.universe.tf/allow-shared-ip"],
             Self::Cilium => &[SHARING_KEY, CILIUM_SHARING, "io.cilium/lb-ipam-sharing-key"],
@@ -120,17 +146,16 @@ impl Announcer {
                     change.addresses(METALLB_IPS, outcome.addresses);
                     change.load_balancer_ip(None);
                 }
-                if let Some(key) = outcome.sharing_key {
-                    change.set(METALLB_SHARING, key);
-                }
             }
             Self::Cilium => {
                 change.addresses(CILIUM_IPS, outcome.addresses);
-                if let Some(key) = outcome.sharing_key {
-                    change.set(CILIUM_SHARING, key);
-                    change.set(CILIUM_NAMESPACES, "*");
+                if outcome.sharing_key.is_some() {
+                    change.set(CILIUM_NAMESPACES, ALL_NAMESPACES);
                 }
             }
+        }
+        if let Some(key) = self.written_sharing_key() {
+            change.sharing_key(key, outcome.sharing_key);
         }
         change.change
     }
@@ -144,6 +169,11 @@ impl Announcer {
                 change.annotations.insert(KUBE_VIP_INTERFACE.to_owned(), None);
             }
         }
+        let mut sharing = Change { service, change };
+        for key in [METALLB_SHARING, CILIUM_SHARING] {
+            sharing.sharing_key(key, None);
+        }
+        let mut change = sharing.change;
         let Some(picked) = service.annotations.get(PICKED) else { return change };
         change.annotations.insert(PICKED.to_owned(), None);
         for key in [KUBE_VIP_IPS, METALLB_IPS, CILIUM_IPS] {
@@ -209,6 +239,29 @@ impl Change<'_> {
                 }
                 None => {}
             }
+        }
+    }
+
+    /// Writes a sharing key and that it was written here, or takes it back. A person's stays if it says the same, or if
+    /// nothing is shared.
+    fn sharing_key(&mut self, key: &str, value: Option<&str>) {
+        let annotations = &self.service.annotations;
+        let (present, picked) = (annotations.get(key), annotations.get(PICKED_SHARING_KEY));
+        let is_ours = present.is_some() && present == picked;
+        if let Some(value) = value.filter(|value| is_ours || present.is_none_or(|present| present != value)) {
+            self.set(key, value);
+            self.set(PICKED_SHARING_KEY, value);
+            return;
+        }
+        if is_ours {
+            self.change.annotations.insert(key.to_owned(), None);
+            let namespaces = annotations.get(CILIUM_NAMESPACES).map(String::as_str);
+            if key == CILIUM_SHARING && namespaces == Some(ALL_NAMESPACES) {
+                self.change.annotations.insert(CILIUM_NAMESPACES.to_owned(), None);
+            }
+        }
+        if picked.is_some() {
+            self.change.annotations.insert(PICKED_SHARING_KEY.to_owned(), None);
         }
     }
 

@@ -101,7 +101,7 @@ impl Request {
             preferred: preferred.collect(),
             in_status,
             pool: text(service, POOL),
-            sharing_key: announcer.sharing_keys().iter().find_map(|key| text(service, key)),
+            sharing_key: announcer.wanted_sharing_key(service),
             ports,
             is_local: service.external_traffic_policy == ExternalTrafficPolicy::Local,
             asks_for_dhcp,

@@ -125,9 +125,55 @@ fn cilium_is_told_of_sharing_over_namespaces() {
         ("lbipam.cilium.io/sharing-cross-namespace", "*"),
         ("lbipam.cilium.io/sharing-key", "web"),
         (PICKED, "10.0.0.1"),
+        (PICKED_SHARING_KEY, "web"),
     ];
     let found: Vec<_> =
         written.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(found, expected);
     assert!(Announcer::Cilium.change(&written, &shared).is_empty());
+}
+
+#[test]
+fn a_sharing_key_that_was_written_is_no_wish_and_is_taken_back() {
+    let addresses = ips(&["10.0.0.1"]);
+    let (alone, shared) = (outcome(&addresses), Outcome { sharing_key: Some("web"), ..outcome(&addresses) });
+    for (announcer, theirs) in [(Announcer::MetalLb, METALLB_SHARING), (Announcer::Cilium, CILIUM_SHARING)] {
+        let plain = changed(&service("a"), &announcer.change(&service("a"), &alone));
+        let asking = annotated(plain.clone(), &[(SHARING_KEY, "web")]);
+        let written = changed(&asking, &announcer.change(&asking, &shared));
+        assert_eq!(written.annotations.get(theirs).map(String::as_str), Some("web"));
+        assert_eq!(announcer.wanted_sharing_key(&written).as_deref(), Some("web"));
+        assert!(announcer.change(&written, &shared).is_empty());
+        // The person takes the wish back: what was written for it is no wish, and goes.
+        let mut ended = written.clone();
+        ended.annotations.remove(SHARING_KEY);
+        assert_eq!(announcer.wanted_sharing_key(&ended), None);
+        assert_eq!(changed(&ended, &announcer.change(&ended, &alone)), plain);
+        // With another key, that is written.
+        let other = Outcome { sharing_key: Some("mail"), ..shared };
+        let moved = changed(&written, &announcer.change(&written, &other));
+        assert_eq!(moved.annotations.get(theirs).map(String::as_str), Some("mail"));
+        assert_eq!(moved.annotations.get(PICKED_SHARING_KEY).map(String::as_str), Some("mail"));
+        // The Service gives its addresses back.
+        let mut gone = changed(&written, &announcer.removal(&written));
+        gone.annotations.remove(SHARING_KEY);
+        assert_eq!(gone, service("a"));
+    }
+}
+
+#[test]
+fn a_sharing_key_that_a_person_wrote_for_the_announcer_stays() {
+    let addresses = ips(&["10.0.0.1"]);
+    let shared = Outcome { sharing_key: Some("web"), ..outcome(&addresses) };
+    let by_hand = annotated(service("a"), &[(METALLB_SHARING, "web")]);
+    let written = changed(&by_hand, &Announcer::MetalLb.change(&by_hand, &shared));
+    assert_eq!(written.annotations.get(PICKED_SHARING_KEY), None);
+    assert_eq!(Announcer::MetalLb.wanted_sharing_key(&written).as_deref(), Some("web"));
+    let ended = changed(&written, &Announcer::MetalLb.removal(&written));
+    assert_eq!(ended, by_hand);
+    // It was written here first, and a person changed it.
+    let taken_over = annotated(by_hand, &[(PICKED_SHARING_KEY, "mail")]);
+    assert_eq!(Announcer::MetalLb.wanted_sharing_key(&taken_over).as_deref(), Some("web"));
+    let kept = changed(&taken_over, &Announcer::MetalLb.change(&taken_over, &shared));
+    assert_eq!(kept, written);
 }
