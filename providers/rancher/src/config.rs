@@ -9,14 +9,21 @@
 
 mod build;
 mod keys;
+mod load_balancer;
+mod management;
 mod parts;
 mod read;
+mod server;
 mod settings;
+mod version;
+mod words;
 
 use cloudprovider::{Error, FactoryInput, Result};
 
-pub use parts::{AddressTypes, ApiVersion, Config, LoadBalancerConfig, LoadBalancerMode, ZoneRules};
+pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode};
+pub use parts::{ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules};
 pub use settings::Environment;
+pub use words::{AddressTypes, ApiVersion};
 
 impl Config {
     /// Reads and checks a configuration with the files that it names. The contents of these files become part

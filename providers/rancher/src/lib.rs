@@ -7,8 +7,8 @@
 //! from memory, and a Node costs no call:
 //!
 //! ```text
-//!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> pages, events ──> client ──> Cattle
-//!                    └──> zones, addresses (rules)                                          ^
+//!   look-ups ──> hosts ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
+//!                  └──> instances, zones, addresses (rules)                                 ^
 //!   Services ──> load_balancer ──> plan (pure) ──> cattle::load_balancers ─────────────────┘
 //! ```
 //!
@@ -34,17 +34,20 @@
 mod addresses;
 mod cattle;
 mod config;
+mod hosts;
 mod instances;
 mod load_balancer;
 #[doc(hidden)]
 pub mod measured;
+mod norman;
 mod provider;
 mod provider_id;
 mod tls;
 mod zones;
 
 pub use config::{
-    AddressTypes, ApiVersion, Config, Environment, LoadBalancerConfig, LoadBalancerMode, ZoneRules,
+    AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment, LoadBalancerConfig,
+    LoadBalancerMode, ManagementConfig, ServerConfig, ZoneRules,
 };
 pub use provider::{RancherProvider, factory};
 pub use provider_id::{format_provider_id, parse_provider_id};

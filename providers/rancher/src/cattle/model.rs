@@ -5,30 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// A page of a listing.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Collection<T> {
-    /// Always `collection`.
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
-    /// The objects. It must be there: an answer without it says nothing.
-    pub(crate) data: Vec<T>,
-    /// Where the listing goes on.
-    #[serde(default)]
-    pub(crate) pagination: Option<Pagination>,
-}
-
-/// The place of a page in its listing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pagination {
-    /// The URL of the next page.
-    pub(crate) next: Option<String>,
-    /// Whether this page is not the whole listing.
-    pub(crate) partial: Option<bool>,
-    /// How many objects the whole listing has, if the server says it. Usually it does not.
-    pub(crate) total: Option<Value>,
-}
+pub(crate) use crate::norman::pages::Collection;
 
 /// A host of a listing, or why it cannot be read. So one odd host does not spoil a listing.
 #[derive(Debug)]

@@ -47,6 +47,11 @@ pub(super) const KEYS: &[Key] = &[
     key("accessKeyFile", "Global", "cattle-access-key-file", Kind::Text),
     with_environment(key("secretKey", "Global", "cattle-secret-key", Kind::Secret), "CATTLE_SECRET_KEY"),
     key("secretKeyFile", "Global", "cattle-secret-key-file", Kind::Text),
+    key("token", "Global", "token", Kind::Secret),
+    key("tokenFile", "Global", "token-file", Kind::Text),
+    key("clusterID", "Global", "cluster-id", Kind::Text),
+    key("clusterName", "Global", "cluster-name", Kind::Text),
+    key("namespace", "Global", "namespace", Kind::Text),
     key("projectID", "Global", "project-id", Kind::Text),
     key("caFile", "Global", "ca-file", Kind::Text),
     key("caCert", "Global", "ca-cert", Kind::Text),
@@ -71,9 +76,9 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// Whether `name` is a mapping of keys in YAML.
-pub(super) fn is_mapping(name: &str) -> bool {
-    KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(mapping, _)| mapping == name))
+/// Whether `path` is a mapping of keys in YAML.
+pub(super) fn is_mapping(path: &str) -> bool {
+    KEYS.iter().any(|key| key.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The message about an unknown name: the most similar known one, or all. The name may hold a value, so it is

@@ -1,31 +1,73 @@
 //! The parts of the configuration.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use rustls::RootCertStore;
 use secrecy::SecretString;
+
+use super::{
+    load_balancer::LoadBalancerConfig,
+    words::{AddressTypes, ApiVersion},
+};
 
 /// The configuration of the provider.
 ///
 /// ```
 /// use cloudprovider::FactoryInput;
-/// use cloudprovider_rancher::{Config, Environment};
+/// use cloudprovider_rancher::{ApiVersion, Config, Environment};
 ///
-/// let input = FactoryInput::new("url: https://rancher.example.org\naccessKey: ccm\nsecretKey: secret\n");
+/// let input = FactoryInput::new("url: https://rancher.example.org/v1\naccessKey: ccm\nsecretKey: secret\n");
 /// let config = Config::read(&input, &Environment::default())?;
-/// assert_eq!(config.base, "https://rancher.example.org/v2-beta");
+/// assert_eq!(config.api_version, ApiVersion::V2Beta);
+/// assert_eq!(config.cattle_url(), "https://rancher.example.org/v2-beta");
 /// # Ok::<(), cloudprovider::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The URL below which the collections are, such as `https://rancher.example.org/v2-beta/projects/1a5`,
-    /// without a slash at its end.
-    pub base: String,
-    /// The API key: user and password of HTTP Basic authentication.
-    pub access_key: SecretString,
-    /// The secret of the API key.
-    pub secret_key: SecretString,
+    /// The API to use. [`ApiVersion::Auto`] if neither this key nor anything else in the configuration says it:
+    /// then the server is asked.
+    pub api_version: ApiVersion,
+    /// The server, and how it is called.
+    pub server: ServerConfig,
+    /// The project (environment) of Rancher 1.6. `None`: that of the API key.
+    pub project: Option<String>,
+    /// What is served of Rancher 2.x. Always there if `api_version` is [`ApiVersion::V3`], and only then.
+    pub management: Option<ManagementConfig>,
+    /// How often the machines are listed while changes arrive. Default 5 min.
+    pub refresh_interval: Duration,
+    /// How often the machines are listed while no changes arrive. Default 30 s.
+    pub poll_interval: Duration,
+    /// The types of Node addresses. Rancher 1.6 only.
+    pub address_types: AddressTypes,
+    /// Where zones come from.
+    pub zones: ZoneRules,
+    /// Load balancers.
+    pub load_balancer: LoadBalancerConfig,
+}
+
+impl Config {
+    /// The URL below which the collections of Rancher 1.6 are, such as
+    /// `https://rancher.example.org/v2-beta/projects/1a5`, without a slash at its end.
+    pub fn cattle_url(&self) -> String {
+        let project = self.project.as_deref().map_or(String::new(), |id| format!("/projects/{id}"));
+        format!("{}/v2-beta{project}", self.server.url)
+    }
+
+    /// The URL below which the collections of Rancher 2.x are, such as `https://rancher.example.org/v3`.
+    pub fn management_url(&self) -> String {
+        format!("{}/v3", self.server.url)
+    }
+}
+
+/// A Rancher server, and how it is called.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Its URL without the path of an API and without a slash at its end, such as `https://rancher.example.org`.
+    pub url: String,
+    /// Who the daemon is to the server.
+    pub credentials: Credentials,
     /// The certificate authorities to trust instead of the system's.
     pub authorities: Option<RootCertStore>,
     /// Whether certificates are not verified.
@@ -34,16 +76,40 @@ pub struct Config {
     pub timeout: Duration,
     /// How many objects a page of a listing has at most. Default 1000.
     pub page_size: u32,
-    /// How often the hosts are listed while events arrive. Default 5 min.
-    pub refresh_interval: Duration,
-    /// How often the hosts are listed while no events arrive. Default 30 s.
-    pub poll_interval: Duration,
-    /// The types of Node addresses.
-    pub address_types: AddressTypes,
-    /// Where zones come from.
-    pub zones: ZoneRules,
-    /// Load balancers.
-    pub load_balancer: LoadBalancerConfig,
+}
+
+/// Who the daemon is to a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Credentials {
+    /// An API key: user and password of HTTP Basic authentication.
+    Key {
+        /// The access key. In Rancher 2.x it is the token's name, such as `token-abcde`.
+        access: SecretString,
+        /// Its secret.
+        secret: SecretString,
+    },
+    /// A bearer token of Rancher 2.x, such as `token-abcde:<secret>`.
+    Token(SecretString),
+}
+
+/// What is served of a Rancher 2.x server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ManagementConfig {
+    /// The cluster that the Nodes belong to.
+    pub cluster: ClusterSelector,
+    /// The namespace of the management cluster with the objects of Rancher's provisioning. Default `fleet-default`.
+    pub namespace: String,
+}
+
+/// Names a cluster of a Rancher 2.x server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterSelector {
+    /// By its ID: `local`, `c-abcde` or `c-m-abcdefgh`.
+    Id(String),
+    /// By its name, which must be unique on the server.
+    Name(String),
 }
 
 /// Where the zone of a host comes from.
@@ -67,92 +133,4 @@ impl Default for ZoneRules {
             legacy_zones: false,
         }
     }
-}
-
-/// Settings of load balancers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadBalancerConfig {
-    /// What runs load balancers.
-    pub mode: LoadBalancerMode,
-    /// The stack that holds all load balancers of the cluster. Default `kubernetes-loadbalancers`.
-    pub stack_name: String,
-    /// The external ID of this stack. Default `kubernetes-loadbalancers://`.
-    pub stack_external_id: String,
-    /// The setting of Rancher that names the image of load balancers. Default `lb.instance.image`.
-    pub image_setting: String,
-    /// When a load balancer that Rancher still works on is looked at again. Default 2 s.
-    pub retry_interval: Duration,
-}
-
-impl Default for LoadBalancerConfig {
-    fn default() -> Self {
-        Self {
-            mode: LoadBalancerMode::Cattle,
-            stack_name: "kubernetes-loadbalancers".to_owned(),
-            stack_external_id: "kubernetes-loadbalancers://".to_owned(),
-            image_setting: "lb.instance.image".to_owned(),
-            retry_interval: Duration::from_secs(2),
-        }
-    }
-}
-
-/// Types of settings whose values are words.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident: $($(#[$item:meta])* $variant:ident = $word:literal),+) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$item])* $variant,)+
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word of the configuration.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-words! {
-    /// The API of the Rancher server.
-    ApiVersion:
-    /// The API that the server has.
-    Auto = "auto",
-    /// The management API of Rancher 2.x, which is not supported yet.
-    V3 = "v3",
-    /// The API of Rancher 1.6.
-    V2Beta = "v2-beta"
-}
-
-words! {
-    /// The types that the IP addresses of a host get on its Node.
-    AddressTypes:
-    /// `InternalIP`.
-    Internal = "internal",
-    /// `ExternalIP`.
-    External = "external",
-    /// Both types for each address, as rancher-cloud-controller-manager had it.
-    Both = "both"
-}
-
-words! {
-    /// What runs the load balancers of Services.
-    LoadBalancerMode:
-    /// Cattle's own load balancers.
-    Cattle = "cattle",
-    /// Nothing: Services of type `LoadBalancer` are left to others.
-    None = "none"
 }

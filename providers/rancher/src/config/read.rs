@@ -126,9 +126,9 @@ fn read_mapping(path: &str, map: Map<String, Value>, settings: &mut Settings, fi
     let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     for (name, value) in map {
         let origin = full(&name);
-        if path.is_empty() && keys::is_mapping(&name) {
+        if keys::is_mapping(&origin) {
             match value {
-                Value::Object(map) => read_mapping(&name, map, settings, findings),
+                Value::Object(map) => read_mapping(&origin, map, settings, findings),
                 Value::Null => {}
                 _ => findings.problem(origin, "must be a mapping of keys to values"),
             }

@@ -98,8 +98,30 @@ impl Settings {
         self.values.contains_key(name) || self.refused.contains(&name)
     }
 
+    /// Whether a key has a value in the file, and not only in the environment.
+    pub(super) fn is_in_file(&self, name: &str) -> bool {
+        let variable = super::keys::find(name).and_then(|key| key.environment);
+        self.values.get(name).is_some_and(|setting| Some(setting.origin.as_str()) != variable)
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|setting| setting.text.as_str())
+    }
+
+    /// A value that is one of a few words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        name: &str,
+        (all, as_str): (&[T], fn(T) -> &'static str),
+        findings: &mut Findings,
+    ) -> Option<T> {
+        let text = self.text(name)?;
+        let value = all.iter().copied().find(|one| as_str(*one) == text);
+        if value.is_none() {
+            let words: Vec<_> = all.iter().map(|one| as_str(*one)).collect();
+            findings.problem(self.origin(name), format!("must be one of {}", words.join(", ")));
+        }
+        value
     }
 
     pub(super) fn flag(&self, name: &str) -> bool {

@@ -24,6 +24,14 @@ fn keys(text: &str) -> Vec<String> {
     read(text).expect_err("it has faults").problems().iter().map(|problem| problem.key.clone()).collect()
 }
 
+/// The API key of a configuration.
+fn key(config: &Config) -> (&str, &str) {
+    match &config.server.credentials {
+        Credentials::Key { access, secret } => (access.expose_secret(), secret.expose_secret()),
+        Credentials::Token(_) => panic!("a token"),
+    }
+}
+
 #[test]
 fn the_old_variables_are_enough() {
     let environment: Environment = [
@@ -34,15 +42,12 @@ fn the_old_variables_are_enough() {
     .into_iter()
     .collect();
     let config = Config::read(&FactoryInput::default(), &environment).expect("good");
-    assert_eq!(config.base, "https://rancher.example.org/v2-beta/projects/1a5");
-    assert_eq!(
-        (config.access_key.expose_secret(), config.secret_key.expose_secret()),
-        ("ABC", "correct-horse")
-    );
+    assert_eq!(config.cattle_url(), "https://rancher.example.org/v2-beta/projects/1a5");
+    assert_eq!(key(&config), ("ABC", "correct-horse"));
     // The environment is the lowest layer.
     let file = FactoryInput::new("[Global]\ncattle-access-key = DEF\n");
     let config = Config::read(&file, &environment).expect("good");
-    assert_eq!(config.access_key.expose_secret(), "DEF");
+    assert_eq!(key(&config).0, "DEF");
 }
 
 /// Files as they are found beside the old manager, which opened them and read nothing.
@@ -55,8 +60,8 @@ fn files_from_the_field_are_read() {
         "\u{feff}[Global]\ncattle-url = https://rancher.example.org/\ncattle-access-key = ABC\ncattle-secret-key = correct-horse\ncattle-colour = red\n",
     ] {
         let config = read(text).expect(text);
-        assert_eq!(config.base, "https://rancher.example.org/v2-beta", "{text}");
-        assert_eq!(config.secret_key.expose_secret(), "correct-horse");
+        assert_eq!(config.cattle_url(), "https://rancher.example.org/v2-beta", "{text}");
+        assert_eq!(key(&config).1, "correct-horse");
         assert_eq!(config.load_balancer, LoadBalancerConfig::default());
     }
     // An empty file beside the variables: the usual case.
@@ -66,7 +71,7 @@ fn files_from_the_field_are_read() {
             .collect();
     for text in ["", "\n", "# nothing\n", "[Global]\n"] {
         let input = FactoryInput::new(text);
-        assert_eq!(Config::read(&input, &environment).expect("good").base, "http://h:8080/v2-beta");
+        assert_eq!(Config::read(&input, &environment).expect("good").cattle_url(), "http://h:8080/v2-beta");
         let warnings: Vec<_> = input.warnings().iter().map(ToString::to_string).collect();
         assert_eq!(warnings, ["CATTLE_URL: is a URL without TLS: the API key is sent in the clear"]);
     }
@@ -147,16 +152,74 @@ fn keys_of_gcfg() -> Vec<String> {
     keys("[Global]\ncattle-url = nonsense\ncattle-access-key = ABC\ncattle-secret-key\n")
 }
 
+const TOKEN: &str = "token-abcde:correct-horse-battery";
+
 #[test]
-fn rancher_2_is_refused_for_now() {
-    for text in [
-        format!("{GOOD}apiVersion: v3\n"),
-        "url: https://rancher.example.org/v3\naccessKey: token-abcde\nsecretKey: correct-horse\n".to_owned(),
-        "url: https://rancher.example.org/v3\napiVersion: v3\naccessKey: token-abcde\nsecretKey: correct-horse\n".to_owned(),
+fn the_version_is_what_the_configuration_says() {
+    for (text, version) in [
+        (GOOD.to_owned(), ApiVersion::Auto),
+        (format!("{GOOD}apiVersion: auto\n"), ApiVersion::Auto),
+        (format!("{GOOD}apiVersion: v2-beta\n"), ApiVersion::V2Beta),
+        (format!("{GOOD}projectID: 1a5\n"), ApiVersion::V2Beta),
+        (GOOD.replace(".org", ".org/v1"), ApiVersion::V2Beta),
+        (GOOD.replace(".org", ".org/v2-beta/projects/1a5/schemas"), ApiVersion::V2Beta),
+        (format!("{GOOD}clusterID: local\n"), ApiVersion::V3),
+        (format!("{}clusterName: prod\n", GOOD.replace(".org", ".org/v3")), ApiVersion::V3),
+        (format!("{GOOD}apiVersion: v3\nclusterID: c-m-abcdefgh\n"), ApiVersion::V3),
+        (format!("url: https://h\ntoken: {TOKEN}\nclusterName: prod\n"), ApiVersion::V3),
     ] {
-        let problems = problems(&text);
-        assert!(problems.len() == 1 && problems[0].contains("Rancher 2.x (v3) is not supported yet"), "{problems:?}");
+        let config = read(&text).expect(&text);
+        assert_eq!(config.api_version, version, "{text}");
+        assert_eq!(config.management.is_some(), version == ApiVersion::V3, "{text}");
+        let mode = if version == ApiVersion::V3 { LoadBalancerMode::None } else { LoadBalancerMode::Cattle };
+        assert_eq!(config.load_balancer.mode, mode, "{text}");
     }
+    let of_rancher_2 = format!("{GOOD}clusterID: local\n");
+    for (text, expected) in [
+        (format!("{GOOD}apiVersion: v3\n"), "clusterID"),
+        (format!("{of_rancher_2}clusterName: prod\n"), "clusterName"),
+        (format!("{of_rancher_2}projectID: 1a5\n"), "projectID"),
+        (format!("{of_rancher_2}addresses: {{types: both}}\n"), "addresses.types"),
+        (format!("{of_rancher_2}apiVersion: v2-beta\n"), "clusterID"),
+        (format!("{GOOD}clusterID: 'a b'\n"), "clusterID"),
+        (format!("{of_rancher_2}namespace: 'a b'\n"), "namespace"),
+        (format!("{of_rancher_2}loadBalancer: {{mode: cattle}}\n"), "loadBalancer.mode"),
+        (format!("{}apiVersion: v2-beta\n", GOOD.replace(".org", ".org/v3")), "url"),
+        (format!("{}apiVersion: v3\nclusterID: local\n", GOOD.replace(".org", ".org/v1")), "url"),
+        (GOOD.replace(".org", ".org/v3/clusters"), "url"),
+    ] {
+        let keys = keys(&text);
+        assert!(keys.contains(&expected.to_owned()), "{text}: {keys:?}");
+    }
+}
+
+#[test]
+fn a_token_takes_the_place_of_a_key() {
+    let reader = |path: &Path| match path.to_str() {
+        Some("/run/token") => Ok(format!("{TOKEN}\n").into_bytes()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    let read = |text: &str| {
+        let input = FactoryInput::new(text).with_reader(reader);
+        // The variables are the lowest layer.
+        let environment = [("CATTLE_ACCESS_KEY", "old"), ("CATTLE_SECRET_KEY", "old")].into_iter().collect();
+        Config::read(&input, &environment)
+    };
+    for text in ["tokenFile: /run/token\n".to_owned(), format!("token: {TOKEN}\n")] {
+        let config = read(&format!("url: https://h/v3\nclusterID: local\n{text}")).expect(&text);
+        let Credentials::Token(token) = &config.server.credentials else { panic!("{config:?}") };
+        assert_eq!(token.expose_secret(), TOKEN);
+        assert!(!format!("{config:?}").contains("battery"), "{config:?}");
+        assert_eq!(config.management_url(), "https://h/v3");
+        let expected = ManagementConfig {
+            cluster: ClusterSelector::Id("local".to_owned()),
+            namespace: "fleet-default".to_owned(),
+        };
+        assert_eq!(config.management, Some(expected));
+    }
+    let error = read(&format!("url: https://h\nclusterID: local\ntoken: {TOKEN}\naccessKey: a\n"));
+    let error = error.expect_err("both").report();
+    assert!(error.contains("accessKey: stands beside a token") && !error.contains("battery"), "{error}");
 }
 
 #[test]
@@ -176,10 +239,7 @@ fn secrets_are_read_from_files() {
         Config::read(&input, &environment)
     };
     let config = read("access", "/run/secret").expect("good");
-    assert_eq!(
-        (config.access_key.expose_secret(), config.secret_key.expose_secret()),
-        ("ABC", "correct-horse")
-    );
+    assert_eq!(key(&config), ("ABC", "correct-horse"));
     let error = read("/run/empty", "/run/two").expect_err("bad files").report();
     assert!(
         error.contains("accessKeyFile: /run/empty is empty; secretKeyFile: /run/two has more"),
@@ -203,7 +263,7 @@ fn urls_may_hold_a_path_and_a_project() {
     ] {
         let project = if project.is_empty() { String::new() } else { format!("projectID: {project}\n") };
         let config = read(&format!("url: {url:?}\naccessKey: a\nsecretKey: b\n{project}")).expect(url);
-        assert_eq!(config.base, base, "{url}");
+        assert_eq!(config.cattle_url(), base, "{url}");
     }
     for url in ["https://", "rancher.example.org", "https://user:pw@h", "file:///etc"] {
         assert_eq!(keys(&format!("url: {url:?}\naccessKey: a\nsecretKey: b\n")), ["url"], "{url}");
@@ -225,7 +285,7 @@ fn a_private_authority_is_read() {
     let key = rcgen::generate_simple_self_signed(vec!["h".to_owned()]).expect("a certificate");
     let pem = key.cert.pem().replace('\n', "\n  ");
     let config = read(&format!("{GOOD}caCert: |\n  {pem}\n")).expect("good");
-    assert_eq!(config.authorities.expect("one").len(), 1);
+    assert_eq!(config.server.authorities.expect("one").len(), 1);
 }
 
 proptest! {

@@ -21,10 +21,10 @@ const MAX_WORDS: usize = 200;
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 /// An error in the form of the API. Rancher 2.x has the status as a text at times.
@@ -44,7 +44,7 @@ impl Reply {
     /// # Errors
     /// What the answer is instead. Only an answer that is certain gets a kind that says something about
     /// the object.
-    pub(super) fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
         self.check()?;
         let text = self.body.trim_ascii_start();
         if !text.starts_with(b"{") {
@@ -63,7 +63,7 @@ impl Reply {
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let status = self.status;
         let (code, words) = self.words();
         let error = match status {
@@ -79,7 +79,7 @@ impl Reply {
                 Error::new(ErrorKind::PermissionDenied, format!("the API key may not do this (403){words}"))
             }
             404 => unavailable(format!(
-                "there is no such resource (404){words}; check that the url is that of Rancher 1.6 and that the API key belongs to the project"
+                "there is no such resource (404){words}; check url and apiVersion, and what the API key may see"
             )),
             409 => Error::new(
                 ErrorKind::Conflict,
@@ -119,7 +119,7 @@ impl Reply {
 }
 
 /// An error that says nothing about the cloud's objects.
-pub(super) fn unavailable(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+pub(crate) fn unavailable(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 

@@ -1,11 +1,11 @@
-//! The HTTP client of one Rancher server: one API key, one deadline for each call, limited sizes, no redirects.
+//! The HTTP client of one Rancher server: one API key or token, one deadline for each call, limited sizes, no redirects.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
 use cloudprovider::{Error, Result, error_chain};
 use http::{Method, header};
 use reqwest::{Upgraded, Url};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -16,7 +16,10 @@ use tokio_tungstenite::{
 };
 
 use super::reply::{Reply, unavailable};
-use crate::{config::Config, tls};
+use crate::{
+    config::{Credentials, ServerConfig},
+    tls,
+};
 
 /// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,19 +38,18 @@ const MAX_EVENT: usize = 16 << 20;
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
-    access_key: SecretString,
-    secret_key: SecretString,
+    credentials: Credentials,
     timeout: Duration,
-    pub(super) page_size: u32,
+    pub(crate) page_size: u32,
 }
 
 impl Client {
-    /// A client with these settings. Opens no connection.
+    /// A client of the API below `base`, with the settings of a server. Opens no connection.
     ///
     /// # Errors
     /// The reason, if there can be no client.
-    pub(crate) fn new(config: &Config) -> Result<Self, String> {
-        let base = Url::parse(&config.base).map_err(|error| error.to_string())?;
+    pub(crate) fn new(config: &ServerConfig, base: &str) -> Result<Self, String> {
+        let base = Url::parse(base).map_err(|error| error.to_string())?;
         let builder = reqwest::Client::builder();
         let mut builder = if config.insecure {
             tls::install_crypto_provider();
@@ -71,15 +73,14 @@ impl Client {
         Ok(Self {
             http,
             base,
-            access_key: config.access_key.clone(),
-            secret_key: config.secret_key.clone(),
+            credentials: config.credentials.clone(),
             timeout: config.timeout,
             page_size: config.page_size,
         })
     }
 
     /// The URL of a collection such as `hosts`, or of an object in one.
-    pub(super) fn url(&self, path: &str) -> Url {
+    pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}/{path}", self.base.path().trim_end_matches('/')));
         url
@@ -91,7 +92,7 @@ impl Client {
     /// # Errors
     /// If it is another server's URL. A server behind a proxy that ends TLS may say `http` of itself: then its
     /// URL is used with the scheme of the configuration.
-    pub(super) fn same_server(&self, text: &str) -> Result<Url> {
+    pub(crate) fn same_server(&self, text: &str) -> Result<Url> {
         let foreign = || unavailable("the server names a URL of another server; check its setting api.host");
         let mut url = self.base.join(text).map_err(|_| foreign())?;
         if url.host() == self.base.host() && url.scheme() == "http" && self.base.scheme() == "https" {
@@ -104,12 +105,12 @@ impl Client {
     }
 
     /// Reads an object.
-    pub(super) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T> {
         self.send(Method::GET, url, None::<&()>).await?.decode()
     }
 
     /// Sends `body` and reads the answer.
-    pub(super) async fn send_object<T: DeserializeOwned>(
+    pub(crate) async fn send_object<T: DeserializeOwned>(
         &self,
         method: Method,
         url: Url,
@@ -119,13 +120,13 @@ impl Client {
     }
 
     /// Deletes an object. One that is not there any more is no error.
-    pub(super) async fn delete(&self, url: Url) -> Result<()> {
+    pub(crate) async fn delete(&self, url: Url) -> Result<()> {
         let reply = self.send(Method::DELETE, url, None::<&()>).await?;
         if reply.status == 404 { Ok(()) } else { reply.check() }
     }
 
     /// Opens a WebSocket.
-    pub(super) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
+    pub(crate) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
         let key = generate_key();
         let request = self
             .request(Method::GET, url)
@@ -161,10 +162,13 @@ impl Client {
     }
 
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
-        self.http
-            .request(method, url)
-            .basic_auth(self.access_key.expose_secret(), Some(self.secret_key.expose_secret()))
-            .header(header::ACCEPT, "application/json")
+        let request = self.http.request(method, url).header(header::ACCEPT, "application/json");
+        match &self.credentials {
+            Credentials::Key { access, secret } => {
+                request.basic_auth(access.expose_secret(), Some(secret.expose_secret()))
+            }
+            Credentials::Token(token) => request.bearer_auth(token.expose_secret()),
+        }
     }
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {

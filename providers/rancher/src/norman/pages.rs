@@ -3,18 +3,44 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use cloudprovider::{Error, ErrorKind, Result};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
-use super::{client::Client, model::Collection, reply::unavailable};
+use super::{client::Client, reply::unavailable};
 
 /// More pages are no listing but a circle.
 const MAX_PAGES: usize = 10_000;
 
-/// More objects are no project of Rancher, and would fill the memory.
+/// More objects are no project or cluster of Rancher, and would fill the memory.
 const MAX_OBJECTS: usize = 100_000;
 
 /// The time for all pages of a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A page of a listing.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Collection<T> {
+    /// Always `collection`.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The objects. It must be there: an answer without it says nothing.
+    pub(crate) data: Vec<T>,
+    /// Where the listing goes on.
+    #[serde(default)]
+    pub(crate) pagination: Option<Pagination>,
+}
+
+/// The place of a page in its listing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pagination {
+    /// The URL of the next page.
+    pub(crate) next: Option<String>,
+    /// Whether this page is not the whole listing.
+    pub(crate) partial: Option<bool>,
+    /// How many objects the whole listing has, if the server says it. Usually it does not.
+    pub(crate) total: Option<Value>,
+}
 
 impl Client {
     /// All objects of a collection, from all pages. The server ignores filters that it does not know, so the
@@ -22,7 +48,7 @@ impl Client {
     ///
     /// # Errors
     /// If any page cannot be read. A part of a listing is never returned.
-    pub(super) async fn list<T: DeserializeOwned>(
+    pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         collection: &str,
         filters: &[(&str, &str)],
@@ -66,7 +92,7 @@ impl Client {
                     let error = unavailable("the page is partial, and the server names no next one");
                     return Err(error.with_operation(operation(page)));
                 }
-                let total = pagination.total.as_ref().and_then(serde_json::Value::as_u64);
+                let total = pagination.total.as_ref().and_then(Value::as_u64);
                 if let Some(total) = total.filter(|total| (objects.len() as u64) < *total) {
                     let error =
                         unavailable(format!("{} objects came, and the server has {total}", objects.len()));

@@ -3,12 +3,12 @@
 use cloudprovider::FactoryInput;
 
 use super::*;
-use crate::config::Environment;
+use crate::config::{Config, Environment};
 
 fn client(url: &str) -> Client {
     let input = FactoryInput::new(format!("url: {url}\naccessKey: ABC\nsecretKey: correct-horse\n"));
     let config = Config::read(&input, &Environment::default()).expect("a configuration");
-    Client::new(&config).expect("a client")
+    Client::new(&config.server, &config.cattle_url()).expect("a client")
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! The keys of Rancher 2.x.
+
+use cloudprovider::dns;
+
+use super::{
+    parts::{ClusterSelector, ManagementConfig},
+    settings::{Findings, Settings},
+    words::ApiVersion,
+};
+
+/// The namespace in which Rancher keeps the clusters that it makes.
+const NAMESPACE: &str = "fleet-default";
+
+/// The longest name of a cluster.
+const MAX_NAME: usize = 253;
+
+/// What is served of Rancher 2.x, if the configuration is for it.
+pub(super) fn management(
+    settings: &Settings,
+    version: ApiVersion,
+    findings: &mut Findings,
+) -> Option<ManagementConfig> {
+    if version != ApiVersion::V3 {
+        return None;
+    }
+    let namespace = settings.text("namespace").unwrap_or(NAMESPACE).to_owned();
+    if !dns::is_label(&namespace) {
+        findings
+            .problem(settings.origin("namespace"), "must be the name of a namespace, such as fleet-default");
+    }
+    let (id, name) = (settings.text("clusterID"), settings.text("clusterName"));
+    let cluster = match (id, name) {
+        (Some(id), None) => {
+            if !dns::is_label(id) {
+                let what = "must be the ID of a cluster, such as local, c-abcde or c-m-abcdefgh";
+                findings.problem(settings.origin("clusterID"), what);
+            }
+            ClusterSelector::Id(id.to_owned())
+        }
+        (None, Some(name)) => {
+            if name.len() > MAX_NAME {
+                let what = format!("must be the name of a cluster, of at most {MAX_NAME} bytes");
+                findings.problem(settings.origin("clusterName"), what);
+            }
+            ClusterSelector::Name(name.to_owned())
+        }
+        (Some(_), Some(_)) => {
+            findings.problem(settings.origin("clusterName"), "stands beside clusterID; give one of the two");
+            return None;
+        }
+        (None, None) => {
+            if !settings.has("clusterID") && !settings.has("clusterName") {
+                let what = "is missing; give clusterID or clusterName, the cluster whose Nodes are served";
+                findings.problem(settings.origin("clusterID"), what);
+            }
+            return None;
+        }
+    };
+    Some(ManagementConfig { cluster, namespace })
+}

@@ -1,0 +1,231 @@
+//! The server of the configuration: its URL, credentials and certificates.
+
+use std::{path::Path, time::Duration};
+
+use cloudprovider::{FactoryInput, TextOddity};
+use reqwest::Url;
+use rustls::RootCertStore;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    parts::{Credentials, ServerConfig},
+    settings::{Findings, Settings},
+    words::ApiVersion,
+};
+use crate::tls;
+
+const PAGE_SIZE: u32 = 1000;
+const MAX_PAGE_SIZE: u32 = 10_000;
+
+/// The keys of an API key.
+const KEY_NAMES: [&str; 4] = ["accessKey", "accessKeyFile", "secretKey", "secretKeyFile"];
+
+/// The parts of the URL that the operator gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ServerUrl {
+    /// Without the path of an API, and without a slash at its end.
+    root: String,
+    /// The API that the path names.
+    pub(super) api: Option<ApiVersion>,
+    /// The project of Rancher 1.6 that the path names.
+    pub(super) project: Option<String>,
+}
+
+/// Reads the URL. `/v1`, `/v2` and `/v2-beta` in it are the API of Rancher 1.6, as in the old manager; `/v3` is that
+/// of Rancher 2.x.
+pub(super) fn url(settings: &Settings, findings: &mut Findings) -> Option<ServerUrl> {
+    let origin = settings.origin("url");
+    let Some(text) = settings.text("url") else {
+        if !settings.has("url") {
+            findings.problem(origin, "is missing; give the URL of the Rancher server, here or in CATTLE_URL");
+        }
+        return None;
+    };
+    let url =
+        Url::parse(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let Some(mut url) = url else {
+        findings.problem(origin, "must be a URL such as https://rancher.example.org");
+        return None;
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        findings.problem(origin, "must not hold a user or a password; give accessKey and secretKey");
+        return None;
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        findings.warning(&origin, "has a part behind ? or #, which is ignored");
+        url.set_query(None);
+        url.set_fragment(None);
+    }
+    if url.scheme() == "http" {
+        findings.warning(&origin, "is a URL without TLS: the API key is sent in the clear");
+    }
+    let path = url.path().to_owned();
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let at = parts.iter().position(|part| matches!(*part, "v1" | "v2" | "v2-beta" | "v3"));
+    let (root, rest) = parts.split_at(at.unwrap_or(parts.len()));
+    let api = rest.first().map(|api| if *api == "v3" { ApiVersion::V3 } else { ApiVersion::V2Beta });
+    let project = match rest.get(1..).unwrap_or_default() {
+        [] | ["schemas"] => None,
+        ["projects", id] | ["projects", id, "schemas"] if api == Some(ApiVersion::V2Beta) => {
+            Some((*id).to_owned())
+        }
+        _ => {
+            let what = "must end in the path of an API, such as /v3, /v2-beta or /v2-beta/projects/1a5, or have none";
+            findings.problem(origin, what);
+            return None;
+        }
+    };
+    url.set_path(&root.join("/"));
+    Some(ServerUrl { root: url.as_str().trim_end_matches('/').to_owned(), api, project })
+}
+
+/// The project of Rancher 1.6, from its key or from the URL.
+pub(super) fn project(settings: &Settings, url: &ServerUrl, findings: &mut Findings) -> Option<String> {
+    let Some(project) = settings.text("projectID") else { return url.project.clone() };
+    if !project.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        let what = "must be the ID of a project (environment), such as 1a5";
+        findings.problem(settings.origin("projectID"), what);
+    } else if url.project.as_deref().is_some_and(|other| other != project) {
+        let what = "is not the project of the url; give one of the two";
+        findings.problem(settings.origin("projectID"), what);
+    }
+    Some(project.to_owned())
+}
+
+/// The server, or `None` if a required part is missing.
+pub(super) fn server(
+    settings: &Settings,
+    input: &FactoryInput,
+    url: Option<ServerUrl>,
+    (version, timeout): (ApiVersion, Duration),
+    findings: &mut Findings,
+) -> Option<ServerConfig> {
+    let credentials = credentials(settings, input, version, findings);
+    let authorities = authorities(settings, input, findings);
+    let insecure = settings.flag("insecureSkipVerify");
+    if insecure && authorities.is_some() {
+        findings.warning(
+            settings.origin("insecureSkipVerify"),
+            "is true, so the certificate authorities of the configuration have no effect",
+        );
+    }
+    let page_size = settings.number("pageSize").unwrap_or(PAGE_SIZE);
+    if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
+        findings.problem(settings.origin("pageSize"), format!("must be between 1 and {MAX_PAGE_SIZE}"));
+    }
+    Some(ServerConfig {
+        url: url?.root,
+        credentials: credentials?,
+        authorities,
+        insecure,
+        timeout,
+        page_size,
+    })
+}
+
+/// The API key, or the token of Rancher 2.x.
+fn credentials(
+    settings: &Settings,
+    input: &FactoryInput,
+    version: ApiVersion,
+    findings: &mut Findings,
+) -> Option<Credentials> {
+    let has_token = settings.has("token") || settings.has("tokenFile");
+    if version != ApiVersion::V3 || !has_token {
+        if version == ApiVersion::V3 && !KEY_NAMES.iter().any(|name| settings.has(name)) {
+            let what = "is missing; give token or tokenFile, or an access key and its secret";
+            findings.problem(settings.origin("token"), what);
+            return None;
+        }
+        let access = secret(settings, input, "accessKey", findings);
+        let secret = secret(settings, input, "secretKey", findings);
+        return Some(Credentials::Key { access: access?, secret: secret? });
+    }
+    for name in KEY_NAMES {
+        if settings.is_in_file(name) {
+            let what = "stands beside a token; give the token, or the access key and its secret";
+            findings.problem(settings.origin(name), what);
+        }
+    }
+    secret(settings, input, "token", findings).map(Credentials::Token)
+}
+
+/// A secret from the configuration, or from the file that it names. Exactly one of both.
+fn secret(
+    settings: &Settings,
+    input: &FactoryInput,
+    name: &str,
+    findings: &mut Findings,
+) -> Option<SecretString> {
+    let file_name = format!("{name}File");
+    let (inline, file) = (settings.text(name), settings.text(&file_name));
+    let Some(file) = file else {
+        if inline.is_none() && !settings.has(name) && !settings.has(&file_name) {
+            let variable = super::keys::find(name).and_then(|key| key.environment);
+            let variable =
+                variable.map_or(String::new(), |name| format!(" or the environment variable {name}"));
+            let words = format!("is missing; give {name}, {file_name}{variable}");
+            findings.problem(settings.origin(name), words);
+        }
+        return inline.map(Into::into);
+    };
+    let origin = settings.origin(&file_name);
+    if inline.is_some() {
+        findings.problem(&origin, format!("stands beside {name}; give one of the two"));
+    }
+    match read_secret(input, &resolve(input, file)) {
+        Ok(secret) => {
+            if let Some(oddity) = TextOddity::in_secret(secret.expose_secret()) {
+                findings.warning(origin, format!("the value in the file {}", oddity.of_secret()));
+            }
+            Some(secret)
+        }
+        Err(why) => {
+            findings.problem(origin, why);
+            None
+        }
+    }
+}
+
+/// A path is relative to the folder of the configuration file.
+fn resolve(input: &FactoryInput, file: &str) -> std::path::PathBuf {
+    let folder = input.config_path.as_deref().and_then(Path::parent);
+    folder.map_or_else(|| file.into(), |folder| folder.join(file))
+}
+
+fn read_secret(input: &FactoryInput, path: &Path) -> Result<SecretString, String> {
+    let shown = path.display();
+    let content = input.read_file(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text = String::from_utf8(content).map_err(|_| format!("{shown} is not valid UTF-8"))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() {
+        return Err(format!("{shown} is empty"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(format!("{shown} has more than one line, or holds a control character"));
+    }
+    Ok(text.into())
+}
+
+fn authorities(settings: &Settings, input: &FactoryInput, findings: &mut Findings) -> Option<RootCertStore> {
+    let mut both = Vec::new();
+    if let Some(file) = settings.text("caFile") {
+        let path = resolve(input, file);
+        let read = input.read_file(&path).map_err(|error| format!("cannot read {}: {error}", path.display()));
+        let read =
+            read.and_then(|pem| tls::certificates(&pem).map_err(|why| format!("{} {why}", path.display())));
+        both.push((settings.origin("caFile"), read));
+    }
+    if let Some(text) = settings.text("caCert") {
+        let read = tls::certificates(text.as_bytes()).map_err(str::to_owned);
+        both.push((settings.origin("caCert"), read));
+    }
+    let mut roots = None;
+    for (origin, read) in both {
+        match read {
+            Ok(found) => roots.get_or_insert_with(RootCertStore::empty).extend(found.roots),
+            Err(why) => findings.problem(origin, why),
+        }
+    }
+    roots
+}
