@@ -1,10 +1,11 @@
-//! The API of Rancher 1.6, `v2-beta`: what it answers, and what is remembered of it.
+//! The API of Rancher 1.6, `v2-beta`: how it is called, what it answers, what is remembered of it, and its
+//! load balancers.
 
 pub(crate) use crate::norman::{client, reply};
 
 pub(crate) mod events;
 pub(crate) mod follow;
 pub(crate) mod inventory;
-pub(crate) mod load_balancers;
+pub(crate) mod load_balancer;
 pub(crate) mod model;
 pub(crate) mod source;

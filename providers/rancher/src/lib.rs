@@ -9,7 +9,7 @@
 //! ```text
 //!   look-ups ──> hosts ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
 //!                  └──> instances, zones, addresses (rules)                                 ^
-//!   Services ──> load_balancer ──> plan (pure) ──> cattle::load_balancers ─────────────────┘
+//!   Services ──> cattle::load_balancer ──> plan (pure), calls ─────────────────────────────┘
 //! ```
 //!
 //! - [`Absent`](cloudprovider::InstanceLookup::Absent) is returned only after a complete listing that began
@@ -36,7 +36,6 @@ mod cattle;
 mod config;
 mod hosts;
 mod instances;
-mod load_balancer;
 #[doc(hidden)]
 pub mod measured;
 mod norman;

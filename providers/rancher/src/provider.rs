@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     NAME,
+    cattle::load_balancer::CattleLoadBalancers,
     config::{ApiVersion, Config, Environment, LoadBalancerMode},
     hosts::HostInstances,
-    load_balancer::CattleLoadBalancers,
     norman::client::Client,
 };
 

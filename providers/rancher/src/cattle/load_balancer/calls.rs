@@ -6,7 +6,7 @@ use cloudprovider::{Error, Result};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{
+use crate::cattle::{
     client::Client,
     model::{ExternalService, LaunchConfig, LbConfig, LoadBalancerService, Setting, Stack},
     reply::unavailable,

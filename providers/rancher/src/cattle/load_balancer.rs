@@ -4,6 +4,7 @@
 //!
 //! No call waits for the server to finish: the answer is then `InProgress`, and the controller asks again.
 
+mod calls;
 mod demand;
 mod plan;
 
@@ -25,15 +26,12 @@ use self::{
     demand::{Demand, external_service_name, load_balancer_name},
     plan::Backends,
 };
-use crate::{
-    cattle::{
-        client::Client,
-        inventory::{Hosts, State},
-        model::{ExternalService, LaunchConfig, LoadBalancerService},
-    },
-    config::LoadBalancerConfig,
-    provider_id::parse_provider_id,
+use super::{
+    client::Client,
+    inventory::{Hosts, State},
+    model::{ExternalService, LaunchConfig, LoadBalancerService},
 };
+use crate::{config::LoadBalancerConfig, provider_id::parse_provider_id};
 
 /// How many external services are changed at the same time.
 const CHANGES_AT_ONCE: usize = 8;
