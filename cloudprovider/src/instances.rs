@@ -83,6 +83,9 @@ pub struct InstanceRef {
     pub system_uuid: Option<String>,
     /// Its name, for Nodes whose system UUID does not identify them.
     pub name: Option<String>,
+    /// The UID in its [`Mark`](crate::machines::Mark), if it was made for a machine's or a cluster's object. That object is
+    /// looked at again, and no Node.
+    pub machine: Option<String>,
 }
 
 /// The name of the node that the daemon's subcommand `check` looks up, with a random system UUID. No machine

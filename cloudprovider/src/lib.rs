@@ -1,7 +1,7 @@
 //! The contract between a Kubernetes cloud-controller-manager and a cloud.
 //!
 //! A *provider* is an implementation of [`CloudProvider`]. It returns the parts that its cloud supports. Each
-//! part is a small object-safe trait: [`Instances`], [`Zones`], [`LoadBalancer`], [`Routes`], [`Clusters`].
+//! part is a small trait: [`Instances`], [`Zones`], [`LoadBalancer`], [`Routes`], [`Clusters`], [`Machines`].
 //! The controllers know nothing of the cloud. A provider knows nothing of Kubernetes' client types: it sees a
 //! Node as a [`NodeIdentity`], so it can be tested without an API server.
 //!
@@ -29,7 +29,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use cloudprovider::{
-//!     async_trait, CloudProvider, Clusters, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
+//!     async_trait, CloudProvider, Clusters, DynMachines, Instance, InstanceLookup, InstanceMetadata, InstanceStream, Instances,
 //!     LoadBalancer, NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones,
 //! };
 //!
@@ -64,6 +64,7 @@
 //!     fn load_balancer(&self) -> Option<&dyn LoadBalancer> { None }
 //!     fn routes(&self) -> Option<&dyn Routes> { None }
 //!     fn clusters(&self) -> Option<&dyn Clusters> { None }
+//!     fn machines(&self) -> Option<&dyn DynMachines> { None }
 //! }
 //!
 //! let mut registry = Registry::new();
@@ -80,6 +81,7 @@ mod instances;
 mod inventory;
 mod labels;
 mod load_balancer;
+pub mod machines;
 mod node;
 mod provided_node_ip;
 mod provider;
@@ -122,6 +124,7 @@ pub use load_balancer::{
     LoadBalancerStatus, PortStatus, Protocol, ServicePort, SessionAffinity, TargetPort,
     default_load_balancer_name,
 };
+pub use machines::{DynMachines, Machines};
 pub use node::NodeIdentity;
 pub use provided_node_ip::{ProvidedNodeIpError, apply_provided_node_ip};
 pub use provider::{CloudProvider, StartContext};

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Clusters, Instances, LoadBalancer, NoSecrets, NoServiceAccess, Result, Routes, SecretName, SecretSource,
-    ServiceAccess, ServiceAccessNeeds, Zones,
+    Clusters, DynMachines, Instances, LoadBalancer, NoSecrets, NoServiceAccess, Result, Routes, SecretName,
+    SecretSource, ServiceAccess, ServiceAccessNeeds, Zones,
 };
 
 /// A cloud, as the controllers see it.
@@ -77,6 +77,10 @@ pub trait CloudProvider: fmt::Debug + Send + Sync {
 
     /// Kubernetes clusters in this cloud.
     fn clusters(&self) -> Option<&dyn Clusters>;
+
+    /// Machines that this cloud makes for Cluster API: `Some(self)` for a provider that implements
+    /// [`Machines`](crate::machines::Machines).
+    fn machines(&self) -> Option<&dyn DynMachines>;
 }
 
 /// What a provider gets when it starts.

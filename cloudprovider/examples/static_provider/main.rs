@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, Error, ErrorKind, FactoryInput, Instance, InstanceLookup,
-    InstanceMetadata, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState,
-    ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, Instance,
+    InstanceLookup, InstanceMetadata, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity,
+    PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
 };
 
 const NAME: &str = "static";
@@ -120,6 +120,9 @@ impl CloudProvider for StaticProvider {
         None
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

@@ -167,7 +167,8 @@ impl FakeCloud {
     pub fn push_instance(&self, id: &str) {
         let name = self.lock().instances.get(id).and_then(|instance| instance.name.clone());
         let provider_id = Some(self.provider_id(id).as_str().to_owned());
-        let changed = InstanceRef { provider_id, system_uuid: Some(id.to_owned()), name };
+        let changed =
+            InstanceRef { provider_id, system_uuid: Some(id.to_owned()), name, ..InstanceRef::default() };
         self.push(InstanceChange::Changed(vec![changed]));
     }
 

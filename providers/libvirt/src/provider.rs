@@ -8,9 +8,9 @@ use std::{
 
 use address_pools::PooledLoadBalancer;
 use cloudprovider::{
-    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, ServiceAccessNeeds, StartContext, Zones,
-    async_trait, instance_stream, look_once_listed,
+    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup,
+    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, ServiceAccessNeeds, StartContext,
+    Zones, async_trait, instance_stream, look_once_listed,
 };
 use futures::future::join_all;
 use tokio::{
@@ -282,6 +282,10 @@ impl CloudProvider for LibvirtProvider {
 
     fn clusters(&self) -> Option<&dyn Clusters> {
         Some(self)
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        None
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, Error, ErrorKind, FactoryInput, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, InstanceLookup,
+    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait,
 };
 use tokio_util::task::TaskTracker;
 
@@ -103,6 +103,10 @@ impl CloudProvider for RancherProvider {
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

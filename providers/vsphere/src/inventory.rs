@@ -290,6 +290,7 @@ fn refs(vm: &VirtualMachine) -> Vec<InstanceRef> {
                 provider_id: Some(format_provider_id(order).as_str().to_owned()),
                 system_uuid: Some(order.hyphenated().to_string()),
                 name: Some(name.clone()),
+                machine: None,
             })
             .collect(),
         None => vec![InstanceRef { name: Some(name), ..InstanceRef::default() }],

@@ -8,9 +8,9 @@ use std::{
 
 use address_pools::PooledLoadBalancer;
 use cloudprovider::{
-    CloudProvider, Clusters, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup, InstanceStream,
-    Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, ServiceAccessNeeds, StartContext,
-    Zones, async_trait, instance_stream, look_once_listed,
+    CloudProvider, Clusters, DynMachines, Error, ErrorKind, FactoryInput, InstanceChange, InstanceLookup,
+    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, SecretName, ServiceAccessNeeds,
+    StartContext, Zones, async_trait, instance_stream, look_once_listed,
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{
@@ -273,6 +273,10 @@ impl CloudProvider for VSphereProvider {
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

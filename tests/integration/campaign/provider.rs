@@ -4,9 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, Error, ErrorKind, FactoryInput, Instance, InstanceChange,
-    InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances, LoadBalancer, NodeAddress,
-    NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, Instance,
+    InstanceChange, InstanceLookup, InstanceMetadata, InstanceRef, InstanceStream, Instances, LoadBalancer,
+    NodeAddress, NodeIdentity, PowerState, ProviderId, Registry, Result, Routes, StartContext, Zones,
+    async_trait,
 };
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,7 @@ impl Instances for Provider {
                             provider_id: Some(format!("{SCHEME}{uuid}")),
                             system_uuid: Some(uuid),
                             name: None,
+                            machine: None,
                         }])
                     });
                     return Some((change, (provider, open)));
@@ -213,6 +215,9 @@ impl CloudProvider for Provider {
         None
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use cloudprovider::{
-    CloudProvider, Clusters, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity,
-    Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, DynMachines, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus,
+    NodeIdentity, Routes, StartContext, Zones, async_trait,
 };
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
@@ -364,6 +364,10 @@ impl CloudProvider for TapedProvider {
 
     fn clusters(&self) -> Option<&dyn Clusters> {
         self.inner.clusters()
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        self.inner.machines()
     }
 }
 

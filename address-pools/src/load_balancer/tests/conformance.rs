@@ -1,7 +1,7 @@
 //! The rules of the contract for load balancers.
 
 use cloudprovider::{
-    CloudProvider, Clusters, Instances, IpFamilyPolicy, LoadBalancer, Routes, Zones,
+    CloudProvider, Clusters, DynMachines, Instances, IpFamilyPolicy, LoadBalancer, Routes, Zones,
     testing::conformance::{self, Hook, Hooks, Suite},
 };
 
@@ -39,6 +39,9 @@ impl CloudProvider for OnlyPools {
         None
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

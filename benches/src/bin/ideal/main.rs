@@ -10,9 +10,9 @@ mod networks;
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use cloudprovider::{
-    CloudProvider, Clusters, ConfigProblem, Error, FactoryInput, Instance, InstanceLookup, InstanceMetadata,
-    InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState, ProviderId, Registry,
-    Result, Routes, StartContext, Zones, async_trait,
+    CloudProvider, Clusters, ConfigProblem, DynMachines, Error, FactoryInput, Instance, InstanceLookup,
+    InstanceMetadata, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity, PowerState,
+    ProviderId, Registry, Result, Routes, StartContext, Zones, async_trait,
 };
 use networks::Networks;
 use serde::Deserialize;
@@ -117,6 +117,9 @@ impl CloudProvider for Ideal {
         self.config.networks.then_some(&*self.networks as &dyn Routes)
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }

@@ -6,7 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation, state::State};
 use crate::{
-    CloudProvider, Clusters, ControlPlaneEndpoint, Error, ErrorKind, Instance, InstanceLookup,
+    CloudProvider, Clusters, ControlPlaneEndpoint, DynMachines, Error, ErrorKind, Instance, InstanceLookup,
     InstanceStream, Instances, LoadBalancer, LoadBalancerIngress, LoadBalancerService, LoadBalancerStatus,
     NodeIdentity, Result, Route, Routes, SecretName, StartContext, Zone, Zones, async_trait,
     default_load_balancer_name, instance_stream,
@@ -218,6 +218,10 @@ impl CloudProvider for FakeProvider {
 
     fn clusters(&self) -> Option<&dyn Clusters> {
         self.cloud.parts.has_clusters.then_some(self)
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        None
     }
 }
 

@@ -178,7 +178,12 @@ async fn changes_reach_every_stream_until_the_stop() {
     let of = |name: Option<&str>| {
         let name = name.map(str::to_owned);
         let provider_id = Some("fake:///u1".to_owned());
-        InstanceChange::Changed(vec![InstanceRef { provider_id, system_uuid: Some("u1".to_owned()), name }])
+        InstanceChange::Changed(vec![InstanceRef {
+            provider_id,
+            system_uuid: Some("u1".to_owned()),
+            name,
+            machine: None,
+        }])
     };
     for stream in [&mut early, &mut late] {
         assert_eq!(stream.next().await, Some(of(Some("one"))));

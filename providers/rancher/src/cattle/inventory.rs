@@ -41,6 +41,7 @@ impl KnownHost {
             provider_id: provider_id.clone(),
             system_uuid: None,
             name: (!name.is_empty()).then_some(name),
+            machine: None,
         };
         names.into_iter().map(reference).collect()
     }

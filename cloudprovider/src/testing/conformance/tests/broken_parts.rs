@@ -10,7 +10,7 @@ use std::{
 
 use super::subject::Subject;
 use crate::{
-    CloudProvider, Clusters, Error, ErrorKind, Instances, LoadBalancer, LoadBalancerService,
+    CloudProvider, Clusters, DynMachines, Error, ErrorKind, Instances, LoadBalancer, LoadBalancerService,
     LoadBalancerStatus, NodeIdentity, Result, Route, Routes, StartContext, Zones, async_trait,
 };
 
@@ -236,6 +236,9 @@ impl CloudProvider for Broken {
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
         self.inner.clusters()
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        self.inner.machines()
     }
 }
 

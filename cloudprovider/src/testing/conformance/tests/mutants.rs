@@ -17,9 +17,9 @@ use super::{
     subject::{SECRET, Subject, factory},
 };
 use crate::{
-    CloudProvider, Clusters, ConfigProblem, ControlPlaneEndpoint, Error, ErrorKind, FactoryInput, Instance,
-    InstanceChange, InstanceLookup, InstanceStream, Instances, LoadBalancer, NodeAddress, NodeIdentity,
-    ProviderId, Result, Routes, StartContext, Zone, Zones, async_trait,
+    CloudProvider, Clusters, ConfigProblem, ControlPlaneEndpoint, DynMachines, Error, ErrorKind,
+    FactoryInput, Instance, InstanceChange, InstanceLookup, InstanceStream, Instances, LoadBalancer,
+    NodeAddress, NodeIdentity, ProviderId, Result, Routes, StartContext, Zone, Zones, async_trait,
     testing::{Fault, Operation},
 };
 
@@ -309,6 +309,10 @@ impl CloudProvider for Mutant {
             Wrong::Reverses => Some(self),
             _ => self.inner.clusters(),
         }
+    }
+
+    fn machines(&self) -> Option<&dyn DynMachines> {
+        self.inner.machines()
     }
 }
 

@@ -1,0 +1,146 @@
+//! Reads a provider's types from JSON and writes them back.
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, MachineReport,
+    MachineRequest, Machines, Record, Schemas, Status,
+};
+use crate::{Error, ErrorKind, Result};
+
+/// Fields of a spec that belong to the controller, not to the provider's type.
+const OF_THE_MACHINE: &str = "providerID";
+const OF_THE_CLUSTER: &str = "controlPlaneEndpoint";
+
+#[async_trait]
+impl<M: Machines> DynMachines for M {
+    fn kinds(&self) -> Kinds {
+        M::KINDS
+    }
+
+    fn schemas(&self) -> Schemas {
+        Schemas {
+            machine_spec: schema::<M::MachineSpec>(),
+            machine_status: schema::<M::MachineStatus>(),
+            cluster_spec: schema::<M::ClusterSpec>(),
+            cluster_status: schema::<M::ClusterStatus>(),
+        }
+    }
+
+    async fn ensure_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &mut Record<Value>,
+    ) -> Result<MachineReport> {
+        let request = machine_request::<M>(request)?;
+        let mut typed = typed(record);
+        let answer = Machines::ensure_machine(self, &request, &mut typed).await;
+        untyped(typed, record)?;
+        answer
+    }
+
+    async fn delete_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &mut Record<Value>,
+    ) -> Result<Deletion> {
+        let request = machine_request::<M>(request)?;
+        let mut typed = typed(record);
+        let answer = Machines::delete_machine(self, &request, &mut typed).await;
+        untyped(typed, record)?;
+        answer
+    }
+
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<Value>,
+        record: &mut Record<Value>,
+    ) -> Result<ClusterReport> {
+        let request = cluster_request::<M>(request)?;
+        let mut typed = typed(record);
+        let answer = Machines::ensure_cluster(self, &request, &mut typed).await;
+        untyped(typed, record)?;
+        answer
+    }
+
+    async fn delete_cluster(
+        &self,
+        request: &ClusterRequest<Value>,
+        record: &mut Record<Value>,
+    ) -> Result<Deletion> {
+        let request = cluster_request::<M>(request)?;
+        let mut typed = typed(record);
+        let answer = Machines::delete_cluster(self, &request, &mut typed).await;
+        untyped(typed, record)?;
+        answer
+    }
+
+    async fn capacity(&self, spec: &Value) -> Result<Capacity> {
+        Machines::capacity(self, &read("spec", spec, OF_THE_MACHINE)?).await
+    }
+}
+
+fn machine_request<M: Machines>(
+    request: &MachineRequest<Value, Value>,
+) -> Result<MachineRequest<M::MachineSpec, M::ClusterSpec>> {
+    let endpoint = request.cluster.control_plane_endpoint.clone();
+    let cluster = ClusterContext::new(read("spec of the cluster", &request.cluster.spec, OF_THE_CLUSTER)?)
+        .with_control_plane_endpoint(endpoint);
+    let spec = read("spec", &request.spec, OF_THE_MACHINE)?;
+    Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
+        .with_provider_id(request.provider_id.clone())
+        .provisioned(request.is_provisioned)
+        .with_failure_domain(request.failure_domain.clone())
+        .control_plane(request.is_control_plane)
+        .with_bootstrap(request.bootstrap.clone()))
+}
+
+fn cluster_request<M: Machines>(request: &ClusterRequest<Value>) -> Result<ClusterRequest<M::ClusterSpec>> {
+    let spec = read("spec", &request.spec, OF_THE_CLUSTER)?;
+    let endpoint = request.control_plane_endpoint.clone();
+    Ok(ClusterRequest::new(request.mark.clone(), spec).with_control_plane_endpoint(endpoint))
+}
+
+/// Reads a spec without the field of the controller. `what` names the spec in messages.
+fn read<T: DeserializeOwned>(what: &'static str, spec: &Value, of_the_controller: &str) -> Result<T> {
+    let mut spec = match spec {
+        // An object without a spec is one whose spec says nothing.
+        Value::Null => Value::Object(serde_json::Map::new()),
+        spec => spec.clone(),
+    };
+    if let Value::Object(fields) = &mut spec {
+        fields.remove(of_the_controller);
+    }
+    serde_path_to_error::deserialize(spec).map_err(|error| {
+        let words = match error.path().to_string() {
+            path if path == "." => format!("{what}: {}", error.inner()),
+            path => format!("{what}.{path}: {}", error.inner()),
+        };
+        Error::new(ErrorKind::InvalidInput, words)
+    })
+}
+
+fn typed<S: Status>(record: &Record<Value>) -> Record<S> {
+    let mut typed = Record::new(serde_json::from_value(record.status.clone()).unwrap_or_default());
+    typed.conditions.clone_from(&record.conditions);
+    typed
+}
+
+fn untyped<S: Status>(typed: Record<S>, record: &mut Record<Value>) -> Result<()> {
+    record.conditions = typed.conditions;
+    record.status = serde_json::to_value(&typed.status).map_err(|error| {
+        Error::new(ErrorKind::Internal, "the status cannot be written").with_source(error)
+    })?;
+    Ok(())
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    ControlPlaneEndpoint, Instance, PowerState, ProviderId,
+    machines::{
+        BootstrapData, BootstrapFormat, Condition, ConditionStatus, Kind, Mark, PresentMachine, Wait,
+    },
+};
+
+/// What a user says about a machine.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MachineSpec {
+    #[serde(rename = "vcpus")]
+    #[schemars(range(min = 1))]
+    cpus: u32,
+    #[serde(default)]
+    disks: Vec<Disk>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(extend("x-kubernetes-validations" = [{"rule": "self.sizeGiB > 0"}]))]
+struct Disk {
+    #[serde(rename = "sizeGiB")]
+    size: u32,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MachineStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_ref: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ClusterSpec {
+    #[serde(default)]
+    pool: String,
+}
+
+#[derive(Debug, Default)]
+struct Cloud {
+    /// What the steps got, as text.
+    seen: Mutex<Vec<String>>,
+}
+
+impl Cloud {
+    fn see(&self, what: impl std::fmt::Debug) {
+        self.seen.lock().expect("no panic").push(format!("{what:?}"));
+    }
+}
+
+#[async_trait]
+impl Machines for Cloud {
+    type MachineSpec = MachineSpec;
+    type MachineStatus = MachineStatus;
+    type ClusterSpec = ClusterSpec;
+    type ClusterStatus = ();
+
+    const KINDS: Kinds =
+        Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
+
+    async fn ensure_machine(
+        &self,
+        request: &MachineRequest<MachineSpec, ClusterSpec>,
+        record: &mut Record<MachineStatus>,
+    ) -> Result<MachineReport> {
+        self.see(&request.cluster.spec.pool);
+        if record.status.task_ref.take().is_some() {
+            record.set(Condition::new("Cloned", ConditionStatus::False, "TaskFailed"));
+            return Err(Error::new(ErrorKind::Unavailable, "the task failed"));
+        }
+        if request.provider_id.is_none() {
+            record.status.task_ref = Some("task-1".to_owned());
+            return Ok(MachineReport::Creating(Wait::task("clone")));
+        }
+        let instance = Instance::new(ProviderId::new("my", "/1"), PowerState::Running);
+        Ok(PresentMachine::new(instance).into())
+    }
+
+    async fn delete_machine(
+        &self,
+        request: &MachineRequest<MachineSpec, ClusterSpec>,
+        _: &mut Record<MachineStatus>,
+    ) -> Result<Deletion> {
+        self.see(request);
+        Ok(Deletion::Gone)
+    }
+
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<ClusterSpec>,
+        _: &mut Record<()>,
+    ) -> Result<ClusterReport> {
+        self.see(request);
+        Ok(ClusterReport::done().with_control_plane_endpoint(request.control_plane_endpoint.clone()))
+    }
+
+    async fn delete_cluster(&self, _: &ClusterRequest<ClusterSpec>, _: &mut Record<()>) -> Result<Deletion> {
+        Ok(Deletion::Gone)
+    }
+
+    async fn capacity(&self, spec: &MachineSpec) -> Result<Capacity> {
+        let disk: u32 = spec.disks.iter().map(|disk| disk.size).sum();
+        let capacity = Capacity::default().with_resource("cpu", spec.cpus.to_string());
+        Ok(capacity.with_resource("ephemeral-storage", format!("{disk}Gi")))
+    }
+}
+
+fn request(spec: Value, cluster: Value) -> MachineRequest<Value, Value> {
+    MachineRequest::new(Mark::machine("u", "default", "prod", "one"), spec, ClusterContext::new(cluster))
+}
+
+fn held(cloud: &Cloud) -> &dyn DynMachines {
+    cloud
+}
+
+#[tokio::test]
+async fn the_status_of_a_step_is_kept_also_if_it_fails() {
+    let cloud = Cloud::default();
+    let (cloud, mut record) = (held(&cloud), Record::new(Value::Null));
+    let request = request(json!({"vcpus": 2}), json!({}));
+    let report = cloud.ensure_machine(&request, &mut record).await.expect("a report");
+    assert!(matches!(report, MachineReport::Creating(_)));
+    assert_eq!(record, Record::new(json!({"taskRef": "task-1"})));
+
+    let error = cloud.ensure_machine(&request, &mut record).await.expect_err("the task failed");
+    assert_eq!(error.report(), "the task failed");
+    assert_eq!(record.status, json!({}));
+    assert_eq!(record.conditions.len(), 1);
+}
+
+#[tokio::test]
+async fn a_status_that_cannot_be_read_is_empty() {
+    let cloud = Cloud::default();
+    let mut record = Record::new(json!({"taskRef": 7}));
+    let request = request(json!({"vcpus": 2}), json!({})).with_provider_id("my:///1".to_owned());
+    let report = held(&cloud).ensure_machine(&request, &mut record).await.expect("a report");
+    assert!(report.is_done());
+    assert_eq!(record.status, json!({}));
+}
+
+#[tokio::test]
+async fn everything_of_a_request_arrives_except_what_is_secret() {
+    let cloud = Cloud::default();
+    let endpoint = ControlPlaneEndpoint { host: "10.0.0.9".into(), port: 6443 };
+    let cluster = ClusterContext::new(json!({"pool": "fast", "controlPlaneEndpoint": {"host": "10.0.0.9"}}))
+        .with_control_plane_endpoint(endpoint.clone());
+    let mark = Mark::machine("u", "default", "prod", "one");
+    let spec = json!({"vcpus": 2, "providerID": "my:///1"});
+    let request = MachineRequest::new(mark, spec, cluster)
+        .with_provider_id("my:///1".to_owned())
+        .provisioned(true)
+        .with_failure_domain("rack-a".to_owned())
+        .control_plane(true)
+        .with_bootstrap(BootstrapData::new(BootstrapFormat::CloudConfig, "hunter2"));
+    held(&cloud).delete_machine(&request, &mut Record::default()).await.expect("gone");
+    let seen = cloud.seen.lock().expect("no panic").remove(0);
+    let expected = "MachineRequest { \
+         mark: Mark { uid: \"u\", namespace: \"default\", cluster: \"prod\", machine: Some(\"one\") }, \
+         spec: MachineSpec { cpus: 2, disks: [] }, \
+         cluster: ClusterContext { spec: ClusterSpec { pool: \"fast\" }, \
+         control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
+         provider_id: Some(\"my:///1\"), is_provisioned: true, failure_domain: Some(\"rack-a\"), \
+         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7 }) }";
+    assert_eq!(seen, expected);
+
+    let request = ClusterRequest::new(Mark::cluster("c", "default", "prod"), Value::Null)
+        .with_control_plane_endpoint(endpoint.clone());
+    let mut record = Record::default();
+    let report = held(&cloud).ensure_cluster(&request, &mut record).await.expect("a report");
+    assert_eq!(report.control_plane_endpoint, Some(endpoint));
+    assert_eq!(record.status, Value::Null, "a status without content");
+    assert_eq!(held(&cloud).delete_cluster(&request, &mut record).await.expect("gone"), Deletion::Gone);
+}
+
+#[tokio::test]
+async fn a_spec_that_cannot_be_read_names_its_field() {
+    let cloud = Cloud::default();
+    for (spec, cluster, words) in [
+        (json!({"vcpus": "two"}), json!({}), "spec.vcpus: invalid type: string \"two\", expected u32"),
+        (json!({"vcpus": 1, "disks": [{}]}), json!({}), "spec.disks[0]: missing field `sizeGiB`"),
+        (json!({}), json!({}), "spec: missing field `vcpus`"),
+        (json!({"vcpus": 1}), json!({"pool": 1}), "spec of the cluster.pool: invalid type: integer `1`"),
+    ] {
+        let mut record = Record::new(json!({"taskRef": "task-1"}));
+        let request = request(spec, cluster);
+        let error = held(&cloud).ensure_machine(&request, &mut record).await.expect_err("a bad spec");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.report().starts_with(words), "{error}");
+        assert_eq!(record.status, json!({"taskRef": "task-1"}), "as it was");
+    }
+}
+
+#[tokio::test]
+async fn the_kinds_their_schemas_and_a_capacity() {
+    let cloud = Cloud::default();
+    let cloud = held(&cloud);
+    let kinds = cloud.kinds();
+    assert_eq!((kinds.group, kinds.machine.plural), ("infrastructure.cluster.x-k8s.io", "mymachines"));
+    let schemas = cloud.schemas();
+    let disk = &schemas.machine_spec["properties"]["disks"]["items"];
+    assert_eq!(disk["properties"]["sizeGiB"]["type"], "integer");
+    assert_eq!(disk["x-kubernetes-validations"], json!([{"rule": "self.sizeGiB > 0"}]));
+    assert_eq!(schemas.machine_spec["required"], json!(["vcpus"]));
+    assert_eq!(schemas.machine_status["properties"]["taskRef"]["type"], "string");
+    assert!(!schemas.machine_spec.to_string().contains("$ref"));
+
+    let capacity = cloud.capacity(&json!({"vcpus": 4, "disks": [{"sizeGiB": 20}]})).await.expect("known");
+    let resources: Vec<_> = capacity.resources.iter().map(|(name, much)| (&**name, &**much)).collect();
+    assert_eq!(resources, [("cpu", "4"), ("ephemeral-storage", "20Gi")]);
+}

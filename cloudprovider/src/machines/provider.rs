@@ -1,0 +1,125 @@
+//! What a provider implements, and what the daemon holds.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    Capacity, ClusterReport, ClusterRequest, Deletion, Kinds, MachineReport, MachineRequest, Record, Schemas,
+};
+use crate::Result;
+
+/// A type for a spec. Every type with serde's `Deserialize` and schemars' `JsonSchema` is one.
+pub trait Spec: DeserializeOwned + JsonSchema + Send + Sync + 'static {}
+
+impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Spec for T {}
+
+/// A type for the provider's part of a status. Its fields stand beside those of the contract, so they have other names. `()` if
+/// there is nothing to remember.
+pub trait Status: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static {}
+
+impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static> Status for T {}
+
+/// Machines of a cloud, as a provider author writes them: see [the module](super).
+#[async_trait]
+pub trait Machines: fmt::Debug + Send + Sync {
+    /// What a user says about a machine. Without `providerID`, which is the controller's.
+    type MachineSpec: Spec;
+    /// What steps of a machine remember.
+    type MachineStatus: Status;
+    /// What a user says about a cluster. Without `controlPlaneEndpoint`, which is the controller's.
+    type ClusterSpec: Spec;
+    /// What steps of a cluster remember.
+    type ClusterStatus: Status;
+
+    /// The kinds of the objects.
+    const KINDS: Kinds;
+
+    /// One step of a machine towards existing.
+    ///
+    /// - A machine with the request's mark is not made again, whatever the status says.
+    /// - One that does not exist is begun only if the cloud confirmed that, if the request has no provider ID, and if it
+    ///   has bootstrap data.
+    /// - Something foreign in the way is left alone ([`Mark::conflict`](super::Mark::conflict)).
+    /// - A machine that somebody powered off is [`Present`](MachineReport::Present). Whether the step starts it again is
+    ///   the provider's choice.
+    async fn ensure_machine(
+        &self,
+        request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
+        record: &mut Record<Self::MachineStatus>,
+    ) -> Result<MachineReport>;
+
+    /// One step of a machine towards gone, with all that was made for it. It creates nothing, and touches nothing without the
+    /// request's mark.
+    async fn delete_machine(
+        &self,
+        request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
+        record: &mut Record<Self::MachineStatus>,
+    ) -> Result<Deletion>;
+
+    /// One step of a cluster towards existing: what its machines share, its endpoint and its failure domains.
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<Self::ClusterSpec>,
+        record: &mut Record<Self::ClusterStatus>,
+    ) -> Result<ClusterReport>;
+
+    /// One step of a cluster towards gone. The controller calls it once there are no machines left.
+    async fn delete_cluster(
+        &self,
+        request: &ClusterRequest<Self::ClusterSpec>,
+        record: &mut Record<Self::ClusterStatus>,
+    ) -> Result<Deletion>;
+
+    /// What a machine with this spec will have. It may ask the cloud, for example for the size of an image.
+    async fn capacity(&self, spec: &Self::MachineSpec) -> Result<Capacity>;
+}
+
+/// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for provider authors: every
+/// [`Machines`] implements it.
+///
+/// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the provider's type is read. A spec that
+/// cannot be read is an error of kind [`InvalidInput`](crate::ErrorKind::InvalidInput) that names the field. A status that cannot be read
+/// counts as empty.
+#[async_trait]
+pub trait DynMachines: fmt::Debug + Send + Sync {
+    /// See [`Machines::KINDS`].
+    fn kinds(&self) -> Kinds;
+
+    /// The schemas of the four types.
+    fn schemas(&self) -> Schemas;
+
+    /// See [`Machines::ensure_machine`].
+    async fn ensure_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &mut Record<Value>,
+    ) -> Result<MachineReport>;
+
+    /// See [`Machines::delete_machine`].
+    async fn delete_machine(
+        &self,
+        request: &MachineRequest<Value, Value>,
+        record: &mut Record<Value>,
+    ) -> Result<Deletion>;
+
+    /// See [`Machines::ensure_cluster`].
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<Value>,
+        record: &mut Record<Value>,
+    ) -> Result<ClusterReport>;
+
+    /// See [`Machines::delete_cluster`].
+    async fn delete_cluster(
+        &self,
+        request: &ClusterRequest<Value>,
+        record: &mut Record<Value>,
+    ) -> Result<Deletion>;
+
+    /// See [`Machines::capacity`].
+    async fn capacity(&self, spec: &Value) -> Result<Capacity>;
+}

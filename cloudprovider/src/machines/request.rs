@@ -1,0 +1,103 @@
+//! What a step of a machine gets.
+
+use super::{BootstrapData, Mark};
+use crate::ControlPlaneEndpoint;
+
+/// What a step gets of its machine: `S` is the machine's spec and `C` that of its cluster.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MachineRequest<S, C> {
+    /// Whose the machine is. Fixed before the first step, and the same in every step.
+    pub mark: Mark,
+    /// The spec, without `providerID`.
+    pub spec: S,
+    /// The cluster that the machine belongs to.
+    pub cluster: ClusterContext<C>,
+    /// `spec.providerID`: what an earlier step reported. With it the machine existed, so one that is absent now is
+    /// [`Lost`](super::MachineReport::Lost).
+    pub provider_id: Option<String>,
+    /// Whether a step has reported the machine with nothing left to do. False again after a move to another management cluster.
+    pub is_provisioned: bool,
+    /// The failure domain that the machine must be in. `None` leaves the choice to the provider.
+    pub failure_domain: Option<String>,
+    /// Whether it is a machine of the control plane.
+    pub is_control_plane: bool,
+    /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must not be started without
+    /// them.
+    pub bootstrap: Option<BootstrapData>,
+}
+
+/// What a step of a machine gets of its cluster.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClusterContext<C> {
+    /// The spec of the infrastructure's cluster, without `controlPlaneEndpoint`.
+    pub spec: C,
+    /// Where the API server of the cluster is reached, if that is known.
+    pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+}
+
+impl<C> ClusterContext<C> {
+    /// A cluster without an endpoint.
+    pub fn new(spec: C) -> Self {
+        Self { spec, control_plane_endpoint: None }
+    }
+
+    /// Sets the endpoint.
+    #[must_use]
+    pub fn with_control_plane_endpoint(mut self, endpoint: impl Into<Option<ControlPlaneEndpoint>>) -> Self {
+        self.control_plane_endpoint = endpoint.into();
+        self
+    }
+}
+
+impl<S, C> MachineRequest<S, C> {
+    /// A request for a new worker.
+    pub fn new(mark: Mark, spec: S, cluster: ClusterContext<C>) -> Self {
+        Self {
+            mark,
+            spec,
+            cluster,
+            provider_id: None,
+            is_provisioned: false,
+            failure_domain: None,
+            is_control_plane: false,
+            bootstrap: None,
+        }
+    }
+
+    /// Sets the provider ID that an earlier step reported.
+    #[must_use]
+    pub fn with_provider_id(mut self, id: impl Into<Option<String>>) -> Self {
+        self.provider_id = id.into();
+        self
+    }
+
+    /// Sets whether the machine was provisioned.
+    #[must_use]
+    pub fn provisioned(mut self, is_provisioned: bool) -> Self {
+        self.is_provisioned = is_provisioned;
+        self
+    }
+
+    /// Sets the failure domain that the machine must be in.
+    #[must_use]
+    pub fn with_failure_domain(mut self, name: impl Into<Option<String>>) -> Self {
+        self.failure_domain = name.into();
+        self
+    }
+
+    /// Sets whether it is a machine of the control plane.
+    #[must_use]
+    pub fn control_plane(mut self, is_control_plane: bool) -> Self {
+        self.is_control_plane = is_control_plane;
+        self
+    }
+
+    /// Sets the bootstrap data.
+    #[must_use]
+    pub fn with_bootstrap(mut self, data: impl Into<Option<BootstrapData>>) -> Self {
+        self.bootstrap = data.into();
+        self
+    }
+}
