@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "nodes",
-        says: "The backends may be any nodes, also none, and a change of them leaves the status alone.",
+        says: "The backends may be any nodes, also none, and a change of them leaves the status alone. Who leaves them to another component does so always.",
         look: |run| nodes(run).boxed(),
     },
     Check {
@@ -59,6 +59,15 @@ pub(super) const CHECKS: &[Check] = &[
         look: |run| disconnected(run).boxed(),
     },
 ];
+
+/// The answer of `update`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// The load balancer knows the nodes.
+    Nodes,
+    /// Another component chooses them.
+    Elsewhere,
+}
 
 /// A running provider and its load balancers.
 struct Balancers<'a> {
@@ -118,9 +127,16 @@ impl<'a> Balancers<'a> {
         self.settled("ensure", || part.ensure(CLUSTER, service, nodes)).await
     }
 
-    async fn update(&self, service: &LoadBalancerService, nodes: &[&NodeIdentity]) -> Checked<()> {
+    async fn update(&self, service: &LoadBalancerService, nodes: &[&NodeIdentity]) -> Checked<Told> {
         let part = self.part()?;
-        self.settled("update", || part.update(CLUSTER, service, nodes)).await
+        let update = || async move {
+            match part.update(CLUSTER, service, nodes).await {
+                Ok(()) => Ok(Told::Nodes),
+                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => Ok(Told::Elsewhere),
+                Err(error) => Err(error),
+            }
+        };
+        self.settled("update", update).await
     }
 
     async fn delete(&self, service: &LoadBalancerService) -> Checked<()> {
@@ -217,17 +233,23 @@ async fn nodes(run: &Run<'_>) -> Checked {
     let services = balancers.services().await?;
     let all = balancers.all_nodes();
     let choices = [&all[..1], &all[..], &[]];
+    let mut told = Vec::new();
     for service in &services {
         let made = balancers.ensure(service, &[]).await?;
         for nodes in choices {
-            balancers.update(service, nodes).await?;
+            told.push(balancers.update(service, nodes).await?);
             balancers.is_there(service, &made).await?;
             let ensured = balancers.ensure(service, nodes).await?;
             ensure(ensured == made, || format!("with {} nodes {made:?} becomes {ensured:?}", nodes.len()))?;
         }
     }
     balancers.delete_all(&services).await?;
-    Ok(format!("0, 1 and {} nodes", all.len()))
+    ensure(told.iter().all(|answer| *answer == told[0]), || {
+        "update leaves the nodes to another component for some nodes or Services, and not for others"
+            .to_owned()
+    })?;
+    let by = if told[0] == Told::Elsewhere { ", which another component chooses" } else { "" };
+    Ok(format!("0, 1 and {} nodes{by}", all.len()))
 }
 
 async fn restart(run: &Run<'_>) -> Checked {
@@ -295,6 +317,7 @@ async fn concurrent(run: &Run<'_>) -> Checked {
     let nodes = balancers.all_nodes();
     let lives = services.iter().map(|service| async {
         let made = balancers.ensure(service, &nodes).await?;
+        // Whoever chooses the nodes, the load balancer stays as it is.
         balancers.update(service, &nodes[..1]).await?;
         balancers.is_there(service, &made).await?;
         balancers.delete(service).await?;
@@ -309,11 +332,12 @@ async fn disconnected(run: &Run<'_>) -> Checked {
     let (part, services) = (balancers.part()?, balancers.services().await?);
     let (service, nodes) = (&services[0], balancers.all_nodes());
     let made = balancers.ensure(service, &nodes).await?;
+    let told = balancers.update(service, &nodes[..1]).await?;
     if let Err(error) = run.hooks.disconnect().await {
         balancers.delete_all(&services[..1]).await?;
         return Err(error.into());
     }
-    let seen = in_trouble(run, part, service, &nodes).await;
+    let seen = in_trouble(run, part, service, &nodes, told).await;
     run.hooks.reconnect().await?;
     let began = Instant::now();
     // The first calls may still use the broken connection.
@@ -331,6 +355,7 @@ async fn in_trouble(
     part: &dyn LoadBalancer,
     service: &LoadBalancerService,
     nodes: &[&NodeIdentity],
+    told: Told,
 ) -> Checked<()> {
     let answers = [
         ("get", within("get", CALL_TIMEOUT, part.get(CLUSTER, service)).await?.map(drop)),
@@ -340,6 +365,11 @@ async fn in_trouble(
     ];
     for (what, answer) in answers {
         match answer {
+            // It needs no cloud for that.
+            Err(error)
+                if what == "update"
+                    && told == Told::Elsewhere
+                    && error.kind() == ErrorKind::ImplementedElsewhere => {}
             Err(error) => {
                 run.see(&error)?;
                 ensure(!says_how_it_is(error.kind()), || {

@@ -23,6 +23,8 @@ enum Wrong {
     MakesAnother,
     /// An empty list of backends is an error.
     NeedsNodes,
+    /// Some backends are left to another component.
+    LeavesSomeNodes,
     /// Resources that another process created are unknown.
     KnowsItsOwnOnly,
     /// Deleting a missing resource is an error.
@@ -146,6 +148,9 @@ impl LoadBalancer for Broken {
         service: &LoadBalancerService,
         nodes: &[&NodeIdentity],
     ) -> Result<()> {
+        if self.wrong == Wrong::LeavesSomeNodes && nodes.len() == 1 {
+            return Err(Error::implemented_elsewhere("one node is no list"));
+        }
         self.balancers().update(cluster_name, service, nodes).await
     }
 
@@ -255,6 +260,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("load-balancers/name", Wrong::NamesChange),
         of("load-balancers/ensured", Wrong::MakesAnother),
         of("load-balancers/nodes", Wrong::NeedsNodes),
+        of("load-balancers/nodes", Wrong::LeavesSomeNodes),
         of("load-balancers/restart", Wrong::KnowsItsOwnOnly),
         of("load-balancers/deleted", Wrong::DeletesOnce),
         of("load-balancers/cancelled", Wrong::KeepsItsLock),
