@@ -5,6 +5,8 @@ use std::time::Duration;
 use cloudprovider::{Error, ErrorKind};
 use component::api_client::describe;
 
+use crate::writes::is_of_another;
+
 /// The error of a request. `what` says what failed, and `needed` what the service account needs for it.
 pub(crate) fn api_error(what: &str, needed: &str, error: &kube::Error) -> Error {
     let status = match error {
@@ -16,6 +18,9 @@ pub(crate) fn api_error(what: &str, needed: &str, error: &kube::Error) -> Error 
         Some(403) => (ErrorKind::PermissionDenied, format!("; {needed}")),
         Some(404) => (ErrorKind::NotFound, String::new()),
         Some(409) => (ErrorKind::Conflict, String::new()),
+        Some(422) if status.is_some_and(|status| is_of_another(status)) => {
+            (ErrorKind::NotFound, String::new())
+        }
         Some(422) => (ErrorKind::InvalidInput, String::new()),
         Some(429) => (ErrorKind::RateLimited, String::new()),
         _ => (ErrorKind::Unavailable, String::new()),

@@ -245,7 +245,9 @@ impl Base {
         };
         let stop_provider = stop_support.child_token();
         let secrets: Arc<dyn SecretSource> = Arc::new(ClusterSecrets::new(clients.informers.clone()));
-        let access = Arc::new(ClusterServices::new(clients.main.clone(), clients.informers.clone()));
+        let services = ServiceStore::new();
+        let access = ClusterServices::new(clients.main.clone(), clients.informers.clone(), services.clone());
+        let access = Arc::new(access);
         let context = StartContext::new(stop_provider, &flags.generic.cluster_name)
             .with_secrets(Arc::clone(&secrets))
             .with_services(Arc::clone(&access) as Arc<dyn ServiceAccess>);
@@ -264,7 +266,7 @@ impl Base {
         let mut support = JoinSet::new();
         let informers = protobuf::client_for(&flags.generic.kube_api_content_type, clients.informers.clone());
         support.spawn(watch_nodes(informers, nodes.clone(), stop_support.clone()));
-        let services = Services { store: ServiceStore::new(), access: Arc::clone(&access) };
+        let services = Services { store: services, access: Arc::clone(&access) };
         if table.iter().any(|row| row.names == SERVICE && row.can_run(flags, &cloud)) {
             let client = clients.informers.clone();
             support.spawn(watch_services(client, services.store.clone(), stop_support.clone()));

@@ -1,6 +1,7 @@
 //! Services as the service controller sees them: one shared watch, which keeps only the fields that are read.
 
 mod access;
+mod activity;
 mod claims;
 mod read;
 mod service;
@@ -11,6 +12,8 @@ mod writer;
 use std::sync::Arc;
 
 pub use access::{AccessTerm, ClusterServices};
+pub use activity::ProviderActivity;
+pub(crate) use activity::ProviderChanges;
 pub use read::read_service;
 pub use service::{LOAD_BALANCER_CLEANUP_FINALIZER, Service};
 pub use watch::watch_services;

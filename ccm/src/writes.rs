@@ -108,12 +108,20 @@ pub(crate) async fn before<T>(
     }
 }
 
+fn causes_of(status: &Status) -> &[StatusCause] {
+    status.details.as_ref().map_or(&[], |details| &details.causes)
+}
+
+/// Whether a patch was refused because it names the UID of an object that another one of the same name has replaced.
+pub(crate) fn is_of_another(status: &Status) -> bool {
+    status.code == 422 && causes_of(status).iter().any(|cause| cause.field == "metadata.uid")
+}
+
 fn refused(status: &Status) -> WriteError {
-    let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+    let causes = causes_of(status);
     match status.code {
         404 => WriteError::Gone,
-        // The patch names the UID of an object that was replaced by another one.
-        422 if causes.iter().any(|cause| cause.field == "metadata.uid") => WriteError::Gone,
+        422 if is_of_another(status) => WriteError::Gone,
         409 => WriteError::Stale(status.message.clone()),
         // A `test` of a JSON Patch failed. The API server does not say which. An invalid object has causes in its answer.
         422 if causes.is_empty() => WriteError::Stale(status.message.clone()),

@@ -30,6 +30,9 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<Option<LoadBalancerStatus>>;
 
     /// Creates the load balancer, or changes it to match `service` and `nodes`, which may be empty. Idempotent.
+    ///
+    /// Clients find the load balancer at the addresses in `service.status`, so such an address must not go to another Service.
+    /// When the controller has written a status that lacks an address of before, it calls this again at once, with that status.
     async fn ensure(
         &self,
         cluster_name: &str,
@@ -38,6 +41,10 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<LoadBalancerStatus>;
 
     /// Sets the back ends of an existing load balancer to `nodes`. Changes nothing else.
+    ///
+    /// [`ImplementedElsewhere`](crate::ErrorKind::ImplementedElsewhere) means that this load balancer needs no list of nodes
+    /// from the controller, since another component chooses them. Then the Service gets no event, and no other try is made.
+    /// A provider that says so says it whatever the nodes are.
     async fn update(
         &self,
         cluster_name: &str,
@@ -46,7 +53,7 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<()>;
 
     /// Deletes the load balancer and everything that was created with it. Idempotent: succeeds if it is
-    /// already gone. The load balancer is found by its [`name`](Self::name): the ports and nodes that `service` asks for
+    /// already gone. No status shows its addresses any more, so they may go to others. The load balancer is found by its [`name`](Self::name): the ports and nodes that `service` asks for
     /// may have changed since another process made it.
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
 }

@@ -39,15 +39,24 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// [`Conflict`](crate::ErrorKind::Conflict): the stored claim is another one.
     async fn delete_claim(&self, claim: &AddressClaim) -> Result<()>;
 
-    /// Whether this very Service exists, as the API server says now. A provider asks before it releases what a Service holds
-    /// that it was not asked to delete.
+    /// Whether this very Service exists. A provider asks before it releases what a Service holds that it was not asked to
+    /// delete. That it does not exist is what the API server says now; that it exists may be old by a moment.
     async fn exists(&self, service: &ServiceRef) -> Result<bool>;
 
     /// Changes annotations, labels and `spec.loadBalancerIP` of a Service. Nothing is written if `change` is empty.
     ///
+    /// In a call of a [`LoadBalancer`](crate::LoadBalancer) for this Service, it must still be as the call gave it. And the
+    /// change is no reason for another call: what was written here counts as known.
+    ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound): the Service is gone, or another one has its name.
+    /// - [`NotFound`](crate::ErrorKind::NotFound): the Service is gone, or another one has its name.
+    /// - [`Conflict`](crate::ErrorKind::Conflict): the Service is not as the call gave it any more. End the call with this
+    ///   error; the daemon reads the Service again and repeats the call.
     async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()>;
+
+    /// Has all Services that wait after a failed [`ensure`](crate::LoadBalancer::ensure) ensured again now. A provider calls
+    /// this when there is something new that they may wait for, such as more addresses. Returns at once.
+    fn retry_waiting(&self);
 
     /// Records a Warning event on a Service. Returns at once. `reason` is a CamelCase word.
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String);
@@ -191,6 +200,8 @@ impl ServiceAccess for NoServiceAccess {
     async fn change_service(&self, _: &ServiceRef, _: &ServiceChange) -> Result<()> {
         Err(Self::error())
     }
+
+    fn retry_waiting(&self) {}
 
     fn warn(&self, _: &ServiceRef, _: &'static str, _: String) {}
 

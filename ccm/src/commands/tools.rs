@@ -16,7 +16,7 @@ use crate::{
     flags::Flags,
     nodes::{Node, protobuf},
     secrets::ClusterSecrets,
-    services::ClusterServices,
+    services::{ClusterServices, ServiceStore},
 };
 
 /// Timeout for the start of a provider, and again for its first inventory.
@@ -48,7 +48,7 @@ pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags)
     // Without an API server there are no Secrets. The provider reports that if its configuration names one.
     if let Ok((client, _)) = connect(flags).await {
         // Nothing can be written outside of a leader's term.
-        let services = ClusterServices::new(client.clone(), client.clone());
+        let services = ClusterServices::new(client.clone(), client.clone(), ServiceStore::new());
         context =
             context.with_secrets(Arc::new(ClusterSecrets::new(client))).with_services(Arc::new(services));
     }

@@ -24,12 +24,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::{Service, claims, wire::WireService};
-use crate::{
-    api_errors::api_error,
-    followed::follow,
-    writes::{MERGE_PATCH, WriteError, patch},
-};
+use super::{Service, ServiceStore, activity::ProviderActivity, claims, wire::WireService};
+use crate::{api_errors::api_error, followed::follow};
 
 /// How long what ends with a term may take. Then the Lease is given back anyway.
 const END_OF_TERM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,6 +40,9 @@ const PAGE: u32 = 500;
 pub struct ClusterServices {
     reads: Client,
     watches: Client,
+    /// The Services as a watch shows them, if there is one.
+    shown: ServiceStore,
+    activity: ProviderActivity,
     term: Mutex<Option<Term>>,
     ends: Mutex<Vec<Weak<dyn EndOfTerm>>>,
 }
@@ -60,11 +59,17 @@ struct Term {
 pub struct AccessTerm(Arc<ClusterServices>);
 
 impl ClusterServices {
-    /// `reads` is for single requests, and `informers` for watches. Nothing can be written until a
-    /// [term](Self::begin_term) begins.
-    pub fn new(reads: Client, informers: Client) -> Self {
+    /// `reads` is for single requests, and `informers` for watches. `shown` are the Services as a watch shows them, and empty
+    /// where nothing watches. Nothing can be written until a [term](Self::begin_term) begins.
+    pub fn new(reads: Client, informers: Client, shown: ServiceStore) -> Self {
         let (term, ends) = (Mutex::default(), Mutex::default());
-        Self { reads, watches: watching::client(informers), term, ends }
+        let activity = ProviderActivity::default();
+        Self { reads, watches: watching::client(informers), shown, activity, term, ends }
+    }
+
+    /// What the provider does by this access.
+    pub fn activity(&self) -> &ProviderActivity {
+        &self.activity
     }
 
     /// From now on `client` writes. It must not be able to write after the term.
@@ -208,35 +213,43 @@ impl ServiceAccess for ClusterServices {
     }
 
     async fn exists(&self, service: &ServiceRef) -> Result<bool> {
+        // Nearly all are there, and there may be thousands.
+        if self.shown.get(&service.to_string()).is_some_and(|shown| is_this(&shown, service)) {
+            return Ok(true);
+        }
         let api: Api<WireService> = Api::namespaced(self.reads.clone(), &service.namespace);
         // The daemon may list Services, but may not get one. Without a version the answer is not from a cache.
         let one = ListParams::default().fields(&format!("metadata.name={}", service.name));
         let what = format!("Service {service} cannot be read");
         let found = in_time(&what, "list on services", api.list(&one)).await?;
-        Ok(found.items.into_iter().map(Service::from).any(|found| {
-            found.content.name == service.name && (service.uid.is_empty() || found.uid() == service.uid)
-        }))
+        Ok(found.items.into_iter().map(Service::from).any(|found| is_this(&found, service)))
     }
 
     async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()> {
         if change.is_empty() {
             return Ok(());
         }
-        let client = self.term()?.client;
-        let path = format!("/api/v1/namespaces/{}/services/{}", service.namespace, service.name);
-        match patch(&client, &path, MERGE_PATCH, &change_patch(service, change)).await {
-            Ok(_) => Ok(()),
-            Err(WriteError::Gone) => {
-                Err(Error::new(ErrorKind::NotFound, format!("Service {service} does not exist any more")))
+        let api: Api<WireService> = Api::namespaced(self.term()?.client, &service.namespace);
+        let body = change_patch(service, change, self.activity.version_of(service));
+        let (params, body) = (PatchParams::default(), Patch::Merge(body));
+        let what = format!("Service {service} cannot be changed");
+        let patched = api.patch_metadata(&service.name, &params, &body);
+        match in_time(&what, "patch on services", patched).await {
+            Ok(now) => {
+                self.activity.note(service, change, now.metadata.resource_version.unwrap_or_default());
+                Ok(())
             }
-            Err(error @ WriteError::Stale(_)) => {
-                Err(Error::new(ErrorKind::Conflict, format!("Service {service} cannot be changed: {error}")))
+            Err(error) => {
+                if error.kind() == ErrorKind::Conflict {
+                    self.activity.note_outdated(service);
+                }
+                Err(error)
             }
-            Err(error @ WriteError::Failed(_)) => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("Service {service} cannot be changed: {error}"),
-            )),
         }
+    }
+
+    fn retry_waiting(&self) {
+        self.activity.retry();
     }
 
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String) {
@@ -273,11 +286,20 @@ fn assigned_to(service: Service) -> Vec<(ServiceRef, IpAddr)> {
     addresses.map(|address| (service.clone(), address)).collect()
 }
 
-fn change_patch(service: &ServiceRef, change: &ServiceChange) -> Value {
+/// Whether it has this name, and this UID if one is given.
+fn is_this(found: &Service, service: &ServiceRef) -> bool {
+    found.content.name == service.name && (service.uid.is_empty() || found.uid() == service.uid)
+}
+
+/// With a version, the API server refuses the patch if the Service has another one.
+fn change_patch(service: &ServiceRef, change: &ServiceChange, version: Option<String>) -> Value {
     let texts = |map: &std::collections::BTreeMap<String, Option<String>>| {
         map.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<Map<String, Value>>()
     };
     let mut metadata = json!({"uid": service.uid});
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
     for (field, map) in [("annotations", &change.annotations), ("labels", &change.labels)] {
         if !map.is_empty() {
             metadata[field] = texts(map).into();

@@ -38,6 +38,7 @@ struct State {
     warnings: Vec<(ServiceRef, &'static str, String)>,
     config_maps: BTreeMap<ConfigMapName, watch::Sender<Option<BTreeMap<String, String>>>>,
     at_end: Vec<Weak<dyn EndOfTerm>>,
+    retries: usize,
     version: u64,
     calls: Vec<AccessCall>,
     rule: Option<Rule>,
@@ -149,6 +150,11 @@ impl FakeServiceAccess {
     /// The changes of Services so far.
     pub fn changes(&self) -> Vec<(ServiceRef, ServiceChange)> {
         self.state().changes.clone()
+    }
+
+    /// How often the Services that wait were to be ensured again.
+    pub fn retries(&self) -> usize {
+        self.state().retries
     }
 
     /// The events so far, with reason and message.
@@ -281,6 +287,10 @@ impl ServiceAccess for FakeServiceAccess {
             Ok(())
         })
         .await
+    }
+
+    fn retry_waiting(&self) {
+        self.state().retries += 1;
     }
 
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String) {

@@ -121,6 +121,7 @@ async fn run(world: &World<'_>, kill: &Kill, story: Story) -> anyhow::Result<()>
     }
     world.vanishes(&kill.name, SOON).await?;
     ensure!(world.cloud.load_balancers().is_empty(), "{:?}", world.cloud.load_balancers().keys());
+    ensure!(world.tape.shown().is_empty(), "deleted while the status had addresses");
     daemon.stop().await?;
     for name in world.api_nodes().await? {
         world.delete_node(&name).await?;

@@ -55,6 +55,8 @@ struct State {
     overlaps: Vec<String>,
     /// Services for which the cloud was told to make something without our finalizer on them.
     unprotected: Vec<String>,
+    /// Services whose load balancer was to be deleted while their status had addresses of it.
+    shown: Vec<String>,
     /// How many calls and writes there were since the trap was set.
     passed: usize,
     trap: Option<Trap>,
@@ -148,6 +150,10 @@ impl Tape {
 
     pub(super) fn unprotected(&self) -> Vec<String> {
         self.lock().unprotected.clone()
+    }
+
+    pub(super) fn shown(&self) -> Vec<String> {
+        self.lock().shown.clone()
     }
 
     fn begin(&self, life: &Life, service: &str) -> Running {
@@ -298,14 +304,24 @@ impl fmt::Debug for TapedProvider {
 }
 
 impl TapedProvider {
+    /// The Service of a call as it is now.
+    async fn now(&self, service: &LoadBalancerService) -> Option<Service> {
+        let services = kube::Api::<Service>::namespaced(self.observer.clone(), &service.namespace);
+        let now = services.get_opt(&service.name).await.ok().flatten();
+        now.filter(|now| now.metadata.uid.as_deref() == Some(&service.uid))
+    }
+
     /// Nothing may be made for a Service that could vanish before its cleanup.
     async fn check_protection(&self, service: &LoadBalancerService) {
-        let services = kube::Api::<Service>::namespaced(self.observer.clone(), &service.namespace);
-        if let Ok(Some(now)) = services.get_opt(&service.name).await
-            && now.metadata.uid.as_deref() == Some(&service.uid)
-            && !has_finalizer(&now)
-        {
+        if self.now(service).await.is_some_and(|now| !has_finalizer(&now)) {
             self.tape.lock().unprotected.push(service.name.clone());
+        }
+    }
+
+    /// Another Service may get an address as soon as a load balancer is deleted.
+    async fn check_status(&self, service: &LoadBalancerService) {
+        if self.now(service).await.is_some_and(|now| !ingress(&now).is_empty()) {
+            self.tape.lock().shown.push(service.name.clone());
         }
     }
 
@@ -405,6 +421,7 @@ impl LoadBalancer for TapedProvider {
     }
 
     async fn delete(&self, cluster: &str, service: &LoadBalancerService) -> cloudprovider::Result<()> {
+        self.check_status(service).await;
         self.call("delete", service, None, self.inner().delete(cluster, service)).await
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     clients::TermFence,
     cloud::Cloud,
     nodes::NodeStore,
-    services::{Service, ServiceStore, ServiceWriter},
+    services::{ProviderActivity, Service, ServiceStore, ServiceWriter},
 };
 
 /// How long calls of the cloud may go on when the controller is told to stop. The daemon waits a little longer for its
@@ -66,6 +66,8 @@ pub struct ServiceController {
     backends: BackendSet,
     /// How many providers have taken over so far.
     provider: u64,
+    /// How often the provider has asked for another try for Services that wait.
+    retries: u64,
     pass: Option<NodePass>,
     tasks: JoinSet<Done>,
 }
@@ -86,7 +88,7 @@ impl ServiceController {
     pub fn new(
         (services, nodes): (ServiceStore, NodeStore),
         (cloud, fence): (Cloud, TermFence),
-        writer: ServiceWriter,
+        (writer, activity): (ServiceWriter, ProviderActivity),
         events: EventRecorder,
         metrics: ServiceMetrics,
         queue: WorkQueueMeter,
@@ -97,6 +99,7 @@ impl ServiceController {
             fence,
             cluster_name: options.cluster_name.clone(),
             writer,
+            activity,
             events,
             metrics,
             dry_run: options.dry_run,
@@ -111,6 +114,7 @@ impl ServiceController {
             memories: HashMap::new(),
             backends: BackendSet::default(),
             provider: 0,
+            retries: 0,
             pass: None,
             tasks: JoinSet::new(),
         }
@@ -121,6 +125,8 @@ impl ServiceController {
     pub async fn run(mut self, stop: CancellationToken, mut inspection: Inspection) {
         let mut replaced = self.shared.cloud.replacements();
         self.provider = *replaced.borrow_and_update();
+        let mut retries = self.shared.activity.retries();
+        self.retries = *retries.borrow_and_update();
         let synced = async { tokio::join!(self.services.synced(), self.nodes.synced()) };
         if stop.run_until_cancelled(inspection.beside(synced)).await.is_none() {
             return;
@@ -137,6 +143,10 @@ impl ServiceController {
                 keys = changes.next() => keys.iter().for_each(|key| self.look_at(key)),
                 Ok(()) = replaced.changed() => {
                     self.provider = *replaced.borrow_and_update();
+                    self.look_at_all();
+                }
+                Ok(()) = retries.changed() => {
+                    self.retries = *retries.borrow_and_update();
                     self.look_at_all();
                 }
                 () = self.queue.wait_for_due() => {}
@@ -165,7 +175,8 @@ impl ServiceController {
     }
 
     fn world(&self) -> World {
-        World { nodes: Arc::clone(self.backends.keys()), provider: self.provider, now: Instant::now() }
+        let nodes = Arc::clone(self.backends.keys());
+        World { nodes, provider: self.provider, retries: self.retries, now: Instant::now() }
     }
 
     fn next_for(&self, key: &str) -> (Option<Arc<Service>>, Next) {
@@ -239,7 +250,7 @@ impl ServiceController {
                 // What is due from now on is due for what the cloud is told now.
                 memory.standing = Standing::Due;
                 memory.confirmed &= memory.provider == provider;
-                memory.provider = provider;
+                (memory.provider, memory.retries) = (provider, self.retries);
                 memory.may_exist |= !self.shared.dry_run;
             }
             Action::CleanUp => {

@@ -66,6 +66,8 @@ pub(super) struct Memory {
     pub(super) standing: Standing,
     /// Which provider was told: how many had taken over until then.
     pub(super) provider: u64,
+    /// How often the provider had asked for another try when the last one began.
+    pub(super) retries: u64,
     /// The back ends that the cloud was told of last.
     pub(super) nodes: Option<Arc<BackendKeys>>,
     /// The version of our last write.
@@ -90,6 +92,7 @@ impl Memory {
             confirmed: false,
             standing: Standing::Due,
             provider,
+            retries: 0,
             nodes: None,
             written: None,
             repaired: None,

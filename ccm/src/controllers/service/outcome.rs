@@ -14,9 +14,11 @@ pub(super) enum Outcome {
         status: LoadBalancerStatus,
         version: Option<WrittenVersion>,
     },
-    /// The Service is not as the watch shows it, and wants no load balancer any more.
+    /// The Service is not as the watch shows it: what was to be done is not wanted any more.
     Outdated {
         version: Option<WrittenVersion>,
+        /// Whether the cloud was called, and may have done something.
+        cloud_called: bool,
     },
     /// There is no load balancer of ours, and the finalizer may be somebody else's.
     NotOurs,

@@ -18,6 +18,11 @@ pub(super) fn set_status(status: &LoadBalancerStatus) -> Value {
     json!({"status": {"loadBalancer": status::to_json(status)}})
 }
 
+/// Clears the status.
+pub(super) fn clear_status() -> Value {
+    set_status(&LoadBalancerStatus::default())
+}
+
 /// Removes the finalizer, and with `clears_status` the status in the same write. `None`: there is nothing to write.
 pub(super) fn clean_up(removes_finalizer: bool, clears_status: bool) -> Option<Value> {
     let mut body = json!({});
@@ -25,7 +30,7 @@ pub(super) fn clean_up(removes_finalizer: bool, clears_status: bool) -> Option<V
         body["metadata"] = json!({"$deleteFromPrimitiveList/finalizers": [LOAD_BALANCER_CLEANUP_FINALIZER]});
     }
     if clears_status {
-        body["status"] = json!({"loadBalancer": status::to_json(&LoadBalancerStatus::default())});
+        body["status"] = clear_status()["status"].take();
     }
     (removes_finalizer || clears_status).then_some(body)
 }
@@ -56,6 +61,7 @@ mod tests {
         let set = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         assert_eq!(add_finalizer(), added);
         assert_eq!(set_status(&status), json!({"status": set}));
+        assert_eq!(clear_status(), json!({"status": cleared}));
         assert_eq!(clean_up(false, false), None);
         assert_eq!(clean_up(true, false), Some(json!({"metadata": removed})));
         assert_eq!(clean_up(false, true), Some(json!({"status": cleared})));

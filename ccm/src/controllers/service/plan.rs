@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) nodes: Arc<BackendKeys>,
     /// How many providers have taken over so far.
     pub(super) provider: u64,
+    /// How often the provider has asked for another try for Services that wait.
+    pub(super) retries: u64,
     pub(super) now: Instant,
 }
 
@@ -98,7 +100,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
         return Next::Now(Action::Ensure);
     }
     let is_told = memory.nodes.as_ref().is_none_or(|nodes| same_backends(nodes, &world.nodes));
+    let is_to_retry = memory.retries != world.retries;
     match &memory.standing {
+        Standing::Due | Standing::Unsupported if is_to_retry => Next::Now(Action::Ensure),
         // Without a retry it is ensured at once, and the back ends come with that.
         Standing::Due => match memory.retry_of(Action::Ensure) {
             Some(at) if at > world.now && !is_told && memory.may_exist => Next::Now(Action::UpdateNodes),

@@ -41,14 +41,14 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
         dry_run: flags.misc.dry_run,
     };
     let (access, client) = (services.access, clients.client);
-    let writer = ServiceWriter::new(client.clone());
+    let writing = (ServiceWriter::new(client.clone()), access.activity().clone());
     let stores = (services.store, nodes);
     // Upstream's name of this queue.
     let queue = metrics.get::<WorkQueueMetrics>()?.named("service");
     let controller = ServiceController::new(
         stores,
         (cloud, fence),
-        writer,
+        writing,
         events.clone(),
         metrics.get()?,
         queue,

@@ -1,5 +1,7 @@
 //! Compares and writes `status.loadBalancer`.
 
+use std::collections::HashSet;
+
 use cloudprovider::{IpMode, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Protocol};
 use serde_json::{Map, Value, json};
 
@@ -13,6 +15,15 @@ pub(crate) fn same_status(a: &LoadBalancerStatus, b: &LoadBalancerStatus) -> boo
             && a.ports == b.ports
     };
     a.ingress.len() == b.ingress.len() && a.ingress.iter().zip(&b.ingress).all(same)
+}
+
+/// Whether `before` has an IP address that `status` has not.
+pub(super) fn lacks_address_of(status: &LoadBalancerStatus, before: &LoadBalancerStatus) -> bool {
+    let of = |status: &LoadBalancerStatus| -> HashSet<String> {
+        let ips = status.ingress.iter().filter_map(|ingress| ingress.ip.clone());
+        ips.filter(|ip| !ip.is_empty()).collect()
+    };
+    !of(before).is_subset(&of(status))
 }
 
 fn mode(ingress: &LoadBalancerIngress) -> Option<IpMode> {
@@ -123,6 +134,23 @@ mod tests {
         ] {
             assert_eq!(same_status(&status(&a), &status(&b)), same, "{a:?} {b:?}");
             assert_eq!(same_status(&status(&b), &status(&a)), same, "{b:?} {a:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_there_any_more() {
+        let host = LoadBalancerIngress { hostname: Some("a".into()), ..LoadBalancerIngress::default() };
+        let (one, two) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        for (before, now, lacks) in [
+            (vec![], vec![one.clone()], false),
+            (vec![one.clone()], vec![one.clone(), two.clone()], false),
+            (vec![one.clone(), two.clone()], vec![two.clone(), one.clone()], false),
+            (vec![one.clone(), two.clone()], vec![two.clone()], true),
+            (vec![one.clone()], vec![two], true),
+            (vec![one], vec![], true),
+            (vec![host], vec![], false),
+        ] {
+            assert_eq!(lacks_address_of(&status(&now), &status(&before)), lacks, "{before:?} {now:?}");
         }
     }
 

@@ -1,8 +1,11 @@
-//! The work on one Service: calls of the cloud, writes and events, in upstream's order. Runs in a task, many at once.
+//! The work on one Service: calls of the cloud, writes and events. Runs in a task, many at once.
+
+mod clean_up;
+mod ensure;
 
 use std::sync::Arc;
 
-use cloudprovider::{Error, ErrorKind, LoadBalancerService};
+use cloudprovider::ErrorKind;
 use component::events::EventRecorder;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,9 +24,12 @@ use crate::{
     cache::CachedObject as _,
     clients::TermFence,
     cloud::Cloud,
-    services::{Service, ServiceWriter},
+    services::{ProviderActivity, ProviderChanges, Service, ServiceWriter},
     writes::{WriteError, WrittenVersion},
 };
+
+/// How often a Service is read again in one piece of work because it changed while the provider was called for it.
+const MAX_READS_AGAIN: usize = 3;
 
 /// What the tasks share.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(super) struct Shared {
     pub(super) fence: TermFence,
     pub(super) cluster_name: String,
     pub(super) writer: ServiceWriter,
+    /// What the provider does about Services.
+    pub(super) activity: ProviderActivity,
     pub(super) events: EventRecorder,
     pub(super) metrics: ServiceMetrics,
     /// `--dry-run`: the cloud is not changed. Writes have no effect, and each is logged where it is answered.
@@ -55,7 +63,8 @@ pub(super) struct Task {
 type Early = Outcome;
 
 impl Shared {
-    /// Does it. What is in `told` is what the cloud is told of the Service, and newer afterwards if the API server gave it.
+    /// Does it. What is in `told` is what the cloud is told of the Service. It is newer afterwards if the API server gave it, or
+    /// if the provider changed it.
     pub(super) async fn act(&self, task: &Task, told: &mut Arc<Service>) -> Outcome {
         let service = &task.service;
         let outcome = match task.action {
@@ -63,68 +72,10 @@ impl Shared {
             Action::UpdateNodes => self.update(service, &task.backends).await,
             Action::Repair => self.repair(service, &task.memory).await,
             Action::Verify => self.verify(service, &task.memory).await,
-            Action::CleanUp => self.clean_up(service, &task.memory).await,
+            Action::CleanUp => self.clean_up(told, &task.memory).await,
             Action::DeleteOld => self.delete_old(service).await,
         };
         outcome.unwrap_or_else(|early| early)
-    }
-
-    async fn ensure(
-        &self,
-        told: &mut Arc<Service>,
-        memory: &Memory,
-        backends: &Backends,
-    ) -> Result<Outcome, Early> {
-        let service = &Arc::clone(told);
-        self.record(service, &Happening::Ensuring);
-        let mut version = None;
-        if !(memory.confirmed && service.has_finalizer()) {
-            // Before any call of the cloud. So the Service cannot vanish while it has a load balancer.
-            let written = self.writer.patch_status_and_read(service, patch::add_finalizer()).await;
-            let tried = "failed to add load balancer cleanup finalizer";
-            let now = written.map_err(|error| self.not_written(service, tried, &error))?;
-            version = Some(now.resource_version.clone());
-            if !now.wants_load_balancer() || now.deleting {
-                return Ok(Outcome::Outdated { version });
-            }
-            // What the watch shows may be older.
-            *told = Arc::new(now);
-        }
-        let service = &**told;
-        if backends.nodes.is_empty() {
-            self.record(service, &Happening::NoNodes);
-        }
-        if self.dry_run {
-            say(service, &format!("ensure its load balancer with {} nodes", backends.nodes.len()));
-            return Ok(Outcome::Rehearsed { version });
-        }
-        let content = &service.content;
-        let call = self.cloud.ensure_load_balancer(&self.cluster_name, content, &backends.nodes);
-        let status = match self.in_term(call).await? {
-            Ok(status) => status,
-            Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {
-                tracing::debug!(service = %service.key(), why = %error.report(), "another component makes the load balancer");
-                return Ok(Outcome::Elsewhere { version });
-            }
-            Err(error) => {
-                let failure = Failure::of_cloud("failed to ensure load balancer", &error);
-                return Err(self.failed(service, Failure { version, ..failure }));
-            }
-        };
-        self.record(service, &Happening::Ensured);
-        if !same_status(&status, &content.status) {
-            match self.writer.patch_status(service, patch::set_status(&status)).await {
-                Ok(written) => version = Some(written),
-                // It vanished meanwhile, and has no status any more.
-                Err(WriteError::Gone) => {}
-                Err(error) => {
-                    let tried = "failed to update load balancer status";
-                    let failure = Failure::of_write(tried, &error);
-                    return Err(self.failed(service, Failure { cloud_called: true, version, ..failure }));
-                }
-            }
-        }
-        Ok(Outcome::Ensured { status, version })
     }
 
     async fn update(&self, service: &Service, backends: &Backends) -> Result<Outcome, Early> {
@@ -211,73 +162,6 @@ impl Shared {
         })
     }
 
-    async fn clean_up(&self, service: &Service, memory: &Memory) -> Result<Outcome, Early> {
-        let cluster = &self.cluster_name;
-        // Little is kept of a Service that neither wants a load balancer nor has the finalizer.
-        let content = if service.is_whole() { &service.content } else { &memory.told.content };
-        let exists = match self.in_term(self.cloud.get_load_balancer(cluster, content)).await? {
-            Ok(found) => found.is_some(),
-            Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => false,
-            Err(error) => {
-                let tried = "failed to check if load balancer exists before cleanup";
-                return Err(self.failed(service, Failure::of_cloud(tried, &error)));
-            }
-        };
-        if !exists && !memory.may_exist && !service.needs_cleanup() {
-            return Ok(Outcome::NotOurs);
-        }
-        if exists {
-            self.record(service, &Happening::Deleting);
-            if self.dry_run {
-                say(service, "delete its load balancer");
-            } else {
-                self.delete(content).await?.map_err(|error| {
-                    self.failed(service, Failure::of_cloud("failed to delete load balancer", &error))
-                })?;
-            }
-        }
-        let clears_status = !service.content.status.ingress.is_empty();
-        let mut version = None;
-        if let Some(body) = patch::clean_up(service.has_finalizer(), clears_status) {
-            match self.writer.patch_status(service, body).await {
-                Ok(written) => version = Some(written),
-                // The Service is gone, and its finalizer with it.
-                Err(WriteError::Gone) => {}
-                Err(error) => {
-                    let tried = "failed to remove load balancer cleanup finalizer";
-                    return Err(self.not_written(service, tried, &error));
-                }
-            }
-        }
-        self.record(service, &Happening::Deleted);
-        Ok(Outcome::CleanedUp { version })
-    }
-
-    async fn delete_old(&self, service: &Service) -> Result<Outcome, Early> {
-        self.record(service, &Happening::Deleting);
-        if self.dry_run {
-            say(service, "delete its load balancer");
-            return Ok(Outcome::OldDeleted);
-        }
-        if let Err(error) = self.delete(&service.content).await? {
-            let failure = Failure::of_cloud("", &error);
-            tracing::warn!(service = %service.key(), error = failure.why, "load balancer of a service that is gone not deleted");
-            self.record(service, &Happening::DeletionFailed(&failure.why));
-            return Err(Outcome::Failed(failure));
-        }
-        self.record(service, &Happening::Deleted);
-        Ok(Outcome::OldDeleted)
-    }
-
-    /// Deletes a load balancer. One that another component makes counts as deleted.
-    async fn delete(&self, content: &LoadBalancerService) -> Result<Result<(), Error>, Early> {
-        let outcome = self.in_term(self.cloud.delete_load_balancer(&self.cluster_name, content)).await?;
-        Ok(outcome.or_else(|error| match error.kind() {
-            ErrorKind::ImplementedElsewhere => Ok(()),
-            _ => Err(error),
-        }))
-    }
-
     /// Makes a call of the cloud, which is given up at the end of the term, and soon after the controller was told to stop.
     async fn in_term<T>(&self, call: impl Future<Output = T>) -> Result<T, Early> {
         self.cut.run_until_cancelled(self.fence.pass(call)).await.flatten().ok_or(Outcome::Stopped)
@@ -302,6 +186,14 @@ impl Shared {
     }
 }
 
+/// Takes over what the provider changed in a call for this Service.
+fn take_over(changes: &ProviderChanges, told: &mut Arc<Service>, version: &mut Option<WrittenVersion>) {
+    if let Some(written) = changes.version() {
+        *version = Some(written.clone());
+        *told = Arc::new(changes.applied_to(told));
+    }
+}
+
 /// In a dry run: says what a daemon would do.
 fn say(service: &Service, what: &str) {
     tracing::info!(service = %service.key(), "dry run: a daemon would {what} in the cloud");
@@ -312,7 +204,7 @@ impl Outcome {
     pub(super) fn version(&self) -> Option<&WrittenVersion> {
         match self {
             Self::Ensured { version, .. }
-            | Self::Outdated { version }
+            | Self::Outdated { version, .. }
             | Self::Elsewhere { version }
             | Self::Rehearsed { version }
             | Self::Repaired { version }

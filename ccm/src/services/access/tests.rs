@@ -15,13 +15,15 @@ use super::*;
 struct World {
     sandbox: Sandbox,
     services: Arc<ClusterServices>,
+    shown: ServiceStore,
 }
 
 impl World {
     fn new() -> Self {
         let sandbox = Sandbox::new();
-        let services = Arc::new(ClusterServices::new(sandbox.client(), sandbox.client()));
-        Self { sandbox, services }
+        let shown = ServiceStore::new();
+        let services = ClusterServices::new(sandbox.client(), sandbox.client(), shown.clone());
+        Self { sandbox, services: Arc::new(services), shown }
     }
 
     fn begin_term(&self) -> AccessTerm {
@@ -154,6 +156,81 @@ async fn a_service_is_changed_as_far_as_it_is_this_one() {
         assert_eq!(kind(services.change_service(&other, &change).await).0, ErrorKind::NotFound);
         assert!(!services.exists(&other).await.expect("read"));
     }
+}
+
+#[tokio::test]
+async fn a_refused_change_says_what_is_missing() {
+    let world = World::new();
+    let (services, _term) = (&world.services, world.begin_term());
+    let service = world.create("a").await;
+    let change = ServiceChange { load_balancer_ip: Some(None), ..ServiceChange::default() };
+    for (action, expected) in [
+        (Action::ErrorEvent(403), ErrorKind::PermissionDenied),
+        (Action::ErrorEvent(401), ErrorKind::Unauthenticated),
+        (Action::TooManyRequests(7), ErrorKind::RateLimited),
+        (Action::Conflict, ErrorKind::Conflict),
+        (Action::InternalError, ErrorKind::Unavailable),
+    ] {
+        let patches = Matcher::any().verb("patch").resource("services");
+        world.sandbox.faults().inject(Fault::new(patches, action).times(1));
+        let error = services.change_service(&service, &change).await.expect_err("refused");
+        let words = error.to_string();
+        assert_eq!(error.kind(), expected, "{words}");
+        assert!(words.starts_with("Service default/a cannot be changed: "), "{words}");
+        let hint = "the service account needs patch on services";
+        assert_eq!(words.contains(hint), expected == ErrorKind::PermissionDenied, "{words}");
+        if expected == ErrorKind::RateLimited {
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_a_call_a_service_is_changed_as_far_as_it_is_as_the_call_gave_it() {
+    let world = World::new();
+    let (services, _term) = (&world.services, world.begin_term());
+    let service = world.create("a").await;
+    let api: Api<ApiService> = Api::namespaced(world.sandbox.client(), "default");
+    let shown = async || Service::from_json(json!(api.get("a").await.expect("there")));
+    let change = |value: &str| ServiceChange {
+        annotations: [("a".into(), Some(value.into()))].into(),
+        ..ServiceChange::default()
+    };
+    let call = services.activity().begin(&shown().await);
+    services.change_service(&service, &change("2")).await.expect("changed");
+    services.change_service(&service, &change("3")).await.expect("changed once more in the same call");
+    let label = Patch::Merge(json!({"metadata": {"labels": {"by": "somebody"}}}));
+    api.patch("a", &PatchParams::default(), &label).await.expect("patched");
+    assert_eq!(kind(services.change_service(&service, &change("4")).await).0, ErrorKind::Conflict);
+    let changes = call.end();
+    assert!(changes.is_outdated);
+    assert_eq!(changes.applied_to(&shown().await).content.annotations["a"], "3");
+    // Outside of a call nothing is known of what it was decided on.
+    services.change_service(&service, &change("5")).await.expect("changed");
+    assert_eq!(shown().await.content.annotations["a"], "5");
+}
+
+#[tokio::test]
+async fn a_service_that_the_watch_shows_is_not_asked_for() {
+    let world = World::new();
+    let service = world.create("a").await;
+    let lists = Matcher::any().verb("list").resource("services");
+    let shown = Service::from_json(json!({
+        "metadata": {"namespace": "default", "name": "a", "uid": service.uid}, "spec": {"type": "LoadBalancer"},
+    }));
+    world.shown.replace(vec![shown]);
+    let of_old = ServiceRef { uid: "1f0b2c4e-0000-0000-0000-000000000000".into(), ..service.clone() };
+    let lost = ServiceRef { uid: String::new(), ..service.clone() };
+    for (service, exists, asked) in [(&service, true, 0), (&lost, true, 0), (&of_old, false, 1)] {
+        world.sandbox.reset_requests();
+        assert_eq!(world.services.exists(service).await.expect("read"), exists);
+        assert_eq!(world.sandbox.requests_matching(&lists).len(), asked, "{service:?}");
+    }
+    // Only the API server can say that one is gone.
+    world.shown.replace(Vec::new());
+    world.sandbox.reset_requests();
+    assert!(world.services.exists(&service).await.expect("read"));
+    assert_eq!(world.sandbox.requests_matching(&lists).len(), 1);
 }
 
 #[tokio::test]

@@ -78,6 +78,11 @@ impl History<'_> {
             "ensured without a finalizer: {:?}",
             self.world.tape.unprotected()
         );
+        ensure!(
+            self.world.tape.shown().is_empty(),
+            "deleted while the status had addresses: {:?}",
+            self.world.tape.shown()
+        );
         for daemon in self.daemons.iter_mut().filter_map(Option::take) {
             daemon.stop().await?;
         }

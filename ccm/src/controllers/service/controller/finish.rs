@@ -22,7 +22,8 @@ const STOPPED_FOR: Duration = Duration::from_secs(1);
 impl ServiceController {
     pub(super) fn finish(&mut self, done: Done) {
         let Done { key, action, before, outcome, told } = done;
-        if let Some(memory) = self.memories.get_mut(&key).filter(|_| action == Action::Ensure) {
+        let tells = action == Action::Ensure || (action == Action::CleanUp && told.is_whole());
+        if let Some(memory) = self.memories.get_mut(&key).filter(|_| tells) {
             memory.told = told;
         }
         let is_stopped = matches!(outcome, Outcome::Stopped);
@@ -60,8 +61,9 @@ impl ServiceController {
                 (memory.was_ensured, memory.confirmed) = (true, true);
                 memory.verify_at = verify_at;
             }
-            // The cloud was not called. What the watch shows next decides.
-            Outcome::Outdated { .. } => memory.may_exist = before.may_exist,
+            // What the watch shows next decides.
+            Outcome::Outdated { cloud_called: true, .. } => {}
+            Outcome::Outdated { cloud_called: false, .. } => memory.may_exist = before.may_exist,
             Outcome::NotOurs => {
                 memory.succeed(Standing::NotOurs);
                 memory.may_exist = false;

@@ -1,7 +1,7 @@
 //! Tests of the loop with a sandbox, a fake cloud and tokio's paused clock, for what tests of the pure functions cannot cover.
 
 use cloudprovider::{
-    Error, ErrorKind, default_load_balancer_name,
+    CloudProvider, Error, ErrorKind, default_load_balancer_name,
     testing::{FakeCloud, Fault, Operation},
 };
 use component::{
@@ -25,12 +25,14 @@ use crate::{
     cloud::{CloudMetrics, Started},
     controllers::service::{COMPONENT, nodes::TO_BE_DELETED_TAINT},
     nodes::watch_nodes,
-    services::{LOAD_BALANCER_CLEANUP_FINALIZER, watch_services},
+    services::{AccessTerm, ClusterServices, LOAD_BALANCER_CLEANUP_FINALIZER, watch_services},
 };
 
+mod addresses;
 mod deletion;
 mod following_nodes;
 mod old_views;
+mod provider_writes;
 mod retries;
 mod steady;
 mod the_end;
@@ -43,7 +45,10 @@ struct Working {
     fake: FakeCloud,
     cloud: Cloud,
     metrics: ServiceMetrics,
+    /// What the provider can do in the cluster.
+    access: Arc<ClusterServices>,
     run: JoinHandle<()>,
+    _term: AccessTerm,
     _stop: DropGuard,
 }
 
@@ -80,6 +85,7 @@ impl Working {
     ) -> Self {
         let (client, stop) = (sandbox.client(), CancellationToken::new());
         let (services, nodes) = (ServiceStore::new(), NodeStore::new());
+        let access = Arc::new(ClusterServices::new(client.clone(), client.clone(), services.clone()));
         let cloud = Cloud::new(
             Started::new(fake.provider(), stop.child_token()),
             CloudMetrics::unregistered().expect("metrics"),
@@ -92,19 +98,27 @@ impl Working {
         let mut controller = ServiceController::new(
             (services.clone(), nodes.clone()),
             (cloud.clone(), fence),
-            ServiceWriter::new(client.clone()),
-            events,
+            (ServiceWriter::new(client.clone()), access.activity().clone()),
+            events.clone(),
             metrics.clone(),
             queue,
             options,
         );
         change(&mut controller);
         let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
+        let term = access.begin_term(client.clone(), events);
         tokio::spawn(writer.run(stop.clone()));
         tokio::spawn(watch_nodes(client.clone(), nodes, stop.clone()));
         tokio::spawn(watch_services(client, services, stop.clone()));
         let run = tokio::spawn(controller.run(stop.clone(), inspection));
-        Self { sandbox, fake, cloud, metrics, run, _stop: stop.drop_guard() }
+        Self { sandbox, fake, cloud, metrics, access, run, _term: term, _stop: stop.drop_guard() }
+    }
+
+    /// From now on this provider is called.
+    fn call(&self, provider: Arc<dyn CloudProvider>) {
+        let started = Started::new(provider, CancellationToken::new());
+        let metrics = CloudMetrics::unregistered().expect("metrics");
+        self.cloud.replace_with(&self.cloud.candidate(started, metrics));
     }
 
     fn services(&self) -> Api<ApiService> {

@@ -54,7 +54,7 @@ impl Case {
     /// Everything is settled.
     fn new() -> Self {
         let nodes = Arc::new(vec![("n1".to_owned(), None)]);
-        let world = World { nodes: nodes.clone(), provider: 0, now: Instant::now() + AN_HOUR };
+        let world = World { nodes: nodes.clone(), provider: 0, retries: 0, now: Instant::now() + AN_HOUR };
         let mut memory = Memory::new(&Arc::new(service(&[])), 0);
         memory.standing = Standing::Ensured(address("192.0.2.1"));
         (memory.may_exist, memory.nodes) = (true, Some(nodes));
@@ -190,6 +190,25 @@ fn a_failure_is_tried_again_in_time() {
     assert_eq!(cleaning.next(&little), cleaning.at(AN_HOUR, Action::CleanUp), "too little is known of it");
     assert_eq!(cleaning.next(&[]), Next::Now(Action::Ensure));
     assert_eq!(waiting.next(&[deleted()]), Next::Now(Action::CleanUp));
+}
+
+#[test]
+fn what_waits_is_tried_again_when_the_provider_asks_for_it() {
+    for (standing, next) in [
+        (Standing::Due, Next::Now(Action::Ensure)),
+        (Standing::Unsupported, Next::Now(Action::Ensure)),
+        (Standing::Ensured(address("192.0.2.1")), Next::Wait),
+        (Standing::Elsewhere, Next::Wait),
+        (Standing::Rehearsed, Next::Wait),
+    ] {
+        let mut case = Case::standing(standing.clone()).retrying(Action::Ensure, AN_HOUR);
+        case.world.retries = 1;
+        assert_eq!(case.next(&[]), next, "{standing:?}");
+        // This try had the news.
+        case.memory.retries = 1;
+        let again = if standing == Standing::Due { case.at(AN_HOUR, Action::Ensure) } else { Next::Wait };
+        assert_eq!(case.next(&[]), again, "{standing:?}");
+    }
 }
 
 #[test]

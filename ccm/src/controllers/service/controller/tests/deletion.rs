@@ -24,15 +24,53 @@ async fn the_load_balancer_goes_before_the_finalizer() {
     let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
     assert_eq!(working.calls_after(SOON).await, [get, delete]);
     assert!(working.has_finalizer("web").await);
+    assert!(working.addresses("web").await.is_empty(), "before anybody else can have the address");
     assert_eq!(working.calls_after(Duration::from_secs(5)).await, [get, delete]);
     assert_eq!(working.get("web").await.finalizers(), ["example.com/other"]);
     assert!(working.addresses("web").await.is_empty() && working.fake.load_balancers().is_empty());
-    assert_eq!(working.writes(), 1);
+    assert_eq!(working.writes(), 3, "the status, the status as it is, the finalizer");
     let events = working.events().await;
     for reason in ["DeletingLoadBalancer", "SyncLoadBalancerFailed", "DeletedLoadBalancer"] {
         assert!(events.iter().any(|event| event == reason), "{reason} in {events:?}");
     }
     assert_eq!(working.calls_after(PERIOD).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_is_not_deleted_while_the_status_has_its_address() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.refuse_writes(1);
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
+    assert_eq!(working.calls_after(SOON).await, [get]);
+    assert_eq!(working.addresses("web").await, ["198.18.0.1"]);
+    let messages = working.messages().await;
+    let what = "failed to update load balancer status";
+    assert!(messages.iter().any(|message| message.contains(what)), "{messages:?}");
+    assert_eq!(working.calls_after(Duration::from_secs(5)).await, [get, delete]);
+    assert!(working.addresses("web").await.is_empty() && !working.has_finalizer("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_wanted_again_is_not_deleted() {
+    let working = Working::start().await;
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    // The first look fails, and the watch is lost before the Service changes back.
+    working.fake.fail_next(Operation::GetLoadBalancer, quota());
+    working.patch("web", json!({"spec": {"type": "NodePort"}})).await;
+    tokio::time::sleep(SOON).await;
+    working.lose_watch();
+    working.patch("web", json!({"spec": {"type": "LoadBalancer"}})).await;
+    let get = Operation::GetLoadBalancer;
+    assert_eq!(working.calls_after(Duration::from_secs(60)).await, [get, get]);
+    working.sandbox.faults().clear();
+    assert_eq!(working.calls_after(Duration::from_secs(60)).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.addresses("web").await, ["198.18.0.1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,10 +143,14 @@ async fn a_service_that_wants_its_load_balancer_again_gets_it() {
     tokio::time::sleep(SOON).await;
     working.fake.forget_calls();
     // The load balancer is deleted, and the finalizer stays.
-    working.refuse_writes(1);
+    working.fake.set_latency(Duration::from_secs(1));
     working.patch("web", json!({"spec": {"type": "NodePort"}})).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    working.refuse_writes(1);
     let (get, delete) = (Operation::GetLoadBalancer, Operation::DeleteLoadBalancer);
     assert_eq!(working.calls_after(SOON).await, [get, delete]);
+    assert!(working.has_finalizer("web").await && working.fake.load_balancers().is_empty());
+    working.fake.set_latency(Duration::ZERO);
     working.patch("web", json!({"spec": {"type": "LoadBalancer"}})).await;
     assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
     assert_eq!(working.fake.load_balancers().len(), 1);

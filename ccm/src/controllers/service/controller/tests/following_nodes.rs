@@ -90,7 +90,9 @@ async fn a_load_balancer_that_is_not_there_is_made() {
     working.fake.forget_calls();
     working.fake.lose_load_balancer(&default_load_balancer_name(&service.uid().expect("a UID")));
     working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: ""}}})).await;
-    let expected = [Operation::UpdateLoadBalancer, Operation::GetLoadBalancer, Operation::EnsureLoadBalancer];
+    let ensure = Operation::EnsureLoadBalancer;
+    // Once more since it has another address.
+    let expected = [Operation::UpdateLoadBalancer, Operation::GetLoadBalancer, ensure, ensure];
     assert_eq!(working.calls_after(SOON).await, expected);
     assert!(!working.events().await.contains(&"UpdateLoadBalancerFailed".to_owned()));
 }
@@ -109,4 +111,25 @@ async fn a_load_balancer_that_will_not_be_told_is_not_waited_for() {
         assert_eq!(working.calls_after(SOON).await, [Operation::UpdateLoadBalancer]);
         assert_eq!(working.metrics.node_sync_latency.get_sample_count(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_chooses_the_nodes_elsewhere_is_asked_once_for_each_set_and_gets_no_event() {
+    let working = Working::start().await;
+    for name in ["a", "b", "c"] {
+        working.create(name).await;
+    }
+    tokio::time::sleep(SOON).await;
+    let elsewhere = Error::implemented_elsewhere("every node forwards").wrap("pools");
+    working.fake.fail(Operation::UpdateLoadBalancer, Fault::from(elsewhere));
+    let before = working.events().await;
+    working.fake.forget_calls();
+    for value in [json!(""), json!(null)] {
+        working.patch_node("n1", json!({"metadata": {"labels": {EXCLUDED: value}}})).await;
+        assert_eq!(working.calls_after(SOON * 10).await, [Operation::UpdateLoadBalancer; 3]);
+    }
+    assert_eq!(working.events().await, before);
+    // Upstream counts these too.
+    assert_eq!(working.metrics.load_balancer_syncs.get(), 6);
+    assert_eq!(working.metrics.node_sync_errors.get(), 0);
 }

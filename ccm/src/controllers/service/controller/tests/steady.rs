@@ -76,9 +76,7 @@ async fn another_provider_is_told_of_everything() {
     working.create("web").await;
     tokio::time::sleep(SOON).await;
     let other = FakeCloud::new().with_load_balancers();
-    let started = Started::new(other.provider(), CancellationToken::new());
-    let metrics = CloudMetrics::unregistered().expect("metrics");
-    working.cloud.replace_with(&working.cloud.candidate(started, metrics));
+    working.call(other.provider());
     tokio::time::sleep(SOON).await;
     assert_eq!(other.load_balancers().len(), 1);
 }

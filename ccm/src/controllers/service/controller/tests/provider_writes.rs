@@ -1,0 +1,237 @@
+//! A provider that changes the Services that it is called for.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cloudprovider::{
+    Clusters, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity, Result, Routes,
+    ServiceAccess as _, ServiceChange, ServiceRef, StartContext, Zones, async_trait,
+};
+
+use super::*;
+
+const WRITTEN: &str = "example.com/written";
+
+/// Writes an annotation with each call, and leaves the status to somebody else.
+#[derive(Debug)]
+struct Announced {
+    inner: Arc<dyn CloudProvider>,
+    access: Arc<ClusterServices>,
+    /// Writes another value each time.
+    always_writes: bool,
+    /// Fails after it has written.
+    fails: AtomicBool,
+    ensured: AtomicUsize,
+}
+
+impl Announced {
+    async fn annotate(&self, service: &LoadBalancerService, value: Option<String>) -> Result<()> {
+        if service.annotations.get(WRITTEN) == value.as_ref() {
+            return Ok(());
+        }
+        let of = ServiceRef {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            uid: service.uid.clone(),
+        };
+        let change = ServiceChange {
+            annotations: [(WRITTEN.to_owned(), value)].into(),
+            labels: [("written".to_owned(), Some("yes".to_owned()))].into(),
+            load_balancer_ip: Some(Some("198.18.0.9".to_owned())),
+        };
+        self.access.change_service(&of, &change).await
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Announced {
+    fn name(&self, cluster_name: &str, service: &LoadBalancerService) -> String {
+        self.inner.load_balancer().expect("load balancers").name(cluster_name, service)
+    }
+    async fn get(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+    ) -> Result<Option<LoadBalancerStatus>> {
+        self.inner.load_balancer().expect("load balancers").get(cluster_name, service).await
+    }
+    async fn ensure(
+        &self,
+        cluster_name: &str,
+        service: &LoadBalancerService,
+        nodes: &[&NodeIdentity],
+    ) -> Result<LoadBalancerStatus> {
+        self.inner.load_balancer().expect("load balancers").ensure(cluster_name, service, nodes).await?;
+        let count = self.ensured.fetch_add(1, Ordering::Relaxed);
+        let value = if self.always_writes { format!("{count}") } else { "once".to_owned() };
+        self.annotate(service, Some(value)).await?;
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(quota());
+        }
+        Err(Error::implemented_elsewhere("somebody announces it"))
+    }
+    async fn update(&self, _: &str, _: &LoadBalancerService, _: &[&NodeIdentity]) -> Result<()> {
+        Err(Error::implemented_elsewhere("no list of nodes"))
+    }
+    async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()> {
+        self.annotate(service, None).await?;
+        self.inner.load_balancer().expect("load balancers").delete(cluster_name, service).await
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Announced {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    async fn start(&self, context: StartContext) -> Result<()> {
+        self.inner.start(context).await
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        Some(self)
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+}
+
+impl Working {
+    /// Calls such a provider from now on.
+    fn announced(&self, always_writes: bool) -> Arc<Announced> {
+        let announced = Arc::new(Announced {
+            inner: self.fake.provider(),
+            access: Arc::clone(&self.access),
+            always_writes,
+            fails: AtomicBool::new(false),
+            ensured: AtomicUsize::new(0),
+        });
+        self.call(Arc::clone(&announced) as Arc<dyn CloudProvider>);
+        announced
+    }
+
+    async fn annotation(&self, name: &str, key: &str) -> Option<String> {
+        self.get(name).await.annotations().get(key).cloned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_writes_is_no_reason_for_another_call() {
+    for always_writes in [false, true] {
+        let working = Working::start().await;
+        working.announced(always_writes);
+        working.create("web").await;
+        assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+        assert!(working.annotation("web", WRITTEN).await.is_some());
+        // What a person writes is one, whether it is that annotation or another one.
+        working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+        assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+        working.patch("web", json!({"metadata": {"annotations": {WRITTEN: "mine"}}})).await;
+        assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+        working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+        let expected = [Operation::GetLoadBalancer, Operation::DeleteLoadBalancer];
+        assert_eq!(working.calls_after(PERIOD).await, expected);
+        assert_eq!(working.annotation("web", WRITTEN).await, None);
+        assert!(!working.has_finalizer("web").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_writes_before_it_fails_does_not_hurry_the_next_try() {
+    let working = Working::start().await;
+    let announced = working.announced(true);
+    announced.fails.store(true, Ordering::Relaxed);
+    working.create("web").await;
+    assert_eq!(working.calls_after(Duration::from_secs(4)).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    assert_eq!(working.calls_after(Duration::from_secs(8)).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_decides_on_an_old_view_is_refused_and_decided_again() {
+    let working = Working::start().await;
+    working.announced(true);
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    // The watch shows one change, and not the next one.
+    working.fake.set_latency(Duration::from_secs(1));
+    working.patch("web", json!({"metadata": {"annotations": {"a": "old"}}})).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    working.lose_watch();
+    working.patch("web", json!({"metadata": {"annotations": {"a": "new"}}})).await;
+    assert_eq!(working.calls_after(Duration::from_secs(10)).await, [Operation::EnsureLoadBalancer; 2]);
+    let told = working.fake.load_balancers().into_values().next().expect("a load balancer");
+    assert_eq!(told.service.annotations.get("a").map(String::as_str), Some("new"));
+    assert_eq!(working.annotation("web", WRITTEN).await.as_deref(), Some("2"));
+    assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+    working.sandbox.faults().clear();
+    assert_eq!(working.calls_after(Duration::from_secs(60)).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_decides_on_an_old_view_is_decided_again_when_it_deletes() {
+    let working = Working::start().await;
+    working.announced(false);
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.fake.set_latency(Duration::from_secs(1));
+    let patches = Matcher::any().verb("patch").resource("services").subresource("");
+    working.sandbox.faults().inject(sandbox::Fault::new(patches, sandbox::Action::Conflict).times(1));
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    let expected = [Operation::GetLoadBalancer, Operation::DeleteLoadBalancer];
+    assert_eq!(working.calls_after(Duration::from_secs(4)).await, expected);
+    assert_eq!(working.annotation("web", WRITTEN).await, None);
+    assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_end_to_the_changes_the_event_says_so() {
+    let working = Working::start().await;
+    working.announced(true);
+    let patches = Matcher::any().verb("patch").resource("services").subresource("");
+    working.sandbox.faults().inject(sandbox::Fault::new(patches, sandbox::Action::Conflict));
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer; 4]);
+    let messages = working.messages().await;
+    let words = "failed to ensure load balancer: Service default/web cannot be changed";
+    assert!(messages.iter().any(|message| message.contains(words)), "{messages:?}");
+    working.sandbox.faults().clear();
+    assert_eq!(working.calls_after(Duration::from_secs(5)).await, [Operation::EnsureLoadBalancer]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_tried_when_it_asks_for_that() {
+    let working = Working::start().await;
+    let ensure = Operation::EnsureLoadBalancer;
+    for (name, error) in
+        [("fine", None), ("full", Some(quota())), ("never", Some(Error::unsupported("SCTP")))]
+    {
+        if let Some(error) = error {
+            working.fake.fail_next(ensure, error);
+        }
+        working.create(name).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(working.calls_after(SOON).await.len(), 3);
+    working.access.retry_waiting();
+    assert_eq!(working.calls_after(SOON).await, [ensure, ensure]);
+    working.access.retry_waiting();
+    assert_eq!(working.calls_after(SOON).await, [], "nothing waits");
+    // It asks while a call is under way that began before the news.
+    working.fake.set_latency(Duration::from_secs(1));
+    working.fake.fail_next(ensure, quota());
+    working.create("late").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    working.access.retry_waiting();
+    assert_eq!(working.calls_after(Duration::from_secs(3)).await, [ensure, ensure]);
+    assert_eq!(working.addresses("late").await.len(), 1);
+}
