@@ -83,8 +83,8 @@ impl Keeper {
             }
         }
         let all = std::mem::take(&mut *self.entries.lock());
-        if let Err(error) = self.delete(all.into_keys().collect()).await {
-            warn!("addresses stay on this host for up to {} s: {error}", LIFETIME.as_secs());
+        for (address, error) in self.delete(all.into_keys().collect()).await {
+            warn!(%address, "an address stays on this host for up to {} s: {error}", LIFETIME.as_secs());
         }
     }
 
@@ -198,33 +198,27 @@ impl Keeper {
     }
 
     async fn release(&mut self, requests: Vec<ReleaseRequest>) {
-        let mut gone = Vec::new();
-        for request in &requests {
-            self.entries.lock().retain(|address, entry| {
-                let is_meant = request.address.is_none_or(|wanted| wanted == *address);
-                if is_meant && entry.holders.remove(&request.holder) && entry.holders.is_empty() {
-                    gone.push(*address);
-                }
-                !entry.holders.is_empty()
-            });
-        }
-        let answer = self.delete(gone).await;
-        for request in requests {
-            let _ = request.answer.send(answer.clone());
+        let unheld = self.entries.release(&requests);
+        let failed = self.delete(unheld.iter().flatten().copied().collect()).await;
+        for (request, addresses) in requests.into_iter().zip(unheld) {
+            let _ = request.answer.send(outcome(&addresses, &failed));
         }
     }
 
-    /// Deletes those of these addresses that are ours.
-    async fn delete(&mut self, addresses: Vec<IpAddr>) -> Result<()> {
+    /// Deletes those of these addresses that are ours. Returns those that may still be there, and why.
+    async fn delete(&mut self, addresses: BTreeSet<IpAddr>) -> BTreeMap<IpAddr, Error> {
         if addresses.is_empty() {
-            return Ok(());
+            return BTreeMap::new();
         }
-        let host = self.kernel.host().await?;
-        let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
+        let host = match self.kernel.host().await {
+            Ok(host) => host,
+            Err(error) => return addresses.into_iter().map(|address| (address, error.clone())).collect(),
+        };
         let ours = host.addresses.iter().filter(|one| addresses.contains(&one.address) && one.is_ours());
         let targets: Vec<Target> = ours.map(|one| (one.address, one.interface)).collect();
         debug!(?targets, "addresses are released");
-        self.kernel.delete(&targets).await.into_iter().collect()
+        let answers = self.kernel.delete(&targets).await.into_iter().zip(targets);
+        answers.filter_map(|(answer, (address, _))| Some((address, answer.err()?))).collect()
     }
 
     /// Sets addresses where they belong, and deletes them elsewhere. The outer error concerns them all. With `lost`,
@@ -260,12 +254,14 @@ impl Keeper {
         }
         targets.retain(|(address, _)| places.get(address).is_some_and(Result::is_ok));
         let answers = self.kernel.set(&targets, began).await;
+        let mut new = Vec::new();
         for (answer, (address, _)) in answers.into_iter().zip(targets) {
+            let Some(Ok(place)) = places.get(&address) else { continue };
+            if answer.is_ok() && !place.is_set {
+                new.push(address);
+            }
             if let Err(error) = answer {
-                let name = match places.get(&address) {
-                    Some(Ok(place)) => place.interface.name.clone(),
-                    _ => continue,
-                };
+                let name = place.interface.name.clone();
                 let error = match error {
                     Error::Ipv6Off { .. } => Error::Ipv6Off { interface: name },
                     other => other,
@@ -273,6 +269,8 @@ impl Keeper {
                 places.insert(address, Err(error));
             }
         }
+        // What neighbours hear of too early, they ask for in vain.
+        self.kernel.take_effect(&new).await;
         Ok(places)
     }
 
@@ -365,6 +363,11 @@ impl Keeper {
     }
 }
 
+/// What came of a release after which nobody holds these addresses.
+fn outcome(addresses: &[IpAddr], failed: &BTreeMap<IpAddr, Error>) -> Result<()> {
+    addresses.iter().find_map(|address| failed.get(address)).map_or(Ok(()), |error| Err(error.clone()))
+}
+
 /// The next interface that changes. Waits for ever if changes cannot be followed.
 async fn next_change(links: &mut Option<(LinkChanges, mpsc::UnboundedReceiver<u32>)>) -> Option<u32> {
     match links {
@@ -398,4 +401,20 @@ fn cannot_send(error: &std::io::Error) -> Error {
         return Error::Permission { action: "announce addresses to the neighbours", capability: "NET_RAW" };
     }
     Error::Kernel { action: "open a packet socket".to_owned(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_told_of_its_own_failure_only() {
+        let [a, b, c] = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|text| text.parse().expect("an address"));
+        let error = Error::Kernel { action: "delete it".to_owned(), reason: "busy".to_owned() };
+        let failed = BTreeMap::from([(b, error.clone())]);
+        assert_eq!(outcome(&[a], &failed), Ok(()));
+        assert_eq!(outcome(&[b], &failed), Err(error.clone()));
+        assert_eq!(outcome(&[a, b, c], &failed), Err(error));
+        assert_eq!(outcome(&[], &failed), Ok(()));
+    }
 }

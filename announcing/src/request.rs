@@ -104,4 +104,64 @@ impl Entries {
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Removes the holders of these requests. Returns for each of them the addresses that nobody holds any more after it.
+    pub(crate) fn release(&self, requests: &[ReleaseRequest]) -> Vec<Vec<IpAddr>> {
+        let mut entries = self.lock();
+        let release = |request: &ReleaseRequest| {
+            let mut unheld = Vec::new();
+            entries.retain(|address, entry| {
+                let is_meant = request.address.is_none_or(|wanted| wanted == *address);
+                if is_meant && entry.holders.remove(&request.holder) && entry.holders.is_empty() {
+                    unheld.push(*address);
+                }
+                !entry.holders.is_empty()
+            });
+            unheld
+        };
+        requests.iter().map(release).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn release(holder: &HolderId, of: Option<&str>) -> ReleaseRequest {
+        let (answer, _) = oneshot::channel();
+        ReleaseRequest { holder: holder.clone(), address: of.map(address), answer }
+    }
+
+    #[test]
+    fn the_last_holder_releases_an_address() {
+        let [a, b] = ["a", "b"].map(HolderId::new);
+        let held = [("10.0.0.1", vec![&a]), ("10.0.0.2", vec![&a, &b]), ("10.0.0.3", vec![&b])];
+        let entries = Entries::default();
+        for (text, holders) in held {
+            let entry = Entry {
+                holders: holders.into_iter().cloned().collect(),
+                choice: InterfaceChoice::Automatic,
+                interface: Interface::default(),
+                fault: None,
+                schedule: Schedule::begin(Instant::now()),
+            };
+            entries.lock().insert(address(text), entry);
+        }
+        let requests = [
+            release(&b, Some("10.0.0.1")),
+            release(&a, Some("10.0.0.2")),
+            release(&a, Some("10.0.0.9")),
+            release(&a, None),
+            release(&b, None),
+        ];
+        let unheld = entries.release(&requests);
+        let expected: [&[&str]; 5] = [&[], &[], &[], &["10.0.0.1"], &["10.0.0.2", "10.0.0.3"]];
+        let shown = |addresses: &Vec<IpAddr>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(unheld.iter().map(shown).collect::<Vec<_>>(), expected);
+        assert!(entries.lock().is_empty());
+    }
 }

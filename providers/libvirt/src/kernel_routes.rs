@@ -4,7 +4,7 @@
 //! else is ever listed or deleted. The kernel stores no names of Nodes, so the names of the routes that this process made
 //! are remembered here; those of older ones come from the inventory.
 
-mod netlink;
+mod kernel;
 mod table;
 
 use std::{
@@ -22,8 +22,8 @@ use uuid::Uuid;
 pub use self::table::ROUTE_PROTOCOL;
 pub(crate) use self::table::{KernelRoute, metric_of};
 use self::{
-    netlink::Netlink,
-    table::{Step, Wanted, next_step},
+    kernel::Kernel,
+    table::{Routing, Step, Wanted, next_step},
 };
 
 /// When to look again at a Node that has no address yet. A change of the Node is noticed anyway.
@@ -36,7 +36,7 @@ const TABLE_AGE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Table {
     read: Instant,
-    routes: Vec<KernelRoute>,
+    routing: Routing,
 }
 
 impl Table {
@@ -53,12 +53,14 @@ pub(crate) struct Made {
     /// The CIDR as the caller wrote it.
     pub(crate) cidr: String,
     gateway: IpAddr,
+    /// The Node is this host, so there is no route in the kernel.
+    is_this_host: bool,
 }
 
 /// The routes of the kernel, and what it cannot store.
 #[derive(Debug, Default)]
 pub(crate) struct KernelRoutes {
-    netlink: Netlink,
+    kernel: Kernel,
     /// Only one route is changed at a time: the check for conflicts and the creation belong together. Holds the table as it was
     /// read for the last change, so that many changes at once do not read it as many times.
     changes: AsyncMutex<Option<Table>>,
@@ -80,11 +82,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl KernelRoutes {
-    /// Our routes of this cluster.
+    /// Our routes of this cluster, and those that this host needs none for because it is the Node itself.
     pub(crate) async fn list(&self, cluster: &str) -> Result<Vec<KernelRoute>> {
         let metric = metric_of(cluster);
-        let routes = self.netlink.routes().await?;
-        Ok(routes.into_iter().filter(|route| route.is_ours(metric)).collect())
+        let Routing { routes, own_addresses } = self.kernel.routing().await?;
+        let mut made = lock(&self.made);
+        // An address may have moved to a guest.
+        made.retain(|_, made| !made.is_this_host || own_addresses.contains(&made.gateway));
+        let of_this_host = made
+            .iter()
+            .filter(|((of, _), made)| *of == metric && made.is_this_host)
+            .map(|((_, destination), made)| KernelRoute::of_this_host(*destination, made.gateway, metric));
+        let ours = routes.into_iter().filter(|route| route.is_ours(metric));
+        Ok(ours.chain(of_this_host).collect())
     }
 
     /// What is remembered of a route, if it still leads to the same gateway.
@@ -107,13 +117,18 @@ impl KernelRoutes {
         lock(&self.nodes).clone()
     }
 
+    /// Forgets the Nodes of the other domains.
+    pub(crate) fn keep_nodes(&self, is_there: impl Fn(Uuid) -> bool) {
+        lock(&self.nodes).retain(|domain, _| is_there(*domain));
+    }
+
     /// Makes a route, unless it is there.
     pub(crate) async fn create(&self, cluster: &str, route: &Route) -> Result<()> {
         let destination = parse_cidr(&route.destination_cidr)?;
         let gateway = gateway_of(route, destination)?;
         let wanted =
             Wanted { destination, gateway, metric: metric_of(cluster), target_node: &route.target_node };
-        netlink::check_forwarding(destination)?;
+        kernel::check_forwarding(destination)?;
         let mut changes = self.changes.lock().await;
         // Out of its place until the end: after a change that failed or was given up, the table is read anew.
         let made_with = match changes.take().filter(Table::is_young) {
@@ -131,30 +146,31 @@ impl KernelRoutes {
                 table
             }
         };
-        *changes = Some(table);
         let made = Made {
             target_node: route.target_node.clone(),
             target_node_addresses: route.target_node_addresses.clone(),
             cidr: route.destination_cidr.clone(),
             gateway,
+            is_this_host: table.routing.own_addresses.contains(&gateway),
         };
+        *changes = Some(table);
         lock(&self.made).insert((wanted.metric, destination), made);
         Ok(())
     }
 
     async fn read(&self) -> Result<Table> {
-        Ok(Table { read: Instant::now(), routes: self.netlink.routes().await? })
+        Ok(Table { read: Instant::now(), routing: self.kernel.routing().await? })
     }
 
     /// Makes a route, unless it is in the table. Returns whether it was made.
     async fn make(&self, wanted: &Wanted<'_>, table: &mut Table) -> Result<bool> {
         let known_target = |route: &KernelRoute| self.made(route).map(|made| made.target_node);
-        match next_step(wanted, &table.routes, &known_target)? {
+        match next_step(wanted, &table.routing, &known_target)? {
             Step::Nothing => Ok(false),
             Step::Add(interface) => {
                 let route = wanted.route(interface);
-                self.netlink.add(&route).await?;
-                table.routes.push(route);
+                self.kernel.add(&route).await?;
+                table.routing.routes.push(route);
                 Ok(true)
             }
         }
@@ -169,19 +185,37 @@ impl KernelRoutes {
             found.is_ours(metric) && found.destination == destination && is_same
         };
         let mut changes = self.changes.lock().await;
+        let forget = |gateway: Option<IpAddr>| {
+            let mut made = lock(&self.made);
+            if made.get(&(metric, destination)).is_some_and(|made| Some(made.gateway) == gateway) {
+                made.remove(&(metric, destination));
+            }
+        };
+        if let Some(of_this_host) = self.of_this_host(metric, destination).filter(|found| is_meant(&found)) {
+            forget(of_this_host.gateway);
+            return Ok(());
+        }
         let young = changes.take().filter(Table::is_young);
-        let mut table = match young.filter(|table| table.routes.iter().any(|found| is_meant(&found))) {
+        let mut table = match young.filter(|table| table.routing.routes.iter().any(|found| is_meant(&found)))
+        {
             Some(table) => table,
             None => self.read().await?,
         };
-        let meant: Vec<_> = table.routes.iter().filter(is_meant).cloned().collect();
+        let meant: Vec<_> = table.routing.routes.iter().filter(is_meant).cloned().collect();
         for found in meant {
-            self.netlink.delete(&found).await?;
-            table.routes.retain(|other| *other != found);
-            lock(&self.made).remove(&(metric, destination));
+            self.kernel.delete(&found).await?;
+            table.routing.routes.retain(|other| *other != found);
+            forget(found.gateway);
         }
         *changes = Some(table);
         Ok(())
+    }
+
+    /// What stands for the route to this CIDR if its Node is this host.
+    fn of_this_host(&self, metric: u32, destination: IpNet) -> Option<KernelRoute> {
+        let made = lock(&self.made);
+        let made = made.get(&(metric, destination)).filter(|made| made.is_this_host)?;
+        Some(KernelRoute::of_this_host(destination, made.gateway, metric))
     }
 }
 

@@ -17,6 +17,7 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(2);
 impl Routes for LibvirtProvider {
     async fn list(&self, cluster_name: &str) -> Result<Vec<Route>> {
         let operation = "list routes";
+        self.forget_nodes();
         let found =
             self.kernel_routes().list(cluster_name).await.map_err(|error| error.with_operation(operation))?;
         let is_older = |route: &KernelRoute| self.kernel_routes().made(route).is_none();
@@ -49,6 +50,17 @@ impl Routes for LibvirtProvider {
 }
 
 impl LibvirtProvider {
+    /// Forgets the Nodes whose domains are gone. Nothing is forgotten while not all domains are known.
+    fn forget_nodes(&self) {
+        let view = self.view();
+        if view.all_trouble().is_some() {
+            return;
+        }
+        let is_there =
+            |domain| view.hosts().iter().any(|host| host.state.inventory.by_uuid(domain).is_some());
+        self.kernel_routes().keep_nodes(is_there);
+    }
+
     /// The names of Nodes by their addresses: those of their running domains, and those that the Nodes themselves report. A
     /// domain that no look-up was about yet counts as a Node of its own name. Of two with one address neither counts.
     fn nodes_by_address(&self) -> Result<HashMap<IpAddr, String>> {

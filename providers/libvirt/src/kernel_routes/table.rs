@@ -1,6 +1,6 @@
 //! The kernel's routing table, and what a new route means for it. Pure.
 
-use std::{fmt, net::IpAddr};
+use std::{collections::HashSet, fmt, net::IpAddr};
 
 use cloudprovider::{Error, ErrorKind, Result};
 use ipnet::IpNet;
@@ -26,7 +26,29 @@ pub(crate) struct KernelRoute {
     pub(crate) is_unicast: bool,
 }
 
+/// Where the kernel sends packets.
+#[derive(Debug, Default)]
+pub(crate) struct Routing {
+    /// The routes of its main table.
+    pub(crate) routes: Vec<KernelRoute>,
+    /// The addresses of this host itself.
+    pub(crate) own_addresses: HashSet<IpAddr>,
+}
+
 impl KernelRoute {
+    /// Stands for the route to a Node that is this host. The kernel has no such route.
+    pub(crate) fn of_this_host(destination: IpNet, gateway: IpAddr, metric: u32) -> Self {
+        Self {
+            destination,
+            gateway: Some(gateway),
+            interface: None,
+            interface_name: String::new(),
+            protocol: ROUTE_PROTOCOL,
+            metric,
+            is_unicast: true,
+        }
+    }
+
     /// What tells it from a route to another gateway.
     pub(crate) fn name(&self) -> String {
         let gateway = self.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
@@ -111,7 +133,7 @@ impl Wanted<'_> {
 /// What to do for a wanted route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is there.
+    /// It is there, or this host is the Node and needs none.
     Nothing,
     /// Add it, by way of the interface with this index.
     Add(u32),
@@ -120,14 +142,19 @@ pub(crate) enum Step {
 /// What to do for a wanted route. `target_of` tells the Node of one of our routes, where it is known.
 pub(crate) fn next_step(
     wanted: &Wanted<'_>,
-    table: &[KernelRoute],
+    routing: &Routing,
     target_of: &dyn Fn(&KernelRoute) -> Option<String>,
 ) -> Result<Step> {
     let Wanted { destination, gateway, metric, target_node } = *wanted;
-    let mut is_there = false;
+    let is_this_host = routing.own_addresses.contains(&gateway);
+    let mut is_there = is_this_host;
     // the default route overlaps everything, and any other one takes precedence over it
-    let others =
-        table.iter().filter(|route| route.destination.prefix_len() > 0 && route.overlaps(destination));
+    let others = routing
+        .routes
+        .iter()
+        .filter(|route| route.destination.prefix_len() > 0 && route.overlaps(destination))
+        // what this host's own network plugin made is right
+        .filter(|route| !is_this_host || route.protocol == ROUTE_PROTOCOL);
     for route in others {
         let is_ours = route.is_ours(metric);
         let is_same = is_ours && route.destination == destination && route.gateway == Some(gateway);
@@ -148,7 +175,8 @@ pub(crate) fn next_step(
         return Ok(Step::Nothing);
     }
     // of all routes to the gateway the kernel takes the most specific one, and of these the one with the smallest metric
-    let nearest = table
+    let nearest = routing
+        .routes
         .iter()
         .filter(|route| route.destination.contains(&gateway))
         .max_by_key(|route| (route.destination.prefix_len(), u32::MAX - route.metric));

@@ -58,3 +58,14 @@ fn cidrs_that_are_none() {
         assert!(error.contains(why), "{cidr:?}: {error}");
     }
 }
+
+#[test]
+fn only_nodes_of_domains_that_exist_are_remembered() {
+    let routes = KernelRoutes::default();
+    let [first, second] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    for domain in [first, second] {
+        routes.note_node(domain, &NodeIdentity { name: domain.to_string(), ..NodeIdentity::default() });
+    }
+    routes.keep_nodes(|domain| domain == second);
+    assert_eq!(routes.nodes().into_keys().collect::<Vec<_>>(), [second]);
+}

@@ -163,6 +163,48 @@ fn routes_of_others_are_neither_listed_nor_touched() {
 }
 
 #[test]
+fn a_node_that_is_the_hypervisor_itself_needs_no_route() {
+    on_a_hypervisor(|| async {
+        let cloud = cloud(0).await;
+        let routes: &dyn Routes = cloud.provider.routes().expect("routes");
+        // as a network plugin on this host makes it
+        ip("link add cni0 type bridge");
+        ip("link set cni0 up");
+        ip("address add 10.244.7.1/24 dev cni0");
+        let wanted = [
+            route("kvm", "10.244.7.0/24", "192.168.122.1"),
+            route("kvm", "fd10:7::/64", "fd00:122::1"),
+            route("node-11", "10.244.11.0/24", "192.168.122.11"),
+        ];
+        for route in &wanted {
+            routes.create(CLUSTER, "uid", route).await.expect("a route");
+        }
+        let cidrs = async || {
+            let mut listed = routes.list(CLUSTER).await.expect("a list");
+            listed.sort_by(|a, b| a.destination_cidr.cmp(&b.destination_cidr));
+            listed
+        };
+        let listed = cidrs().await;
+        let shown_as: Vec<_> =
+            listed.iter().map(|route| (&*route.target_node, &*route.destination_cidr)).collect();
+        let expected = [("node-11", "10.244.11.0/24"), ("kvm", "10.244.7.0/24"), ("kvm", "fd10:7::/64")];
+        assert_eq!(shown_as, expected);
+        assert_eq!(listed[1].target_node_addresses, wanted[0].target_node_addresses);
+        assert_eq!(
+            shown(),
+            ["10.244.11.0/24 via 192.168.122.11 dev virbr0"],
+            "the kernel has only the other one"
+        );
+
+        routes.delete(CLUSTER, &listed[1]).await.expect("deleted");
+        assert_eq!(cidrs().await.len(), 2);
+        // the address moves away from this host, and with it the Node
+        ip("address del fd00:122::1/64 dev virbr0");
+        assert_eq!(cidrs().await.len(), 1);
+    });
+}
+
+#[test]
 fn a_host_that_cannot_route_to_the_node_says_so() {
     on_a_hypervisor(|| async {
         let cloud = cloud(0).await;

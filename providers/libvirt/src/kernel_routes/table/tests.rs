@@ -34,8 +34,11 @@ fn step(destination: &str, gateway: &str, more: &[&str]) -> Result<Step> {
         "fe80::/64 dev 2 proto 2 metric 256",
         "fe80::/64 dev 3 proto 2 metric 256",
     ];
-    let table: Vec<_> = networks.iter().chain(more).map(|text| route(text)).collect();
-    next_step(&wanted, &table, &|_| Some("node-1".to_owned()))
+    let routing = Routing {
+        routes: networks.iter().chain(more).map(|text| route(text)).collect(),
+        own_addresses: ["10.0.0.1", "fd00::1"].map(|text| text.parse().expect("an address")).into(),
+    };
+    next_step(&wanted, &routing, &|_| Some("node-1".to_owned()))
 }
 
 fn ours(text: &str) -> String {
@@ -104,12 +107,25 @@ fn a_gateway_of_another_node_is_a_conflict() {
         target_node: "node-1",
     };
     let step = |target: Option<&str>| {
-        next_step(&wanted, std::slice::from_ref(&there), &|_| target.map(str::to_owned))
+        let routing = Routing { routes: vec![there.clone()], ..Routing::default() };
+        next_step(&wanted, &routing, &|_| target.map(str::to_owned))
     };
     assert_eq!(step(Some("node-1")).expect("a step"), Step::Nothing);
     // made before a restart: the same gateway is enough
     assert_eq!(step(None).expect("a step"), Step::Nothing);
     assert_eq!(step(Some("node-2")).expect_err("another node").kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn a_node_that_is_this_host_needs_no_route() {
+    let of_its_plugin = "10.244.1.0/24 dev 9 proto 2";
+    assert_eq!(step("10.244.1.0/24", "10.0.0.1", &[]).expect("a step"), Step::Nothing);
+    assert_eq!(step("10.244.1.0/24", "10.0.0.1", &[of_its_plugin]).expect("a step"), Step::Nothing);
+    assert_eq!(step("fd10:1::/64", "fd00::1", &[]).expect("a step"), Step::Nothing);
+    // its packets would leave the host
+    let elsewhere = ours("10.244.1.0/24 via 10.0.0.6 dev 3");
+    let error = step("10.244.1.0/24", "10.0.0.1", &[&elsewhere]).expect_err("an overlap");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
 #[test]
