@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cloudprovider::{
-    Clusters, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity, Result, Routes,
-    ServiceAccess as _, ServiceChange, ServiceRef, StartContext, Zones, async_trait,
+    Clusters, DynMachines, Instances, LoadBalancer, LoadBalancerService, LoadBalancerStatus, NodeIdentity,
+    Result, Routes, ServiceAccess as _, ServiceChange, ServiceRef, StartContext, Zones, async_trait,
 };
 
 use super::*;
@@ -99,6 +99,9 @@ impl CloudProvider for Announced {
         None
     }
     fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+    fn machines(&self) -> Option<&dyn DynMachines> {
         None
     }
 }
