@@ -21,7 +21,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{call_time::CallTime, metrics::CloudMetrics};
+pub use self::{call_time::CallTime, metrics::CloudMetrics, routes::CloudRoutes};
 
 use self::batches::Batches;
 use crate::nodes::Node;

@@ -8,7 +8,9 @@ pub mod route;
 mod running;
 pub mod service;
 
-pub(crate) use descriptor::{Capability, ControllerContext, ControllerDescriptor, NodeQuestion, Run};
+pub(crate) use descriptor::{
+    Capability, ClusterRoutes, ControllerContext, ControllerDescriptor, NodeQuestion, Run,
+};
 pub(crate) use permissions::{ControllerPermissions, node_patches, node_status_patch};
 pub use running::{ControllerMetrics, ControllerRuns};
 

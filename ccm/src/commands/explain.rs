@@ -6,7 +6,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use cloudprovider::{Error, InstanceLookup, Registry, Route};
+use cloudprovider::{InstanceLookup, Registry};
 use component::api_client::describe;
 use jiff::Timestamp;
 use kube::Client;
@@ -16,7 +16,7 @@ pub use service::{LoadBalancerAnswer, ServiceExplanation, explain_service};
 
 use super::tools::{self, Output, one_line, table};
 use crate::{
-    controllers::{CONTROLLERS, Capability, NodeQuestion, node},
+    controllers::{CONTROLLERS, Capability, ClusterRoutes, NodeQuestion, node},
     daemon,
     flags::{Flags, ROUTE_CONTROLLER},
     nodes::{self, Node},
@@ -165,8 +165,20 @@ pub async fn explain(flags: &Flags, registry: &Registry, name: &str) -> anyhow::
         .map_err(|why| anyhow!("cloud provider {provider_name} does not start: {why}"))?;
     let is_foreign = tools::is_foreign(&cloud, &node);
     let answer = tools::look_up(&cloud, std::slice::from_ref(&node)).await.pop();
-    let routes = if flags.enables(ROUTE_CONTROLLER) { tools::list_routes(&cloud, flags).await } else { None };
     let has_routes = cloud.has_routes();
+    let routes = if has_routes && flags.enables(ROUTE_CONTROLLER) {
+        let nodes = nodes::read_nodes(client).await.map_err(|error| {
+            anyhow!(
+                "the API server at {url} does not list the Nodes, which the routes lead to: {}",
+                describe(&error)
+            )
+        })?;
+        let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
+        tools::introduce(&cloud, &nodes).await;
+        tools::list_routes(&cloud, flags).await.map(|listed| ClusterRoutes { listed, nodes })
+    } else {
+        None
+    };
     cloud.stop().await;
     let instance = answer.ok_or_else(|| anyhow!("cloud provider {provider_name} gives no answer"))?;
     let answers = Answers { instance, has_routes, routes };
@@ -179,7 +191,7 @@ struct Answers {
     /// Whether the provider can make routes.
     has_routes: bool,
     /// Not asked for where the route controller is switched off.
-    routes: Option<Result<Vec<Route>, Error>>,
+    routes: Option<ClusterRoutes>,
 }
 
 fn explanation(

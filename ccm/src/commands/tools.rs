@@ -8,7 +8,7 @@ use cloudprovider::{
 };
 use component::{api_client, metrics::MetricSet as _};
 use kube::Client;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -71,15 +71,39 @@ pub(super) async fn look_up(cloud: &Cloud, nodes: &[Arc<Node>]) -> Vec<InstanceL
     saying(&waits_for, look_up_in_time(cloud, nodes)).await
 }
 
-/// The routes of the cluster, or why the cloud does not list them. `None` if the provider has no routes.
+/// Looks all Nodes up once, since a provider may know only from that which Nodes its routes lead to. What it answers does not
+/// matter.
+pub(super) async fn introduce(cloud: &Cloud, nodes: &[Arc<Node>]) {
+    let waits_for = format!("cloud provider {} to look up all Nodes", cloud.provider().name());
+    let _ = saying(&waits_for, timeout(CLOUD_DEADLINE, cloud.lookup(nodes))).await;
+}
+
+/// The routes of the cluster, or why the cloud does not list them. `None` if the provider has no routes. While the cloud cannot
+/// tell, this is repeated for some time, since it may only be slow.
 pub(super) async fn list_routes(cloud: &Cloud, flags: &Flags) -> Option<Result<Vec<Route>, Error>> {
     if !cloud.has_routes() {
         return None;
     }
     let waits_for = format!("cloud provider {} to list its routes", cloud.provider().name());
-    let listing = tokio::time::timeout(CLOUD_DEADLINE, cloud.list_routes(&flags.generic.cluster_name));
-    let late = || Error::new(ErrorKind::Timeout, format!("no answer within {CLOUD_DEADLINE:?}"));
-    Some(saying(&waits_for, listing).await.unwrap_or_else(|_| Err(late())))
+    let routes = cloud.routes();
+    Some(saying(&waits_for, in_time(|| routes.list(&flags.generic.cluster_name))).await)
+}
+
+/// Repeats a question while another try can help, for some time.
+async fn in_time<T>(ask: impl AsyncFn() -> cloudprovider::Result<T>) -> cloudprovider::Result<T> {
+    let deadline = Instant::now() + CLOUD_DEADLINE;
+    loop {
+        match timeout_at(deadline, ask()).await {
+            Err(_) => {
+                let late = format!("no answer within {CLOUD_DEADLINE:?}");
+                return Err(Error::new(ErrorKind::Timeout, late));
+            }
+            Ok(Err(error)) if error.is_retryable() && Instant::now() + LOOKUP_PAUSE < deadline => {
+                sleep(LOOKUP_PAUSE).await;
+            }
+            Ok(answer) => return answer,
+        }
+    }
 }
 
 /// Asks the cloud about a load balancer. While the cloud cannot tell, this is repeated for some time.
@@ -89,24 +113,7 @@ pub(super) async fn look_up_load_balancer(
     service: &LoadBalancerService,
 ) -> cloudprovider::Result<Option<LoadBalancerStatus>> {
     let waits_for = format!("cloud provider {} to answer", cloud.provider().name());
-    let in_time = async {
-        let deadline = Instant::now() + CLOUD_DEADLINE;
-        loop {
-            let answer = timeout_at(deadline, cloud.get_load_balancer(cluster_name, service)).await;
-            match answer {
-                Err(_) => {
-                    return Err(Error::new(
-                        ErrorKind::Timeout,
-                        format!("no answer within {CLOUD_DEADLINE:?}"),
-                    ));
-                }
-                Ok(Err(error)) if error.is_retryable() && Instant::now() + LOOKUP_PAUSE < deadline => {
-                    sleep(LOOKUP_PAUSE).await;
-                }
-                Ok(answer) => return answer,
-            }
-        }
-    };
+    let in_time = in_time(|| cloud.get_load_balancer(cluster_name, service));
     saying(&waits_for, in_time).await
 }
 

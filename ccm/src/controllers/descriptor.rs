@@ -1,5 +1,7 @@
 //! Descriptions of controllers for the daemon.
 
+use std::sync::Arc;
+
 use cloudprovider::{Error, InstanceLookup, Route};
 use component::{
     api_client::ControllerClients, events::EventRecorder, inspection::Inspection, metrics::Metrics,
@@ -84,12 +86,20 @@ pub(crate) struct NodeQuestion<'a> {
     pub(crate) node: &'a Node,
     /// The cloud's answer about it.
     pub(crate) answer: &'a InstanceLookup,
-    /// The cluster's routes in the cloud, or why the cloud does not list them. `None` if they do not matter.
-    pub(crate) routes: Option<&'a Result<Vec<Route>, Error>>,
+    /// `None` if routes do not matter.
+    pub(crate) routes: Option<&'a ClusterRoutes>,
     /// The name of the cloud provider.
     pub(crate) provider: &'a str,
     pub(crate) flags: &'a Flags,
     pub(crate) now: Timestamp,
+}
+
+/// The routes of a cluster, for explanations.
+pub(crate) struct ClusterRoutes {
+    /// The routes in the cloud, or why the cloud does not list them.
+    pub(crate) listed: Result<Vec<Route>, Error>,
+    /// All Nodes.
+    pub(crate) nodes: Vec<Arc<Node>>,
 }
 
 /// The parts of which a controller is built. All clients in it that can write belong to one term of

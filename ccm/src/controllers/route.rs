@@ -5,11 +5,14 @@ mod cidr;
 mod condition;
 mod controller;
 mod explain;
+mod jobs;
 mod metrics;
 mod pass;
 mod plan;
 mod retries;
 mod row;
+mod step;
+mod told;
 
 pub use cidr::{ClusterCidrs, InvalidClusterCidr};
 pub use controller::{RouteController, RouteControllerOptions};

@@ -22,14 +22,14 @@ async fn a_call_neither_panics_nor_hangs() {
     ] {
         fake.fail_next(Operation::CreateRoute, fault);
         let began = Instant::now();
-        let error = cloud.create_route("c", "u", &route()).await.expect_err("a fault");
+        let error = cloud.routes().create("c", "u", &route()).await.expect_err("a fault");
         assert_eq!((error.kind(), &*error.report()), (kind, words));
         assert!(began.elapsed() <= CALL_TIMEOUT);
     }
-    cloud.create_route("c", "u", &route()).await.expect("it works again");
-    let listed = cloud.list_routes("c").await.expect("a list");
+    cloud.routes().create("c", "u", &route()).await.expect("it works again");
+    let listed = cloud.routes().list("c").await.expect("a list");
     assert_eq!(listed.len(), 1);
-    cloud.delete_route("c", &listed[0]).await.expect("deleted");
+    cloud.routes().delete("c", &listed[0]).await.expect("deleted");
     assert!(fake.routes().is_empty());
     let text = metrics.text();
     for (operation, result, count) in [
@@ -51,7 +51,7 @@ async fn without_routes_every_call_says_so() {
     let fake = FakeCloud::new();
     let cloud = with(&fake, CancellationToken::new());
     assert!(!cloud.has_routes());
-    assert_eq!(cloud.list_routes("c").await.expect_err("no routes").kind(), ErrorKind::Unsupported);
+    assert_eq!(cloud.routes().list("c").await.expect_err("no routes").kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +63,7 @@ async fn a_provider_that_is_replaced_ends_after_its_last_call() {
     fake.set_latency(Duration::from_secs(5));
     let call = tokio::spawn({
         let cloud = cloud.clone();
-        async move { cloud.create_route("c", "u", &route()).await }
+        async move { cloud.routes().create("c", "u", &route()).await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     cloud.replace_with(&with(&FakeCloud::new(), CancellationToken::new()));
@@ -72,4 +72,20 @@ async fn a_provider_that_is_replaced_ends_after_its_last_call() {
     call.await.expect("no panic").expect("made by the first one");
     assert!(stop.is_cancelled());
     assert_eq!(fake.routes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_stay_with_their_provider() {
+    let (first, second) = (FakeCloud::new().with_routes(), FakeCloud::new().with_routes());
+    let stop = CancellationToken::new();
+    let cloud = with(&first, stop.clone());
+    let routes = cloud.routes();
+    cloud.replace_with(&with(&second, CancellationToken::new()));
+    routes.create("c", "u", &route()).await.expect("made by the first one");
+    assert_eq!((first.routes().len(), second.routes().len()), (1, 0));
+    assert!(!stop.is_cancelled(), "it is still needed");
+    drop(routes);
+    assert!(stop.is_cancelled());
+    cloud.routes().create("c", "u", &route()).await.expect("made by the second one");
+    assert_eq!((first.routes().len(), second.routes().len()), (1, 1));
 }

@@ -9,16 +9,19 @@ use std::{
 };
 
 use component::{debug_state::seconds_from_now, events::EventRecorder, inspection::Inspection};
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     cidr::ClusterCidrs,
+    jobs::{Ended, Jobs, Subject},
     metrics::{Outcome, RouteMetrics, Trigger},
-    pass::{Memory, Report, Shared, Step, WrittenCondition, pass},
-    retries::{Retries, Work},
+    pass::{Limits, Listed, Memory, PATIENCE, Planned, Shared, list, plan_pass},
+    retries::{Failure, Retries, Work},
+    step::{Step, WrittenCondition},
+    told::Told,
 };
 use crate::{
     cache::CachedObject as _,
@@ -63,14 +66,57 @@ pub struct RouteController {
     /// When the pass begins that changes of Nodes asked for.
     asked_for: Option<Instant>,
     next_period: Instant,
+    /// The pass under way.
+    current: Option<Current>,
+    /// What this pass and earlier ones still do.
+    jobs: Jobs,
+    /// What passes left alone because earlier ones still work on it.
+    left_alone: HashSet<Subject>,
     last: Option<LastPass>,
     /// What was logged, so that it is logged once.
-    told: HashSet<String>,
+    told: Told,
+}
+
+/// The pass under way.
+struct Current {
+    number: u64,
+    /// What earlier passes worked on when this one began.
+    under_way: HashSet<Subject>,
+    /// Cancelled when nothing more of it is to be begun.
+    over: CancellationToken,
+    stage: Stage,
+}
+
+enum Stage {
+    Listing(BoxFuture<'static, Result<Listed, Failure>>),
+    Working(Progress),
+}
+
+impl std::fmt::Debug for Current {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Current").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// How far a pass has come since it was planned.
+#[derive(Debug)]
+struct Progress {
+    since: Instant,
+    /// Jobs that have not ended.
+    open: usize,
+    wanted: usize,
+    missing: usize,
+    has_changed: bool,
+    /// What is tried later.
+    waits: HashSet<Work>,
+    /// The lines for the log that hold.
+    lines: HashSet<String>,
 }
 
 /// The last pass, for `/debug/state`.
 #[derive(Clone, Copy, Debug)]
 struct LastPass {
+    number: u64,
     began: Instant,
     trigger: Trigger,
     /// `None` while it is under way.
@@ -90,7 +136,8 @@ impl RouteController {
         options: RouteControllerOptions,
     ) -> Self {
         let RouteControllerOptions { cluster_name, cluster_cidrs: ranges, period, dry_run } = options;
-        let shared = Shared { nodes, cloud, fence, writer, events, cluster_name, ranges, dry_run };
+        let limits = Limits::default();
+        let shared = Shared { nodes, cloud, fence, writer, events, cluster_name, ranges, dry_run, limits };
         Self {
             shared: Arc::new(shared),
             metrics,
@@ -102,8 +149,11 @@ impl RouteController {
             written: HashMap::new(),
             asked_for: None,
             next_period: Instant::now(),
+            current: None,
+            jobs: Jobs::default(),
+            left_alone: HashSet::new(),
             last: None,
-            told: HashSet::new(),
+            told: Told::default(),
         }
     }
 
@@ -117,17 +167,14 @@ impl RouteController {
         let mut replacements = self.shared.cloud.replacements();
         // The first pass is about all Nodes. Only what changes after it has begun asks for another one.
         self.note(changes.take());
+        self.changed.clear();
         self.asked_for = None;
         self.next_period = Instant::now();
-        let mut running: Option<BoxFuture<'static, Report>> = None;
         loop {
             let begin = self.begin();
             tokio::select! {
                 () = stop.cancelled() => {
-                    if let Some(pass) = running {
-                        let report = inspection.beside(pass).await;
-                        self.finish(report);
-                    }
+                    inspection.beside(self.end()).await;
                     return;
                 }
                 question = inspection.question() => {
@@ -138,25 +185,44 @@ impl RouteController {
                 // Cannot be an error: `self` holds the sender.
                 Ok(()) = replacements.changed() => {
                     tracing::debug!("another cloud provider has taken over: its routes are compared");
+                    // What the pass has begun is finished by the provider that it began with.
+                    self.current.iter().for_each(|current| current.over.cancel());
                     self.retries.clear();
                     self.next_period = Instant::now();
                 }
-                report = async {
-                    match &mut running {
-                        Some(pass) => pass.await,
-                        None => std::future::pending().await,
-                    }
-                } => {
-                    running = None;
-                    self.finish(report);
-                }
-                () = sleep_until(begin), if running.is_none() => running = Some(self.start(&stop)),
+                listed = listed(&mut self.current) => self.work(listed),
+                Some(ended) = self.jobs.next() => self.settle(ended),
+                () = sleep_until(begin.unwrap_or_else(Instant::now)), if begin.is_some() => self.start(&stop),
             }
         }
     }
 
-    /// When the next pass begins.
-    fn begin(&self) -> Instant {
+    /// Finishes what has begun.
+    async fn end(&mut self) {
+        if matches!(&self.current, Some(Current { stage: Stage::Listing(_), .. })) {
+            let listed = listed(&mut self.current).await;
+            self.work(listed);
+        }
+        while let Some(ended) = self.jobs.next().await {
+            self.settle(ended);
+        }
+    }
+
+    /// When the next pass begins. `None`: not before the one under way has its list.
+    fn begin(&self) -> Option<Instant> {
+        let then = self.due();
+        match &self.current {
+            None => Some(then),
+            Some(Current { stage: Stage::Listing(_), .. }) => None,
+            // What hangs must not hold up the other Nodes.
+            Some(Current { stage: Stage::Working(progress), .. }) => {
+                Some(then.max(progress.since + PATIENCE))
+            }
+        }
+    }
+
+    /// When there is something to do for a pass.
+    fn due(&self) -> Instant {
         let earliest = self.last.map(|last| last.began + PASS_INTERVAL);
         let listing = self.retries.due(&Work::List);
         let asked_for = self.asked_for.map(|then| earliest.map_or(then, |earliest| then.max(earliest)));
@@ -169,23 +235,33 @@ impl RouteController {
         [asked_for, retry].into_iter().flatten().fold(self.next_period, Instant::min)
     }
 
-    fn start(&mut self, stop: &CancellationToken) -> BoxFuture<'static, Report> {
+    fn start(&mut self, stop: &CancellationToken) {
+        if let Some(Current { over, stage: Stage::Working(progress), .. }) = self.current.take() {
+            tracing::debug!(
+                jobs = progress.open,
+                "the routes are compared again beside calls that take long"
+            );
+            // What has not begun is planned anew.
+            over.cancel();
+            self.finish(progress);
+            while let Some(Some(ended)) = self.jobs.next().now_or_never() {
+                self.settle(ended);
+            }
+        }
         let now = Instant::now();
-        let trigger = if self.asked_for.take().is_some() { Trigger::NodeChange } else { Trigger::Periodic };
+        let trigger = if self.changed.is_empty() { Trigger::Periodic } else { Trigger::NodeChange };
+        self.asked_for = None;
         if self.next_period <= now {
             self.next_period = now + self.period;
         }
         self.changed.clear();
-        self.written.retain(|name, written| {
-            let node = self.shared.nodes.get(name);
-            node.is_some_and(|node| node.identity.uid == written.uid && node.is_older_than(&written.version))
-        });
-        self.last = Some(LastPass { began: now, trigger, outcome: None, listed: 0, wanted: 0 });
-        // What is due soon is tried now, which saves a pass.
-        let not_due = self.retries.not_due(now + GATHERING_TIME);
-        let in_progress = self.retries.in_progress();
-        let memory = Memory { not_due, in_progress, written: self.written.clone() };
-        Box::pin(pass(Arc::clone(&self.shared), memory, stop.clone()))
+        let number = self.last.map_or(0, |last| last.number + 1);
+        self.last = Some(LastPass { number, began: now, trigger, outcome: None, listed: 0, wanted: 0 });
+        let listing = Box::pin(list(Arc::clone(&self.shared)));
+        // The list may lack what ends while it is made.
+        let under_way = self.jobs.subjects();
+        let stage = Stage::Listing(listing);
+        self.current = Some(Current { number, under_way, over: stop.child_token(), stage });
     }
 
     /// Notes which Nodes changed in what routes depend on.
@@ -200,7 +276,7 @@ impl RouteController {
             if before != digest {
                 self.retries.forget_node(&name);
                 self.changed.insert(name);
-                self.asked_for.get_or_insert_with(|| Instant::now() + GATHERING_TIME);
+                self.ask();
             }
         }
     }
@@ -215,81 +291,170 @@ impl RouteController {
         Some(self.hasher.hash_one((&node.identity.uid, &node.pod_cidrs, addresses)))
     }
 
-    /// Takes note of what came of a pass.
-    fn finish(&mut self, report: Report) {
-        let Some(last) = &mut self.last else { return };
-        let outcome = match &report {
-            Report { not_listed: Some(_), .. } => Outcome::Error,
-            report if report.has_changed() => Outcome::Changed,
-            _ => Outcome::Noop,
+    /// Plans a pass that has its list, and begins its jobs.
+    fn work(&mut self, listed: Result<Listed, Failure>) {
+        let Some(mut current) = self.current.take() else { return };
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(failure) => return self.not_listed(failure),
         };
-        self.metrics.synced(outcome, last.trigger);
-        last.outcome = Some(outcome);
-        let now = Instant::now();
-        if let Some(failure) = report.not_listed {
-            let (is_new, error) = (!self.retries.has(&Work::List), failure.error.clone());
-            let wait = self.retries.failed(failure, now);
-            if is_new {
-                tracing::error!(error, "the cloud does not list its routes: trying again in {wait:.1?}");
-            } else {
-                tracing::debug!(error, "the cloud does not list its routes: trying again in {wait:.1?}");
-            }
-            return;
-        }
         if self.retries.has(&Work::List) {
             self.retries.forget(&Work::List);
             tracing::info!("the cloud lists its routes again");
         }
-        (last.listed, last.wanted) = (report.listed, report.wanted);
-        let missing = self.settle(report.steps, report.missing, now);
-        self.metrics.count(report.wanted, missing);
-        self.told.retain(|line| report.faults.contains(line) || self.shared.dry_run);
-        for fault in report.faults {
-            if !self.told.contains(&fault) {
+        let memory = self.memory(std::mem::take(&mut current.under_way));
+        let Planned { listed, wanted, missing, faults, jobs } =
+            plan_pass(&self.shared, listed, memory, current.over.clone());
+        for fault in &faults {
+            if self.told.is_new(fault) {
                 tracing::warn!("{fault}");
-                self.told.insert(fault);
+            }
+        }
+        let progress = Progress {
+            since: Instant::now(),
+            open: jobs.len(),
+            wanted,
+            missing,
+            has_changed: false,
+            waits: HashSet::new(),
+            lines: faults,
+        };
+        if let Some(last) = &mut self.last {
+            (last.listed, last.wanted) = (listed, wanted);
+        }
+        if jobs.is_empty() {
+            return self.finish_whole(progress);
+        }
+        current.stage = Stage::Working(progress);
+        for job in jobs {
+            self.jobs.begin(current.number, job);
+        }
+        self.current = Some(current);
+    }
+
+    /// What a pass must know of earlier ones.
+    fn memory(&mut self, under_way: HashSet<Subject>) -> Memory {
+        self.written.retain(|name, written| {
+            let node = self.shared.nodes.get(name);
+            node.is_some_and(|node| node.identity.uid == written.uid && node.is_older_than(&written.version))
+        });
+        Memory {
+            // What is due soon is tried now, which saves a pass.
+            not_due: self.retries.not_due(Instant::now() + GATHERING_TIME),
+            in_progress: self.retries.in_progress(),
+            under_way,
+            written: self.written.clone(),
+        }
+    }
+
+    /// Takes note of a job that has ended, of this pass or an earlier one.
+    fn settle(&mut self, Ended { pass, subjects, steps }: Ended) {
+        let is_current = self.current.as_ref().is_some_and(|current| current.number == pass);
+        let has_changed = steps.iter().any(|step| matches!(step, Step::Created | Step::Deleted));
+        let is_waited_for = subjects.iter().filter(|subject| self.left_alone.remove(*subject)).count() > 0;
+        if !is_current && (has_changed || is_waited_for) {
+            // The pass that followed did not see it.
+            self.ask();
+        }
+        for step in &steps {
+            if let Some(Current { stage: Stage::Working(progress), .. }) = &mut self.current
+                && is_current
+            {
+                progress.note(step);
+            }
+        }
+        for step in steps {
+            self.note_step(pass, step);
+        }
+        let Some(Current { stage: Stage::Working(progress), .. }) = &mut self.current else { return };
+        if !is_current {
+            return;
+        }
+        progress.open -= 1;
+        if progress.open == 0
+            && let Some(Current { stage: Stage::Working(progress), .. }) = self.current.take()
+        {
+            self.finish_whole(progress);
+        }
+    }
+
+    /// Asks for a pass soon.
+    fn ask(&mut self) {
+        self.asked_for.get_or_insert_with(|| Instant::now() + GATHERING_TIME);
+    }
+
+    fn note_step(&mut self, pass: u64, step: Step) {
+        let now = Instant::now();
+        match step {
+            Step::Created | Step::Deleted | Step::NotDue(_) | Step::Stopped => {}
+            Step::UnderWay(work) => {
+                let subjects = Subject::of(&work);
+                if self.jobs.are_under_way_before(pass, &subjects) {
+                    self.left_alone.extend(subjects);
+                } else {
+                    // It has ended since this pass began.
+                    self.ask();
+                }
+            }
+            Step::Failed(failure) => {
+                let (work, error) = (failure.work.clone(), failure.error.clone());
+                let wait = self.retries.failed(failure, now);
+                tracing::warn!(error, "could not {work}: trying again in {wait:.1?}");
+                self.try_at_once_if_changed(&work);
+            }
+            Step::InProgress(failure) => {
+                let (work, error) = (failure.work.clone(), failure.error.clone());
+                let wait = self.retries.failed(failure, now);
+                tracing::debug!(error, "cannot {work} yet: trying again in {wait:.1?}");
+                self.try_at_once_if_changed(&work);
+            }
+            Step::Written { node, written } => {
+                self.written.insert(node, written);
+            }
+            Step::Would(what) => {
+                if self.told.is_new(&what) {
+                    tracing::info!("dry run: would {what}");
+                }
             }
         }
     }
 
-    /// Takes note of each step, and returns how many of the `missing` routes are still missing.
-    fn settle(&mut self, steps: Vec<Step>, mut missing: usize, now: Instant) -> usize {
-        let waits = steps.iter().filter_map(|step| match step {
-            Step::Failed(failure) | Step::InProgress(failure) => Some(failure.work.clone()),
-            Step::NotDue(work) => Some(work.clone()),
-            _ => None,
-        });
-        self.retries.keep_only(&waits.collect());
-        for step in steps {
-            match step {
-                Step::Created => missing = missing.saturating_sub(1),
-                Step::Deleted | Step::NotDue(_) | Step::Stopped => {}
-                Step::Failed(failure) => {
-                    let (work, error) = (failure.work.clone(), failure.error.clone());
-                    let wait = self.retries.failed(failure, now);
-                    tracing::warn!(error, "could not {work}: trying again in {wait:.1?}");
-                }
-                Step::InProgress(failure) => {
-                    let (work, error) = (failure.work.clone(), failure.error.clone());
-                    let wait = self.retries.failed(failure, now);
-                    tracing::debug!(error, "cannot {work} yet: trying again in {wait:.1?}");
-                }
-                Step::Written { node, written } => {
-                    self.written.insert(node, written);
-                }
-                Step::Would(what) => {
-                    if !self.told.contains(&what) {
-                        tracing::info!("dry run: would {what}");
-                        self.told.insert(what);
-                    }
-                }
-            }
+    /// A Node that changed meanwhile does not wait.
+    fn try_at_once_if_changed(&mut self, work: &Work) {
+        if work.node().is_some_and(|node| self.changed.contains(node)) {
+            self.retries.forget(work);
         }
-        // A Node that changed meanwhile is tried at once.
-        for name in &self.changed {
-            self.retries.forget_node(name);
+    }
+
+    fn not_listed(&mut self, failure: Failure) {
+        self.count_pass(Outcome::Error);
+        let (is_new, error) = (!self.retries.has(&Work::List), failure.error.clone());
+        let wait = self.retries.failed(failure, Instant::now());
+        if is_new {
+            tracing::error!(error, "the cloud does not list its routes: trying again in {wait:.1?}");
+        } else {
+            tracing::debug!(error, "the cloud does not list its routes: trying again in {wait:.1?}");
         }
-        missing
+    }
+
+    /// Takes note of a pass all of whose jobs have ended.
+    fn finish_whole(&mut self, progress: Progress) {
+        self.retries.keep_only(&progress.waits);
+        self.told.keep_only(&progress.lines);
+        self.finish(progress);
+    }
+
+    /// Takes note of a pass, which may have jobs that are still under way.
+    fn finish(&mut self, progress: Progress) {
+        self.count_pass(if progress.has_changed { Outcome::Changed } else { Outcome::Noop });
+        self.metrics.count(progress.wanted, progress.missing);
+    }
+
+    fn count_pass(&mut self, outcome: Outcome) {
+        if let Some(last) = &mut self.last {
+            last.outcome = Some(outcome);
+            self.metrics.synced(outcome, last.trigger);
+        }
     }
 
     /// For `/debug/state`.
@@ -306,10 +471,41 @@ impl RouteController {
         json!({
             "periodSeconds": self.period.as_secs_f64(),
             "nextPeriodInSeconds": seconds_from_now(self.next_period),
-            "nextPassInSeconds": seconds_from_now(self.begin()),
+            "nextPassInSeconds": self.begin().map(seconds_from_now),
             "lastPass": last,
+            "underWay": self.jobs.to_json(),
             "waiting": self.retries.to_json(),
         })
+    }
+}
+
+impl Progress {
+    fn note(&mut self, step: &Step) {
+        match step {
+            Step::Created => {
+                self.missing = self.missing.saturating_sub(1);
+                self.has_changed = true;
+            }
+            Step::Deleted => self.has_changed = true,
+            Step::Failed(failure) | Step::InProgress(failure) => {
+                self.waits.insert(failure.work.clone());
+            }
+            Step::NotDue(work) | Step::UnderWay(work) => {
+                self.waits.insert(work.clone());
+            }
+            Step::Would(what) => {
+                self.lines.insert(what.clone());
+            }
+            Step::Written { .. } | Step::Stopped => {}
+        }
+    }
+}
+
+/// Waits until the pass under way has its list.
+async fn listed(current: &mut Option<Current>) -> Result<Listed, Failure> {
+    match current {
+        Some(Current { stage: Stage::Listing(listing), .. }) => listing.await,
+        _ => std::future::pending().await,
     }
 }
 

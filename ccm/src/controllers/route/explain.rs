@@ -1,24 +1,22 @@
 //! Explains what this controller would do for one Node now. Pure functions.
 
-use std::sync::Arc;
-
-use cloudprovider::{Error, Route};
+use cloudprovider::Route;
 
 use super::{
     cidr::ClusterCidrs,
     condition::RouteCondition,
     plan::{Plan, plan},
 };
-use crate::{conditions::NETWORK_UNAVAILABLE, nodes::Node};
+use crate::{conditions::NETWORK_UNAVAILABLE, controllers::ClusterRoutes, nodes::Node};
 
-/// The next actions: empty if there is nothing to do. `routes` are those that the cloud lists, or why it does not.
-pub(super) fn explain(node: &Node, routes: &Result<Vec<Route>, Error>, cluster_cidr: &str) -> Vec<String> {
+/// The next actions: empty if there is nothing to do.
+pub(super) fn explain(node: &Node, routes: &ClusterRoutes, cluster_cidr: &str) -> Vec<String> {
     let ranges = match ClusterCidrs::parse(cluster_cidr) {
         Ok(ranges) => ranges,
         Err(fault) => return vec![format!("not start at all: {fault}")],
     };
-    let routes = match routes {
-        Ok(routes) => routes,
+    let listed = match &routes.listed {
+        Ok(listed) => listed,
         Err(error) => {
             return vec![format!(
                 "leave the Node's routes alone: the cloud does not list them: {}",
@@ -26,17 +24,16 @@ pub(super) fn explain(node: &Node, routes: &Result<Vec<Route>, Error>, cluster_c
             )];
         }
     };
-    let nodes = [Arc::new(node.clone())];
-    let Plan { deletions, nodes, .. } = plan(&nodes, routes, &ranges);
+    let Plan { deletions, nodes, .. } = plan(&routes.nodes, listed, &ranges);
     let mut next = Vec::new();
-    // The plan knows no other Node, so it would delete the routes of all of them.
+    // The plan is about all Nodes.
     let concerns = |route: &&&Route| {
         route.target_node == node.name() || node.pod_cidrs.contains(&route.destination_cidr)
     };
     for route in deletions.iter().filter(concerns) {
         next.push(format!("delete the route {} to {:?}", route.destination_cidr, route.target_node));
     }
-    let Some(planned) = nodes.first() else { return next };
+    let Some(planned) = nodes.iter().find(|planned| planned.node.name() == node.name()) else { return next };
     for creation in &planned.creations {
         let outside = if creation.is_outside { ", though it is not in --cluster-cidr" } else { "" };
         next.push(format!("create the route {}{outside}", creation.cidr));
@@ -52,24 +49,32 @@ pub(super) fn explain(node: &Node, routes: &Result<Vec<Route>, Error>, cluster_c
 
 #[cfg(test)]
 mod tests {
-    use cloudprovider::ErrorKind;
+    use std::sync::Arc;
+
+    use cloudprovider::{Error, ErrorKind};
     use serde_json::json;
 
     use super::*;
 
-    fn node(cidrs: &[&str]) -> Node {
-        Node::from_json(json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"podCIDRs": cidrs}}))
+    fn node(name: &str, cidrs: &[&str]) -> Node {
+        Node::from_json(json!({"metadata": {"name": name, "uid": name}, "spec": {"podCIDRs": cidrs}}))
     }
 
     fn route(target: &str, cidr: &str) -> Route {
         Route { target_node: target.into(), destination_cidr: cidr.into(), ..Route::default() }
     }
 
+    /// What is explained of the first of these Nodes.
+    fn explained(nodes: &[Node], listed: Result<Vec<Route>, Error>, range: &str) -> Vec<String> {
+        let routes = ClusterRoutes { listed, nodes: nodes.iter().cloned().map(Arc::new).collect() };
+        explain(&nodes[0], &routes, range)
+    }
+
     #[test]
     fn only_what_concerns_this_node() {
         let routes =
             Ok(vec![route("a", "10.0.9.0/24"), route("b", "10.0.2.0/24"), route("c", "10.0.1.0/24")]);
-        let next = explain(&node(&["10.0.1.0/24", "fd00::/64"]), &routes, "10.0.0.0/8");
+        let next = explained(&[node("a", &["10.0.1.0/24", "fd00::/64"])], routes, "10.0.0.0/8");
         assert_eq!(
             next,
             [
@@ -80,16 +85,30 @@ mod tests {
                 "write the condition NetworkUnavailable=False, once its routes are there",
             ]
         );
-        assert!(explain(&node(&[]), &Ok(Vec::new()), "10.0.0.0/8").is_empty());
+        assert!(explained(&[node("a", &[])], Ok(Vec::new()), "10.0.0.0/8").is_empty());
+    }
+
+    #[test]
+    fn a_route_that_another_node_needs_is_not_deleted() {
+        let nodes = [node("a", &["10.0.1.0/24"]), node("b", &["10.0.1.0/24"])];
+        let next = explained(&nodes, Ok(vec![route("b", "10.0.1.0/24")]), "10.0.0.0/8");
+        assert_eq!(
+            next,
+            [
+                "create the route 10.0.1.0/24",
+                "write the condition NetworkUnavailable=False, once its routes are there",
+            ]
+        );
     }
 
     #[test]
     fn what_stands_in_the_way_is_said() {
-        let away = Err(Error::new(ErrorKind::Unavailable, "away"));
+        let away = || Err(Error::new(ErrorKind::Unavailable, "away"));
         assert_eq!(
-            explain(&node(&["10.0.1.0/24"]), &away, "10.0.0.0/8"),
+            explained(&[node("a", &["10.0.1.0/24"])], away(), "10.0.0.0/8"),
             ["leave the Node's routes alone: the cloud does not list them: away"]
         );
-        assert!(explain(&node(&[]), &away, "")[0].starts_with("not start at all: --cluster-cidr is empty"));
+        let next = explained(&[node("a", &[])], away(), "");
+        assert!(next[0].starts_with("not start at all: --cluster-cidr is empty"));
     }
 }

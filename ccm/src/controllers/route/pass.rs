@@ -1,4 +1,4 @@
-//! One comparison of all routes with the Nodes: lists, plans, and does what the plan says.
+//! One comparison of all routes with the Nodes: lists, plans, and makes jobs of what the plan says.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,27 +11,31 @@ use component::{
     command_line::format_duration,
     events::{EventRecorder, EventType},
 };
-use futures::{
-    StreamExt,
-    future::{join_all, ready},
-    stream::FuturesUnordered,
-};
+use futures::future::join_all;
 use jiff::Timestamp;
-use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use super::{
     cidr::ClusterCidrs,
     condition::RouteCondition,
-    plan::{Creation, NodePlan, Plan, plan},
+    jobs::{Job, Subject},
+    plan::{Plan, plan},
     retries::{Failure, Work},
+    step::{Step, WrittenCondition},
 };
 use crate::{
     cache::CachedObject as _,
     clients::TermFence,
-    cloud::Cloud,
+    cloud::{Cloud, CloudRoutes},
     nodes::{Node, NodeStore, NodeWriter},
-    writes::{WriteError, WrittenVersion},
+    writes::WriteError,
 };
 
 /// How many routes are made and deleted at the same time, as in upstream.
@@ -39,6 +43,10 @@ const CONCURRENT_OPERATIONS: usize = 200;
 
 /// How many conditions are written at the same time.
 const CONCURRENT_WRITES: usize = 64;
+
+/// How long a pass has the routes to itself. After that another one may begin beside its last calls, and creations do not wait
+/// for deletions of other CIDRs any longer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a pass works with.
 #[derive(Debug)]
@@ -53,14 +61,20 @@ pub(super) struct Shared {
     pub(super) ranges: ClusterCidrs,
     /// Whether nothing is to be changed.
     pub(super) dry_run: bool,
+    pub(super) limits: Limits,
 }
 
-/// A condition that was written, and that the watch may not show yet.
-#[derive(Clone, Debug)]
-pub(super) struct WrittenCondition {
-    pub(super) uid: String,
-    pub(super) version: WrittenVersion,
-    pub(super) condition: RouteCondition,
+/// Limits over all passes.
+#[derive(Debug)]
+pub(super) struct Limits {
+    operations: Semaphore,
+    writes: Semaphore,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { operations: Semaphore::new(CONCURRENT_OPERATIONS), writes: Semaphore::new(CONCURRENT_WRITES) }
+    }
 }
 
 /// What is remembered from earlier passes.
@@ -70,101 +84,131 @@ pub(super) struct Memory {
     pub(super) not_due: HashSet<Work>,
     /// What the provider still waits with. Nothing went wrong there.
     pub(super) in_progress: HashSet<Work>,
+    /// What earlier passes still work on.
+    pub(super) under_way: HashSet<Subject>,
     /// The conditions that were written last, by the Node's name.
     pub(super) written: HashMap<String, WrittenCondition>,
 }
 
-/// What came of a pass.
-#[derive(Debug)]
-pub(super) struct Report {
-    /// Why the cloud did not list its routes. Nothing was done then.
-    pub(super) not_listed: Option<Failure>,
-    pub(super) steps: Vec<Step>,
+/// A pass that knows what is to be done.
+pub(super) struct Planned {
     /// How many routes the cloud has.
     pub(super) listed: usize,
     /// How many routes Nodes should have.
     pub(super) wanted: usize,
-    /// How many of these were not there at the beginning.
+    /// How many of these are not there.
     pub(super) missing: usize,
     /// Faults that are to be logged once.
     pub(super) faults: HashSet<String>,
+    pub(super) jobs: Vec<Job>,
 }
 
-/// What came of one piece of work.
-#[derive(Debug)]
-pub(super) enum Step {
-    Deleted,
-    Created,
-    Failed(Failure),
-    /// The provider waits for something first, such as the addresses of a new Node.
-    InProgress(Failure),
-    /// It failed before, and its time has not come.
-    NotDue(Work),
-    Written {
-        node: String,
-        written: WrittenCondition,
-    },
-    /// A dry run: what would be done.
-    Would(String),
-    /// It was not begun, since the controller stops, or the term has ended.
-    Stopped,
-}
-
-/// A pass under way.
-struct Pass<'a> {
-    shared: &'a Shared,
-    memory: &'a Memory,
-    stop: &'a CancellationToken,
+/// What the jobs of a pass have in common.
+struct Pass {
+    shared: Arc<Shared>,
+    /// All calls go to the provider that listed the routes.
+    cloud: CloudRoutes,
+    memory: Memory,
+    over: CancellationToken,
     /// The names of the Nodes that the plan was made from.
-    nodes: HashSet<&'a str>,
-    operations: Semaphore,
-    writes: Semaphore,
-    /// Cancelled when all deletions have ended.
-    deleted: CancellationToken,
+    nodes: HashSet<String>,
+    deletions: Deletions,
     /// The CIDRs of the routes that were deleted.
     freed: Mutex<HashSet<String>>,
+    planned: Instant,
 }
 
-/// Makes one pass. When `stop` is cancelled, nothing more is begun, except for routes that take the place of deleted ones.
-pub(super) async fn pass(shared: Arc<Shared>, memory: Memory, stop: CancellationToken) -> Report {
-    // The routes are listed before the Nodes are read, so that no route of a new Node looks like one of nobody.
-    let routes = match shared.cloud.list_routes(&shared.cluster_name).await {
-        Ok(routes) => routes,
-        Err(error) => {
-            let failure = failure(Work::List, &error);
-            return Report { not_listed: Some(failure), ..Report::new(0, 0) };
+/// The deletions of a pass that have not ended.
+#[derive(Default)]
+struct Deletions {
+    all: TaskTracker,
+    by_cidr: HashMap<String, TaskTracker>,
+}
+
+impl Deletions {
+    /// Adds a deletion, which ends when the tokens are dropped.
+    fn add(&mut self, cidr: &str) -> [TaskTrackerToken; 2] {
+        let of_cidr = self.by_cidr.entry(cidr.to_owned()).or_default();
+        // Only a closed one can be waited for.
+        self.all.close();
+        of_cidr.close();
+        [self.all.token(), of_cidr.token()]
+    }
+
+    /// Waits for the deletions of routes with this CIDR, and until then for all others.
+    async fn ended(&self, cidr: &str, then: Instant) {
+        if let Some(of_cidr) = self.by_cidr.get(cidr) {
+            of_cidr.wait().await;
         }
-    };
+        if !self.all.is_empty() {
+            // Whether they have ended does not matter any more.
+            let _ = timeout_at(then, self.all.wait()).await;
+        }
+    }
+}
+
+/// A route to be made.
+struct Wanted {
+    cidr: String,
+    after_deletions: bool,
+}
+
+/// The cloud's routes, and the provider that has them.
+pub(super) type Listed = (CloudRoutes, Vec<Route>);
+
+/// Lists the routes.
+///
+/// # Errors
+/// The cloud does not list them.
+pub(super) async fn list(shared: Arc<Shared>) -> Result<Listed, Failure> {
+    let cloud = shared.cloud.routes();
+    match cloud.list(&shared.cluster_name).await {
+        Ok(routes) => Ok((cloud, routes)),
+        Err(error) => Err(failure(Work::List, &error)),
+    }
+}
+
+/// Plans a pass. When `over` is cancelled, nothing more is begun, except for routes that take the place of deleted ones.
+///
+/// Deletions and creations overlap, except for creations that need the deletions first. The condition of a Node is written as
+/// soon as its own routes are done.
+pub(super) fn plan_pass(
+    shared: &Arc<Shared>,
+    (cloud, routes): Listed,
+    memory: Memory,
+    over: CancellationToken,
+) -> Planned {
+    // Read after the routes were listed, so that no route of a new Node looks like one of nobody.
     let mut nodes = shared.nodes.all();
     nodes.sort_by(|a, b| a.name().cmp(b.name()));
     let plan = plan(&nodes, &routes, &shared.ranges);
-    let wanted = nodes.iter().map(|node| node.pod_cidrs.len()).sum();
-    let mut report = Report::new(routes.len(), wanted);
-    report.missing = plan.nodes.iter().map(|node| node.creations.len()).sum();
-    report.faults = faults_of(&plan);
-    let pass = Pass {
-        shared: &shared,
-        memory: &memory,
-        stop: &stop,
-        nodes: nodes.iter().map(|node| node.name()).collect(),
-        operations: Semaphore::new(CONCURRENT_OPERATIONS),
-        writes: Semaphore::new(CONCURRENT_WRITES),
-        deleted: CancellationToken::new(),
+    let mut deletions = Deletions::default();
+    let ends: Vec<_> = plan.deletions.iter().map(|route| deletions.add(&route.destination_cidr)).collect();
+    let pass = Arc::new(Pass {
+        shared: Arc::clone(shared),
+        cloud,
+        memory,
+        over,
+        nodes: nodes.iter().map(|node| node.name().to_owned()).collect(),
+        deletions,
         freed: Mutex::default(),
-    };
-    report.steps = pass.work(&plan).await;
-    report
-}
-
-impl Report {
-    fn new(listed: usize, wanted: usize) -> Self {
-        let (steps, faults) = (Vec::new(), HashSet::new());
-        Self { not_listed: None, steps, listed, wanted, missing: 0, faults }
-    }
-
-    /// Whether a route was made or deleted.
-    pub(super) fn has_changed(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Deleted | Step::Created))
+        planned: Instant::now(),
+    });
+    let deletions = plan.deletions.iter().zip(ends).map(|(route, end)| pass.deletion(route, end));
+    let nodes_settled = plan.nodes.iter().map(|node| {
+        let wanted = node.creations.iter();
+        let wanted = wanted.map(|creation| Wanted {
+            cidr: creation.cidr.to_owned(),
+            after_deletions: creation.after_deletions,
+        });
+        pass.settlement(node.node, wanted.collect())
+    });
+    Planned {
+        listed: routes.len(),
+        wanted: nodes.iter().map(|node| node.pod_cidrs.len()).sum(),
+        missing: plan.nodes.iter().map(|node| node.creations.len()).sum(),
+        faults: faults_of(&plan),
+        jobs: deletions.chain(nodes_settled).collect(),
     }
 }
 
@@ -194,37 +238,43 @@ fn failure(work: Work, error: &Error) -> Failure {
     Failure { work, error: error.report(), retry_after: error.retry_after(), is_in_progress }
 }
 
-impl Pass<'_> {
-    /// Deletions and creations overlap, except for creations that need the deletions first. The condition of a Node is
-    /// written as soon as its own routes are done.
-    async fn work(&self, plan: &Plan<'_>) -> Vec<Step> {
-        let deletions = async {
-            let deletions: FuturesUnordered<_> =
-                plan.deletions.iter().map(|route| self.delete(route)).collect();
-            let steps: Vec<Step> = deletions.collect().await;
-            self.deleted.cancel();
-            steps
-        };
-        let nodes: FuturesUnordered<_> = plan.nodes.iter().map(|node| self.settle(node)).collect();
-        let nodes = nodes.fold(Vec::new(), |mut all: Vec<Step>, steps| {
-            all.extend(steps);
-            ready(all)
+impl Pass {
+    fn deletion(self: &Arc<Self>, route: &Route, end: [TaskTrackerToken; 2]) -> Job {
+        let subjects = vec![Subject::Cidr(route.destination_cidr.clone())];
+        let (pass, route) = (Arc::clone(self), route.clone());
+        let work = Box::pin(async move {
+            let step = pass.delete(&route).await;
+            drop(end);
+            vec![step]
         });
-        let (mut steps, others) = tokio::join!(deletions, nodes);
-        steps.extend(others);
-        steps
+        Job { subjects, work }
+    }
+
+    fn settlement(self: &Arc<Self>, node: &Arc<Node>, wanted: Vec<Wanted>) -> Job {
+        let cidrs = wanted.iter().map(|wanted| Subject::Cidr(wanted.cidr.clone()));
+        let subjects = cidrs.chain([Subject::Node(node.name().to_owned())]).collect();
+        let (pass, node) = (Arc::clone(self), Arc::clone(node));
+        Job { subjects, work: Box::pin(async move { pass.settle(&node, &wanted).await }) }
+    }
+
+    /// Whether an earlier pass still works on the routes with this CIDR.
+    fn is_under_way(&self, cidr: &str) -> bool {
+        self.memory.under_way.contains(&Subject::Cidr(cidr.to_owned()))
     }
 
     async fn delete(&self, route: &Route) -> Step {
         let Route { name, destination_cidr: cidr, target_node: node, .. } = route;
         let work = Work::Delete { name: name.clone(), node: node.clone(), cidr: cidr.clone() };
+        if self.is_under_way(cidr) {
+            return Step::UnderWay(work);
+        }
         if self.memory.not_due.contains(&work) {
             return Step::NotDue(work);
         }
         if self.shared.dry_run {
             return Step::Would(work.to_string());
         }
-        let Some(_permit) = self.permit(&self.operations).await else { return Step::Stopped };
+        let Some(_permit) = self.permit(&self.shared.limits.operations).await else { return Step::Stopped };
         if !node.is_empty() && !self.nodes.contains(node.as_str()) {
             // The cache of a daemon that has just taken over may lack a new Node whose route another one made.
             let not_gone = match self.shared.writer.is_there(node).await {
@@ -236,7 +286,7 @@ impl Pass<'_> {
                 return Step::Failed(Failure { work, error, retry_after: None, is_in_progress: false });
             }
         }
-        let call = self.shared.cloud.delete_route(&self.shared.cluster_name, route);
+        let call = self.cloud.delete(&self.shared.cluster_name, route);
         match self.shared.fence.pass(call).await {
             None => Step::Stopped,
             Some(Ok(())) => {
@@ -249,15 +299,23 @@ impl Pass<'_> {
     }
 
     /// Makes the Node's routes and writes its condition.
-    async fn settle(&self, plan: &NodePlan<'_>) -> Vec<Step> {
-        let creations = plan.creations.iter().map(|creation| self.create(plan.node, creation));
-        let mut steps = join_all(creations).await;
+    async fn settle(&self, node: &Node, wanted: &[Wanted]) -> Vec<Step> {
+        let name = node.name();
+        if self.memory.under_way.contains(&Subject::Node(name.to_owned())) {
+            let creations =
+                wanted.iter().map(|wanted| Work::Create { node: name.to_owned(), cidr: wanted.cidr.clone() });
+            return creations
+                .chain([Work::Condition { node: name.to_owned() }])
+                .map(Step::UnderWay)
+                .collect();
+        }
+        let mut steps = join_all(wanted.iter().map(|wanted| self.create(node, wanted))).await;
         if steps.iter().any(|step| matches!(step, Step::Stopped)) {
             return steps;
         }
         let is_made = |step: &Step| matches!(step, Step::Created | Step::Would(_));
         let is_in_progress = |step: &Step| match step {
-            Step::InProgress(_) => true,
+            Step::InProgress(_) | Step::UnderWay(_) => true,
             Step::NotDue(work) => self.memory.in_progress.contains(work),
             _ => false,
         };
@@ -266,42 +324,44 @@ impl Pass<'_> {
             // Nothing is known yet: the condition stays as it is.
             return steps;
         }
-        let condition = if !plan.node.pod_cidrs.is_empty() && steps.iter().all(is_made) {
+        let condition = if !node.pod_cidrs.is_empty() && steps.iter().all(is_made) {
             RouteCondition::RouteCreated
         } else {
             RouteCondition::NoRouteCreated
         };
-        steps.extend(self.write(plan.node, condition).await);
+        steps.extend(self.write(node, condition).await);
         steps
     }
 
-    async fn create(&self, node: &Node, creation: &Creation<'_>) -> Step {
-        let (name, cidr) = (node.name().to_owned(), creation.cidr.to_owned());
-        let work = Work::Create { node: name.clone(), cidr: cidr.clone() };
+    async fn create(&self, node: &Node, wanted: &Wanted) -> Step {
+        let (name, cidr) = (node.name(), wanted.cidr.as_str());
+        let work = Work::Create { node: name.to_owned(), cidr: cidr.to_owned() };
+        if self.is_under_way(cidr) {
+            return Step::UnderWay(work);
+        }
         if self.memory.not_due.contains(&work) {
             return Step::NotDue(work);
         }
         if self.shared.dry_run {
             return Step::Would(work.to_string());
         }
-        if creation.after_deletions {
-            self.deleted.cancelled().await;
+        if wanted.after_deletions {
+            self.deletions.ended(cidr, self.planned + PATIENCE).await;
         }
         let began = Instant::now();
-        let is_freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner).contains(&cidr);
+        let is_freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner).contains(cidr);
         // A Node whose route was deleted to be made anew must not stay without one.
-        let permit =
-            if is_freed { self.operations.acquire().await.ok() } else { self.permit(&self.operations).await };
+        let operations = &self.shared.limits.operations;
+        let permit = if is_freed { operations.acquire().await.ok() } else { self.permit(operations).await };
         let Some(_permit) = permit else { return Step::Stopped };
         let route = Route {
-            target_node: name,
+            target_node: name.to_owned(),
             target_node_addresses: node.identity.addresses.clone(),
-            destination_cidr: cidr,
+            destination_cidr: cidr.to_owned(),
             ..Route::default()
         };
         let hint = &node.identity.uid;
-        let call = self.shared.cloud.create_route(&self.shared.cluster_name, hint, &route);
-        let (name, cidr) = (node.name(), creation.cidr);
+        let call = self.cloud.create(&self.shared.cluster_name, hint, &route);
         match self.shared.fence.pass(call).await {
             None => Step::Stopped,
             Some(Ok(())) => {
@@ -337,7 +397,7 @@ impl Pass<'_> {
         if self.memory.not_due.contains(&work) {
             return Some(Step::NotDue(work));
         }
-        let Some(_permit) = self.permit(&self.writes).await else { return Some(Step::Stopped) };
+        let Some(_permit) = self.permit(&self.shared.limits.writes).await else { return Some(Step::Stopped) };
         match self.shared.writer.patch(name, &condition.to_patch(node, Timestamp::now())).await {
             Ok(version) => {
                 tracing::debug!(
@@ -350,15 +410,12 @@ impl Pass<'_> {
             }
             // The watch will tell.
             Err(WriteError::Gone) => None,
-            Err(error @ (WriteError::Stale(_) | WriteError::Failed(_))) => {
-                let retry_after = None::<Duration>;
-                Some(Step::Failed(Failure {
-                    work,
-                    error: error.to_string(),
-                    retry_after,
-                    is_in_progress: false,
-                }))
-            }
+            Err(error @ (WriteError::Stale(_) | WriteError::Failed(_))) => Some(Step::Failed(Failure {
+                work,
+                error: error.to_string(),
+                retry_after: None,
+                is_in_progress: false,
+            })),
         }
     }
 
@@ -373,9 +430,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Waits for its turn. `None`: the controller stops.
-    async fn permit<'p>(&self, of: &'p Semaphore) -> Option<tokio::sync::SemaphorePermit<'p>> {
-        let permit = of.acquire().await.ok()?;
-        (!self.stop.is_cancelled()).then_some(permit)
+    /// Waits for its turn. `None`: the pass is over.
+    async fn permit<'p>(&self, of: &'p Semaphore) -> Option<SemaphorePermit<'p>> {
+        self.over.run_until_cancelled(of.acquire()).await?.ok()
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Work {
 
 impl Work {
     /// The Node that it is for.
-    fn node(&self) -> Option<&str> {
+    pub(super) fn node(&self) -> Option<&str> {
         match self {
             Self::List => None,
             Self::Delete { node, .. } | Self::Create { node, .. } | Self::Condition { node } => Some(node),

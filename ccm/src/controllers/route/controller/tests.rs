@@ -1,6 +1,7 @@
 //! Tests of the loop with a sandbox and a fake cloud, for what tests of the pure functions cannot cover. Time is paused.
 
 mod failures;
+mod hanging_calls;
 mod histories;
 
 use cloudprovider::{
@@ -253,7 +254,7 @@ async fn changes_that_come_together_lead_to_one_pass() {
 #[tokio::test(start_paused = true)]
 async fn changes_during_a_pass_lead_to_one_more() {
     let cluster = Cluster::settled(1).await;
-    cluster.fake.set_latency(Duration::from_secs(10));
+    cluster.fake.set_latency(Duration::from_secs(4));
     cluster.register(1).await;
     sleep(Duration::from_secs(2)).await;
     // While the routes are listed.
