@@ -114,8 +114,8 @@ bench: cargo ## measures beside Go's managers and writes docs/performance.md: ho
 	@$(if $(QUICK),,$(release)/bench --results $(bench_results) report)
 
 .PHONY: microbench
-microbench: build-packages ## nanoseconds and allocations of the parts that run for each Node or machine
-	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts
+microbench: build-packages ## nanoseconds and allocations of the parts that run for each Node or machine; as root, many addresses and routes too
+	$(CARGO) bench --locked -p cloud-controller-manager -p bench --bench hot_parts --bench kernel_network
 
 .PHONY: manifests
 manifests: build-packages ## writes the generated files of deploy/ anew

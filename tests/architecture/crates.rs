@@ -31,7 +31,7 @@ const RULES: [Rule; 15] = [
     (
         "bench",
         &["ccm", "cloudprovider", "cloudprovider-libvirt", "cloudprovider-vsphere", "sandbox", "test-env"],
-        &[],
+        &["announcing"],
     ),
     (
         "integration-tests",

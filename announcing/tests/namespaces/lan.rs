@@ -158,15 +158,6 @@ impl Holder {
     pub fn ended(mut self) {
         let _ = self.0.wait();
     }
-
-    /// The processor time that it has used.
-    pub fn processor_time(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("its numbers");
-        let after_name = stat.rsplit_once(") ").expect("a name").1;
-        let ticks: u64 =
-            after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
-        Duration::from_millis(ticks * 10)
-    }
 }
 
 impl Drop for Holder {

@@ -196,31 +196,3 @@ fn errors_say_what_is_missing() {
     lan.a.ip("route add default via 10.77.0.1");
     lan.a.hold("192.0.2.1");
 }
-
-/// Not a test of its own: prints what many addresses cost.
-#[test]
-#[ignore = "a measurement: run with --ignored --nocapture"]
-fn what_many_addresses_cost() {
-    let Some(lan) = Lan::new() else { return };
-    for (family, count) in [("IPv4", 1_000_u32), ("IPv6", 100), ("IPv6", 1_000), ("IPv4", 5_000)] {
-        let address = |number: u32| match family {
-            "IPv4" => format!("10.88.{}.{}", number / 250, number % 250 + 1),
-            _ => format!("fd88::{:x}", number + 1),
-        };
-        let addresses: Vec<_> = (0..count).map(address).collect();
-        let began = Instant::now();
-        let holder = lan.a.hold(&format!("--interface eth0 {}", addresses.join(" ")));
-        let (took, used) = (began.elapsed(), holder.processor_time());
-        sleep(4 * SECOND);
-        let burst = holder.processor_time();
-        sleep(12 * SECOND);
-        let renewals = holder.processor_time().saturating_sub(burst) / 4;
-        eprintln!(
-            "{count} {family} addresses: held after {took:?} ({used:?} of a processor), a renewal costs {renewals:?}"
-        );
-        holder.signal("TERM");
-        let began = Instant::now();
-        holder.ended();
-        eprintln!("released after {:?}", began.elapsed());
-    }
-}

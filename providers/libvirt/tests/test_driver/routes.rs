@@ -287,33 +287,3 @@ fn many_calls_at_once() {
         assert_eq!(shown().len(), 50);
     });
 }
-
-/// Not a test of its own: prints what many routes cost.
-#[test]
-#[ignore = "a measurement: run with --ignored --nocapture"]
-#[allow(clippy::print_stderr, reason = "that is its purpose")]
-fn what_many_routes_cost() {
-    on_a_hypervisor(|| async {
-        let cloud = cloud(0).await;
-        let routes: &dyn Routes = cloud.provider.routes().expect("routes");
-        let wanted: Vec<_> = (0..1000_u32)
-            .map(|n| {
-                let cidr = format!("10.{}.{}.0/24", 100 + n / 250, n % 250);
-                route(&format!("node-{n}"), &cidr, &format!("192.168.122.{}", 2 + n % 250))
-            })
-            .collect();
-        let began = std::time::Instant::now();
-        let creations = wanted.iter().map(|route| routes.create(CLUSTER, "uid", route));
-        futures::future::try_join_all(creations).await.expect("routes");
-        eprintln!("1,000 routes made in {:?}", began.elapsed());
-        let began = std::time::Instant::now();
-        let listed = routes.list(CLUSTER).await.expect("a list");
-        eprintln!("listed in {:?}", began.elapsed());
-        assert_eq!(listed.len(), 1000);
-        let began = std::time::Instant::now();
-        let deletions = listed.iter().map(|route| routes.delete(CLUSTER, route));
-        futures::future::try_join_all(deletions).await.expect("deleted");
-        eprintln!("deleted in {:?}", began.elapsed());
-        assert_eq!(shown(), [""; 0]);
-    });
-}
