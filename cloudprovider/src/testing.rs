@@ -13,6 +13,7 @@
 //! | answers of its own | [`answer_with`](FakeCloud::answer_with), [`zones_with`](FakeCloud::zones_with), [`own_with`](FakeCloud::own_with), [`changes_with`](FakeCloud::changes_with) |
 //! | a [`Fault`] in every call, in the next one, for one instance, for some nodes | [`fail`](FakeCloud::fail), [`fail_next`](FakeCloud::fail_next), [`fail_instance`](FakeCloud::fail_instance), [`fail_nodes`](FakeCloud::fail_nodes) |
 //! | slowness | [`set_latency`](FakeCloud::set_latency), [`set_latency_per_node`](FakeCloud::set_latency_per_node) |
+//! | machines: long work, late addresses, work that fails, a daemon that dies between any two calls | [`with_machines`](FakeCloud::with_machines), [`set_task_time`](FakeCloud::set_task_time), [`set_address_time`](FakeCloud::set_address_time), [`fail_next_task`](FakeCloud::fail_next_task), [`crash_after`](FakeCloud::crash_after), [`objects`](FakeCloud::objects) |
 //! | a lost connection | [`disconnect`](FakeCloud::disconnect), [`reconnect`](FakeCloud::reconnect) |
 //! | to know what was asked | [`calls`](FakeCloud::calls), [`count`](FakeCloud::count) |
 //!
@@ -54,6 +55,7 @@
 //! | [`ProviderIds`](conformance::Suite::ProviderIds) | round trips, foreign and broken IDs |
 //! | [`LoadBalancers`](conformance::Suite::LoadBalancers) | found, ensured again and deleted, by another provider too; cancelled calls; a cloud that cannot be reached |
 //! | [`Routes`](conformance::Suite::Routes) | the same for routes, and the routes of another cluster |
+//! | [`Machines`](conformance::Suite::Machines) | made once whatever happens, deleted as a whole, nothing foreign touched; restarts, steps that are cut off, lost statuses, failed work; 1,000 at once; the Node's provider ID and addresses; the end of every wait told |
 //! | [`Configuration`](conformance::Suite::Configuration) | every problem at once, no panic on any text, no secret in any message |
 //! | [`Lifecycle`](conformance::Suite::Lifecycle) | `start`, `stop` and `ended`, a cloud that cannot be reached at the start, two providers at once |
 //!
@@ -90,5 +92,8 @@ pub mod conformance;
 mod fake;
 mod service_access;
 
-pub use fake::{Call, FakeCloud, FakeInstance, FakeLoadBalancer, Fault, Operation};
+pub use fake::{
+    Call, FakeCloud, FakeClusterSpec, FakeInstance, FakeLoadBalancer, FakeMachineSpec, FakeMachineStatus,
+    Fault, Operation,
+};
 pub use service_access::{AccessCall, AccessFault, FakeServiceAccess};

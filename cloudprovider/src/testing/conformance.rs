@@ -15,6 +15,7 @@ mod hooks;
 mod lifecycle;
 mod load_balancers;
 mod lookups;
+mod machines;
 mod provider_ids;
 mod report;
 mod routes;
@@ -30,7 +31,7 @@ use self::{
     run::{Checked, Run, Stop},
 };
 pub use self::{
-    hooks::{BadConfiguration, ConfigurationCases, Hook, HookError, Hooks},
+    hooks::{BadConfiguration, ConfigurationCases, Hook, HookError, Hooks, MachineCases},
     report::{Outcome, Report, Rule, RuleResult, Suite},
 };
 
@@ -44,6 +45,7 @@ fn checks(suite: Suite) -> &'static [Check] {
         Suite::ProviderIds => provider_ids::CHECKS,
         Suite::LoadBalancers => load_balancers::CHECKS,
         Suite::Routes => routes::CHECKS,
+        Suite::Machines => machines::CHECKS,
         Suite::Configuration => configuration::CHECKS,
         Suite::Lifecycle => lifecycle::CHECKS,
     }

@@ -2,6 +2,9 @@
 
 mod fault;
 mod instance;
+mod machine_parts;
+mod machine_steps;
+mod machines;
 mod parts;
 mod provider;
 mod state;
@@ -19,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     fault::{Call, Fault, Operation},
     instance::{FakeInstance, FakeLoadBalancer},
+    machines::{FakeClusterSpec, FakeMachineSpec, FakeMachineStatus},
 };
 use self::{parts::Parts, state::State};
 use crate::{
@@ -149,8 +153,8 @@ impl FakeCloud {
 
     /// Removes an instance, and pushes the change.
     pub fn remove(&self, id: &str) {
-        self.lose(id);
-        self.push_instance(id);
+        let mark = self.lock().instances.remove(id).and_then(|instance| instance.mark);
+        self.push_changed(id, None, mark.map(|mark| mark.uid));
     }
 
     /// Removes an instance without pushing the change.
@@ -165,10 +169,20 @@ impl FakeCloud {
 
     /// Pushes a change of this instance.
     pub fn push_instance(&self, id: &str) {
-        let name = self.lock().instances.get(id).and_then(|instance| instance.name.clone());
+        let (name, machine) = {
+            let state = self.lock();
+            match state.instances.get(id) {
+                Some(one) => (one.name.clone(), one.mark.as_ref().map(|mark| mark.uid.clone())),
+                // The ID of a machine is the UID of its mark.
+                None => (None, state.machines.is_machine(id).then(|| id.to_owned())),
+            }
+        };
+        self.push_changed(id, name, machine);
+    }
+
+    fn push_changed(&self, id: &str, name: Option<String>, machine: Option<String>) {
         let provider_id = Some(self.provider_id(id).as_str().to_owned());
-        let changed =
-            InstanceRef { provider_id, system_uuid: Some(id.to_owned()), name, ..InstanceRef::default() };
+        let changed = InstanceRef { provider_id, system_uuid: Some(id.to_owned()), name, machine };
         self.push(InstanceChange::Changed(vec![changed]));
     }
 
@@ -333,7 +347,9 @@ impl FakeCloud {
 
 impl FakeCloud {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.settle();
+        state
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     CloudProvider, FactoryInput, LoadBalancerService, NodeIdentity, Result, Route, StartContext, async_trait,
+    machines::{BootstrapData, BootstrapFormat},
 };
 
 /// The result of a hook.
@@ -126,6 +128,39 @@ pub trait Hooks: Send + Sync {
         Err(HookError::NotOffered("routes"))
     }
 
+    /// What machines to make, if the provider has machines. The suite deletes what it makes. All objects are in the namespace
+    /// `conformance`, of the cluster `conformance`, and the machines are called `conformance-<number>`.
+    async fn machines(&self) -> Hook<MachineCases> {
+        Err(HookError::NotOffered("machines"))
+    }
+
+    /// A line for each thing in the cloud that machines and clusters consist of: instances, disks, seeds, reservations,
+    /// endpoints. Those of others too. The same thing has the same line each time.
+    async fn machine_objects(&self) -> Hook<Vec<String>> {
+        Err(HookError::NotOffered("machine_objects"))
+    }
+
+    /// The Node of the machine with this provider ID, as its kubelet registers it: without a provider ID. The hooks that act on
+    /// instances ([`destroy`](Self::destroy), [`power_off`](Self::power_off)) are given such Nodes too.
+    async fn machine_node(&self, _provider_id: &str) -> Hook<NodeIdentity> {
+        Err(HookError::NotOffered("machine_node"))
+    }
+
+    /// Creates something foreign that takes the name of a machine, such as an instance without a mark.
+    async fn foreign_machine(&self, _name: &str) -> Hook {
+        Err(HookError::NotOffered("foreign_machine"))
+    }
+
+    /// Removes what [`foreign_machine`](Self::foreign_machine) created.
+    async fn remove_foreign_machine(&self, _name: &str) -> Hook {
+        Err(HookError::NotOffered("remove_foreign_machine"))
+    }
+
+    /// Makes the next long work of the cloud for a machine fail. Returns words of the cloud's message.
+    async fn fail_next_task(&self) -> Hook<String> {
+        Err(HookError::NotOffered("fail_next_task"))
+    }
+
     /// Texts that the provider knows and that no message may contain, such as passwords.
     fn secrets(&self) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("secrets"))
@@ -134,6 +169,42 @@ pub trait Hooks: Send + Sync {
     /// Configurations to try the factory with.
     fn configuration(&self) -> Hook<ConfigurationCases> {
         Err(HookError::NotOffered("configuration"))
+    }
+}
+
+/// Machines that the cloud can make.
+#[derive(Clone, Debug)]
+pub struct MachineCases {
+    pub(super) machine: Value,
+    pub(super) cluster: Value,
+    pub(super) bootstrap: BootstrapData,
+    pub(super) many: usize,
+}
+
+impl MachineCases {
+    /// How many machines are made at the same time, unless a hook says otherwise.
+    const MANY: usize = 1_000;
+
+    /// Machines and clusters with these specs.
+    pub fn new(machine: Value, cluster: Value) -> Self {
+        let words = "#cloud-config\n# conformance: nobody else may see this\n";
+        let bootstrap = BootstrapData::new(BootstrapFormat::CloudConfig, words);
+        Self { machine, cluster, bootstrap, many: Self::MANY }
+    }
+
+    /// Sets the bootstrap data of all machines. They must be unlike everything else that the provider shows: a text with half of
+    /// them counts as revealing them.
+    #[must_use]
+    pub fn with_bootstrap(mut self, data: BootstrapData) -> Self {
+        self.bootstrap = data;
+        self
+    }
+
+    /// Sets how many machines are made at the same time. 1,000 otherwise.
+    #[must_use]
+    pub fn with_many(mut self, many: usize) -> Self {
+        self.many = many;
+        self
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Suite {
     LoadBalancers,
     /// Routes to the pods of Nodes.
     Routes,
+    /// Machines and clusters for Cluster API.
+    Machines,
     /// What the factory says about configurations.
     Configuration,
     /// Start, stop and end.
@@ -30,6 +32,7 @@ impl Suite {
         Self::ProviderIds,
         Self::LoadBalancers,
         Self::Routes,
+        Self::Machines,
         Self::Configuration,
         Self::Lifecycle,
     ];
@@ -42,6 +45,7 @@ impl Suite {
             Self::ProviderIds => "provider-ids",
             Self::LoadBalancers => "load-balancers",
             Self::Routes => "routes",
+            Self::Machines => "machines",
             Self::Configuration => "configuration",
             Self::Lifecycle => "lifecycle",
         }

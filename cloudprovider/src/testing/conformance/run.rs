@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -67,6 +67,8 @@ pub(super) struct Run<'a> {
     messages: Mutex<Messages>,
     /// The providers that the current rule has created.
     made: Mutex<Vec<(Arc<dyn CloudProvider>, CancellationToken)>>,
+    /// How many objects have an identity.
+    pub(super) objects: AtomicUsize,
 }
 
 /// A record of the provider's error messages.
@@ -79,7 +81,7 @@ pub(super) struct Messages {
 
 impl<'a> Run<'a> {
     pub(super) fn new(hooks: &'a dyn Hooks) -> Self {
-        Self { hooks, messages: Mutex::default(), made: Mutex::default() }
+        Self { hooks, messages: Mutex::default(), made: Mutex::default(), objects: AtomicUsize::new(1) }
     }
 
     pub(super) fn messages(&self) -> MutexGuard<'_, Messages> {

@@ -1,5 +1,6 @@
 //! The suites over the fake cloud: as it is, and with each rule broken.
 
+mod broken_machines;
 mod broken_parts;
 mod mutants;
 mod subject;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 #[tokio::test(start_paused = true)]
 async fn the_fake_keeps_every_rule_and_each_is_checked() {
-    let report = run(&Subject::new()).await;
+    let report = run(&Subject { many: 1_000, ..Subject::new() }).await;
     report.print_and_assert();
     assert_eq!(report.not_checked().collect::<Vec<_>>(), []);
     let count: usize = Suite::ALL.iter().map(|suite| checks(*suite).len()).sum();
@@ -79,6 +80,28 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "routes/cancelled: routes, which the provider has not",
             "routes/concurrent: routes, which the provider has not",
             "routes/disconnected: routes, which the provider has not",
+            "machines/made: machines, which the provider has not",
+            "machines/again: machines, which the provider has not",
+            "machines/bootstrap: machines, which the provider has not",
+            "machines/many: machines, which the provider has not",
+            "machines/restart: machines, which the provider has not",
+            "machines/status-lost: machines, which the provider has not",
+            "machines/cut-off: machines, which the provider has not",
+            "machines/deleted: machines, which the provider has not",
+            "machines/never-made: machines, which the provider has not",
+            "machines/deleted-early: machines, which the provider has not",
+            "machines/foreign: machines, which the provider has not",
+            "machines/marks: machines, which the provider has not",
+            "machines/vanished: machines, which the provider has not",
+            "machines/powered-off: machines, which the provider has not",
+            "machines/failed-task: machines, which the provider has not",
+            "machines/disconnected: machines, which the provider has not",
+            "machines/provider-id: machines, which the provider has not",
+            "machines/addresses: machines, which the provider has not",
+            "machines/failure-domain: machines, which the provider has not",
+            "machines/told: machines, which the provider has not",
+            "machines/capacity: machines, which the provider has not",
+            "machines/cluster: machines, which the provider has not",
             "configuration/good: the hook `configuration`",
             "configuration/every-problem: the hook `configuration`",
             "configuration/any-text: the hook `configuration`",

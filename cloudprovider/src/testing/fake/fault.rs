@@ -34,6 +34,30 @@ pub enum Operation {
     ListClusters,
     /// [`Clusters::control_plane_endpoint`](crate::Clusters::control_plane_endpoint)
     ControlPlaneEndpoint,
+    /// [`Machines::ensure_machine`](crate::Machines::ensure_machine)
+    EnsureMachine,
+    /// [`Machines::delete_machine`](crate::Machines::delete_machine)
+    DeleteMachine,
+    /// [`Machines::ensure_cluster`](crate::Machines::ensure_cluster)
+    EnsureCluster,
+    /// [`Machines::delete_cluster`](crate::Machines::delete_cluster)
+    DeleteCluster,
+    /// In a step of a machine: its disk is created.
+    CreateDisk,
+    /// In a step of a machine: the task that creates its instance begins.
+    CreateMachine,
+    /// In a step of a machine: its instance is powered on.
+    PowerOn,
+    /// In a step of a machine: its instance is powered off.
+    PowerOff,
+    /// In a step of a machine: the task that destroys its instance begins.
+    DestroyMachine,
+    /// In a step of a machine: its disk is deleted.
+    DeleteDisk,
+    /// In a step of a cluster: its endpoint is created.
+    CreateEndpoint,
+    /// In a step of a cluster: its endpoint is deleted.
+    DeleteEndpoint,
 }
 
 /// A fault of a call.

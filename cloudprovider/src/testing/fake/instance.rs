@@ -1,6 +1,8 @@
 //! The objects of the fake cloud.
 
-use crate::{Error, InstanceMetadata, LoadBalancerService, LoadBalancerStatus, NodeAddress, PowerState};
+use crate::{
+    Error, InstanceMetadata, LoadBalancerService, LoadBalancerStatus, NodeAddress, PowerState, machines::Mark,
+};
 
 /// An instance of the fake cloud.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct FakeInstance {
     pub incomplete: Option<Error>,
     /// Whether look-ups return a provider ID for it.
     pub has_provider_id: bool,
+    /// Whose machine it is, if it was made for one.
+    pub mark: Option<Mark>,
 }
 
 impl FakeInstance {
@@ -33,6 +37,7 @@ impl FakeInstance {
             },
             incomplete: None,
             has_provider_id: true,
+            mark: None,
         }
     }
 
@@ -40,6 +45,13 @@ impl FakeInstance {
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Sets whose machine it is.
+    #[must_use]
+    pub fn with_mark(mut self, mark: Mark) -> Self {
+        self.mark = Some(mark);
         self
     }
 

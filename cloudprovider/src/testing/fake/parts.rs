@@ -11,6 +11,7 @@ pub(super) struct Parts {
     pub(super) has_load_balancers: bool,
     pub(super) has_routes: bool,
     pub(super) has_clusters: bool,
+    pub(super) has_machines: bool,
     pub(super) secrets: Vec<SecretName>,
 }
 
@@ -23,6 +24,7 @@ impl Default for Parts {
             has_load_balancers: false,
             has_routes: false,
             has_clusters: false,
+            has_machines: false,
             secrets: Vec::new(),
         }
     }

@@ -12,12 +12,12 @@ use crate::{
     default_load_balancer_name, instance_stream,
 };
 
-struct FakeProvider {
-    cloud: FakeCloud,
+pub(super) struct FakeProvider {
+    pub(super) cloud: FakeCloud,
     form: String,
     /// Cancelled when the `stop` token of the start context is.
-    stopped: CancellationToken,
-    tasks: TaskTracker,
+    pub(super) stopped: CancellationToken,
+    pub(super) tasks: TaskTracker,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -55,9 +55,11 @@ impl FakeProvider {
             let mut state = self.cloud.lock();
             let names = nodes.iter().map(|node| node.name.clone()).collect();
             state.calls.add(Call { operation, nodes: names, subject: subject.to_owned() });
+            let is_dead = state.machines.changes_until_crash == Some(0);
             let is_local = matches!(operation, Operation::Start | Operation::Ended);
             let away = (state.is_away && !is_local).then(|| Fault::Error(away()));
-            let fault = state.faults.of_call(operation).or(away);
+            let dead = (is_dead && !is_local).then_some(Fault::Hang);
+            let fault = state.faults.of_call(operation).or(dead).or(away);
             let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
             let latency = state.latency + state.latency_per_node * count;
             (if is_local { std::time::Duration::ZERO } else { latency }, fault)
@@ -73,7 +75,7 @@ impl FakeProvider {
 
     /// Like [`call`](Self::call), for calls that are not batches. `act` is what the call does to the cloud if
     /// it does not fail.
-    async fn act<T>(
+    pub(super) async fn act<T>(
         &self,
         operation: Operation,
         nodes: &[&NodeIdentity],
@@ -160,12 +162,17 @@ impl FakeProvider {
                 Error::new(ErrorKind::Ambiguous, words).into()
             }
             Found::Instance(found) => {
-                let id = id.as_ref().filter(|_| found.has_provider_id).map(|id| self.cloud.provider_id(id));
-                let mut instance = Instance::new(id, found.power_state).with_metadata(found.metadata.clone());
-                instance.incomplete.clone_from(&found.incomplete);
-                instance.into()
+                id.as_ref().map_or_else(|| InstanceLookup::Absent, |id| self.seen(id, found).into())
             }
         }
+    }
+
+    /// The one place that says what is known of an instance, for Nodes and for machines.
+    pub(super) fn seen(&self, id: &str, found: &FakeInstance) -> Instance {
+        let id = found.has_provider_id.then(|| self.cloud.provider_id(id));
+        let mut instance = Instance::new(id, found.power_state).with_metadata(found.metadata.clone());
+        instance.incomplete.clone_from(&found.incomplete);
+        instance
     }
 }
 
@@ -221,7 +228,7 @@ impl CloudProvider for FakeProvider {
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {
-        None
+        self.cloud.parts.has_machines.then_some(self)
     }
 }
 

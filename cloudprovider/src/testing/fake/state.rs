@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, FakeInstance, FakeLoadBalancer, Fault, Operation};
+use super::{Call, FakeInstance, FakeLoadBalancer, Fault, Operation, machine_parts::MachineParts};
 use crate::{
     ControlPlaneEndpoint, InstanceLookup, InstanceStream, LoadBalancerStatus, NodeIdentity, Result, Route,
     Zone,
@@ -47,6 +48,14 @@ pub(super) struct State {
     pub(super) calls: Calls,
     /// One token for each start.
     pub(super) stops: Vec<CancellationToken>,
+    pub(super) machines: MachineParts,
+}
+
+impl State {
+    /// Does what has come to its end by now.
+    pub(super) fn settle(&mut self) {
+        self.machines.settle(&mut self.instances, Instant::now());
+    }
 }
 
 #[derive(Clone, Default)]

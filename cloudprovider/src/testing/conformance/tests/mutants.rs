@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{Suite, checks, run_suites},
-    broken_parts,
+    broken_machines, broken_parts,
     subject::{SECRET, Subject, factory},
 };
 use crate::{
@@ -427,7 +427,8 @@ fn broken() -> Vec<(&'static str, Subject)> {
 
 #[tokio::test(start_paused = true)]
 async fn each_rule_finds_who_breaks_it() {
-    let broken: Vec<_> = broken().into_iter().chain(broken_parts::broken()).collect();
+    let broken: Vec<_> =
+        broken().into_iter().chain(broken_parts::broken()).chain(broken_machines::broken()).collect();
     for (rule, subject) in &broken {
         let (suite, _) = rule.split_once('/').expect("a suite");
         let suite = Suite::ALL.iter().find(|one| one.as_str() == suite).expect("a suite");

@@ -1,16 +1,21 @@
 //! The fake cloud with every hook.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
+
+use serde_json::json;
 
 use crate::{
     CloudProvider, ConfigProblem, ControlPlaneEndpoint, Error, ErrorKind, FactoryInput, LoadBalancerService,
     NodeIdentity, PowerState, Result, Route, ServicePort, async_trait,
     testing::{
         FakeCloud, FakeInstance, Operation,
-        conformance::{ConfigurationCases, Hook, HookError, Hooks},
+        conformance::{ConfigurationCases, Hook, HookError, Hooks, MachineCases},
     },
 };
 
@@ -28,11 +33,16 @@ pub(super) struct Subject {
     pub(super) fault: &'static str,
     pub(super) other_ids: fn(&str) -> Vec<String>,
     pub(super) created: AtomicUsize,
+    /// How many machines are made at once.
+    pub(super) many: usize,
 }
 
 impl Subject {
     pub(super) fn new() -> Self {
-        let cloud = FakeCloud::new().with_zones().with_load_balancers().with_routes().with_clusters();
+        let cloud =
+            FakeCloud::new().with_zones().with_load_balancers().with_routes().with_clusters().with_machines();
+        cloud.set_task_time(Duration::from_millis(200));
+        cloud.set_address_time(Duration::from_millis(100));
         for (number, zone) in [(1, "a"), (2, "b"), (3, "c")] {
             let mut instance = FakeInstance::running(format!("10.0.0.{number}"));
             instance.metadata.zone = Some(zone.to_owned());
@@ -47,6 +57,7 @@ impl Subject {
             fault: "the cloud is on fire",
             other_ids: |id| vec![format!("fake:///{id}")],
             created: AtomicUsize::new(4),
+            many: 20,
         }
     }
 }
@@ -163,6 +174,35 @@ impl Hooks for Subject {
             [format!("10.244.{number}.0/24"), format!("fd00:{number}::/64")].map(|cidr| route(number, cidr))
         };
         Ok((1..4).flat_map(of_node).collect())
+    }
+
+    async fn machines(&self) -> Hook<MachineCases> {
+        let cluster = json!({ "failureDomains": ["rack-a", "rack-b"], "endpoint": true });
+        Ok(MachineCases::new(json!({ "cpus": 4 }), cluster).with_many(self.many))
+    }
+
+    async fn machine_objects(&self) -> Hook<Vec<String>> {
+        Ok(self.cloud.objects())
+    }
+
+    async fn machine_node(&self, provider_id: &str) -> Hook<NodeIdentity> {
+        let id = provider_id.strip_prefix("fake:///").ok_or_else(|| HookError::failed(provider_id))?;
+        Ok(NodeIdentity { system_uuid: Some(id.to_uppercase()), ..NodeIdentity::default() })
+    }
+
+    async fn foreign_machine(&self, name: &str) -> Hook {
+        self.cloud.put(&format!("foreign-{name}"), FakeInstance::running("10.0.2.1").named(name));
+        Ok(())
+    }
+
+    async fn remove_foreign_machine(&self, name: &str) -> Hook {
+        self.cloud.remove(&format!("foreign-{name}"));
+        Ok(())
+    }
+
+    async fn fail_next_task(&self) -> Hook<String> {
+        self.cloud.fail_next_task(Error::new(ErrorKind::Unavailable, "no space left on datastore 1"));
+        Ok("no space left on datastore 1".to_owned())
     }
 
     fn secrets(&self) -> Hook<Vec<String>> {

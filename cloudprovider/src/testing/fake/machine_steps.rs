@@ -1,0 +1,326 @@
+//! The steps of the fake cloud's machines: an example of how a provider writes them.
+
+use std::future::pending;
+
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    FakeClusterSpec, FakeInstance, FakeMachineSpec, FakeMachineStatus, Operation,
+    machine_parts::{TaskState, Work},
+    machines::KINDS,
+    provider::FakeProvider,
+    state::State,
+};
+use crate::{
+    ControlPlaneEndpoint, Error, ErrorKind, InstanceMetadata, PowerState, Result, async_trait,
+    machines::{
+        Capacity, ClusterReport, ClusterRequest, Deletion, FailureDomain, Kinds, MachineReport,
+        MachineRequest, Machines, Mark, NodeInfo, PresentMachine, Record, Wait,
+    },
+};
+
+type Request = MachineRequest<FakeMachineSpec, FakeClusterSpec>;
+
+fn disk_of(name: &str) -> String {
+    format!("disk/{name}")
+}
+
+fn endpoint_of(name: &str) -> String {
+    format!("endpoint/{name}")
+}
+
+/// The failure domain that a machine goes to.
+fn place(request: &Request) -> Result<Option<String>> {
+    let known = &request.cluster.spec.failure_domains;
+    match &request.failure_domain {
+        None => Ok(known.first().cloned()),
+        Some(name) if known.contains(name) => Ok(Some(name.clone())),
+        Some(name) => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("failureDomain: unknown {name:?}, known: {}", known.join(", ")),
+        )),
+    }
+}
+
+impl FakeProvider {
+    /// A call that changes the cloud. The caller may be gone before it or after it.
+    async fn change<T>(
+        &self,
+        operation: Operation,
+        subject: &str,
+        change: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        yield_now().await;
+        let (answer, is_dead) = self
+            .act(operation, &[], subject, |state| {
+                let answer = change(state);
+                let left = &mut state.machines.changes_until_crash;
+                *left = left.map(|left| left.saturating_sub(1));
+                Ok((answer, *left == Some(0)))
+            })
+            .await?;
+        if is_dead {
+            pending::<()>().await;
+        }
+        yield_now().await;
+        answer
+    }
+
+    /// Pushes a change of this machine at this time, as a cloud does that follows its tasks.
+    fn push_at(&self, at: Instant, mark: &Mark) {
+        let (cloud, uid, stopped) = (self.cloud.clone(), mark.uid.clone(), self.stopped.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = sleep_until(at) => cloud.push_instance(&uid),
+                () = stopped.cancelled() => {}
+            }
+        });
+    }
+
+    /// The wait for a task that is under way for this mark. It is found by the mark, so that it does not matter whether the
+    /// status was lost.
+    fn task(&self, mark: &Mark, record: &mut Record<FakeMachineStatus>) -> Result<Option<Wait>> {
+        let state = self.cloud.lock();
+        if let Some((id, until)) = state.machines.running(mark) {
+            if record.status.task_ref.as_ref() != Some(id) {
+                record.status.task_ref = Some(id.clone());
+                self.push_at(until, mark);
+            }
+            return Ok(Some(Wait::task(format!("{id} of {}", mark.name()))));
+        }
+        let known = record.status.task_ref.take().and_then(|id| Some((state.machines.tasks.get(&id)?, id)));
+        match known {
+            Some((task, id)) => match &task.state {
+                TaskState::Failed(error) => Err(error.clone().wrap(format!("{id} failed"))),
+                TaskState::Running { .. } | TaskState::Succeeded => Ok(None),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// Begins a task, and records it.
+    async fn begin(
+        &self,
+        operation: Operation,
+        mark: &Mark,
+        work: Work,
+        record: &mut Record<FakeMachineStatus>,
+    ) -> Result<Wait> {
+        let begin = |state: &mut State| Ok(state.machines.begin(mark, work, Instant::now()));
+        let (id, until) = self.change(operation, mark.name(), begin).await?;
+        self.push_at(until, mark);
+        let wait = Wait::task(format!("{id} of {}", mark.name()));
+        record.status.task_ref = Some(id);
+        Ok(wait)
+    }
+
+    /// The instance of a machine, unless something else has its ID.
+    fn machine(&self, mark: &Mark) -> Result<Option<FakeInstance>> {
+        let found = self.cloud.lock().instances.get(&mark.uid).cloned();
+        match found {
+            Some(found) if !mark.owns(found.mark.as_ref()) => {
+                let what = format!("instance {:?}", found.name.as_deref().unwrap_or(&mark.uid));
+                Err(mark.conflict(what, found.mark.as_ref()))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// An error if something foreign has a name that this machine needs.
+    fn refuse_foreign(&self, mark: &Mark) -> Result<()> {
+        let state = self.cloud.lock();
+        let name = mark.name();
+        let namesake = state.instances.values().find(|one| one.name.as_deref() == Some(name));
+        if let Some(one) = namesake.filter(|one| !mark.owns(one.mark.as_ref())) {
+            return Err(mark.conflict(format!("instance {name:?}"), one.mark.as_ref()));
+        }
+        match state.machines.things.get(&disk_of(name)) {
+            Some(found) if !mark.owns(found.as_ref()) => {
+                Err(mark.conflict(format!("{:?}", disk_of(name)), found.as_ref()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a disk or an endpoint with this mark.
+    async fn make(&self, operation: Operation, name: String, mark: &Mark) -> Result<()> {
+        let make = |state: &mut State| match state.machines.things.get(&name) {
+            Some(found) if !mark.owns(found.as_ref()) => {
+                Err(mark.conflict(format!("{name:?}"), found.as_ref()))
+            }
+            _ => {
+                state.machines.things.insert(name.clone(), Some(mark.clone()));
+                Ok(())
+            }
+        };
+        self.change(operation, &name, make).await
+    }
+
+    /// Deletes a disk or an endpoint if it has this mark.
+    async fn unmake(&self, operation: Operation, name: String, mark: &Mark) -> Result<()> {
+        let found = self.cloud.lock().machines.things.get(&name).cloned();
+        if !found.is_some_and(|found| mark.owns(found.as_ref())) {
+            return Ok(());
+        }
+        let delete = |state: &mut State| {
+            state.machines.things.remove(&name);
+            Ok(())
+        };
+        self.change(operation, &name, delete).await
+    }
+
+    async fn create(
+        &self,
+        request: &Request,
+        record: &mut Record<FakeMachineStatus>,
+    ) -> Result<MachineReport> {
+        let mark = &request.mark;
+        let Some(bootstrap) = &request.bootstrap else {
+            return Ok(MachineReport::Creating(Wait::bootstrap_data()));
+        };
+        let zone = place(request)?;
+        self.refuse_foreign(mark)?;
+        let disk = disk_of(mark.name());
+        if !self.cloud.lock().machines.things.contains_key(&disk) {
+            self.make(Operation::CreateDisk, disk, mark).await?;
+        }
+        let FakeMachineSpec { cpus, memory_mib } = request.spec;
+        let instance = FakeInstance {
+            name: Some(mark.name().to_owned()),
+            power_state: PowerState::Off,
+            metadata: InstanceMetadata {
+                instance_type: Some(format!("{cpus}c-{memory_mib}m")),
+                zone,
+                ..InstanceMetadata::default()
+            },
+            incomplete: None,
+            has_provider_id: true,
+            mark: Some(mark.clone()),
+        };
+        self.cloud.lock().machines.bootstrap.insert(mark.uid.clone(), bootstrap.clone());
+        let work = Work::Create(mark.uid.clone(), Box::new(instance));
+        Ok(MachineReport::Creating(self.begin(Operation::CreateMachine, mark, work, record).await?))
+    }
+
+    async fn power_on(&self, mark: &Mark) -> Result<()> {
+        let power_on = |state: &mut State| {
+            if let Some(instance) = state.instances.get_mut(&mark.uid) {
+                instance.power_state = PowerState::Running;
+            }
+            Ok(state.machines.lease(&mark.uid, Instant::now()))
+        };
+        let leased = self.change(Operation::PowerOn, mark.name(), power_on).await?;
+        self.push_at(leased, mark);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Machines for FakeProvider {
+    type MachineSpec = FakeMachineSpec;
+    type MachineStatus = FakeMachineStatus;
+    type ClusterSpec = FakeClusterSpec;
+    type ClusterStatus = ();
+
+    const KINDS: Kinds = KINDS;
+
+    async fn ensure_machine(
+        &self,
+        request: &Request,
+        record: &mut Record<FakeMachineStatus>,
+    ) -> Result<MachineReport> {
+        let mark = &request.mark;
+        self.act(Operation::EnsureMachine, &[], mark.name(), |_| Ok(())).await?;
+        let task = self.task(mark, record)?;
+        let Some(found) = self.machine(mark)? else {
+            return match (task, &request.provider_id) {
+                (Some(wait), _) => Ok(MachineReport::Creating(wait)),
+                (None, Some(id)) => Ok(MachineReport::lost(format!("instance {id} is gone"))),
+                (None, None) => self.create(request, record).await,
+            };
+        };
+        if found.power_state.is_shutdown() && !request.is_provisioned {
+            self.power_on(mark).await?;
+        }
+        let Some(now) = self.machine(mark)? else {
+            return Ok(MachineReport::lost(format!("instance {} is gone", mark.uid)));
+        };
+        let waits = now.metadata.addresses.is_empty() && !now.power_state.is_shutdown();
+        let wait = waits.then(|| Wait::address(format!("{} has no address yet", mark.name())));
+        let domain = now.metadata.zone.clone();
+        let machine = PresentMachine::new(self.seen(&mark.uid, &now)).with_failure_domain(domain);
+        Ok(machine.with_wait(task.or(wait)).into())
+    }
+
+    async fn delete_machine(
+        &self,
+        request: &Request,
+        record: &mut Record<FakeMachineStatus>,
+    ) -> Result<Deletion> {
+        let mark = &request.mark;
+        self.act(Operation::DeleteMachine, &[], mark.name(), |_| Ok(())).await?;
+        if let Some(wait) = self.task(mark, record)? {
+            return Ok(Deletion::Deleting(wait));
+        }
+        // What has another mark is not ours to delete, and nothing of ours is left then.
+        if let Ok(Some(found)) = self.machine(mark) {
+            if !found.power_state.is_shutdown() {
+                let power_off = |state: &mut State| {
+                    if let Some(instance) = state.instances.get_mut(&mark.uid) {
+                        instance.power_state = PowerState::Off;
+                    }
+                    Ok(())
+                };
+                self.change(Operation::PowerOff, mark.name(), power_off).await?;
+            }
+            let work = Work::Destroy(mark.uid.clone());
+            let wait = self.begin(Operation::DestroyMachine, mark, work, record).await?;
+            return Ok(Deletion::Deleting(wait));
+        }
+        self.unmake(Operation::DeleteDisk, disk_of(mark.name()), mark).await?;
+        Ok(Deletion::Gone)
+    }
+
+    async fn ensure_cluster(
+        &self,
+        request: &ClusterRequest<FakeClusterSpec>,
+        _: &mut Record<()>,
+    ) -> Result<ClusterReport> {
+        let (mark, spec) = (&request.mark, &request.spec);
+        self.act(Operation::EnsureCluster, &[], mark.name(), |_| Ok(())).await?;
+        let mut endpoint = request.control_plane_endpoint.clone();
+        if spec.endpoint {
+            self.make(Operation::CreateEndpoint, endpoint_of(mark.name()), mark).await?;
+            let host = format!("{}.clusters.example.org", mark.name());
+            endpoint = endpoint.or(Some(ControlPlaneEndpoint { host, port: 6443 }));
+        }
+        let domains = spec.failure_domains.iter().map(FailureDomain::new);
+        Ok(ClusterReport::done().with_control_plane_endpoint(endpoint).with_failure_domains(domains))
+    }
+
+    async fn delete_cluster(
+        &self,
+        request: &ClusterRequest<FakeClusterSpec>,
+        _: &mut Record<()>,
+    ) -> Result<Deletion> {
+        let mark = &request.mark;
+        self.act(Operation::DeleteCluster, &[], mark.name(), |_| Ok(())).await?;
+        self.unmake(Operation::DeleteEndpoint, endpoint_of(mark.name()), mark).await?;
+        Ok(Deletion::Gone)
+    }
+
+    async fn capacity(&self, spec: &FakeMachineSpec) -> Result<Capacity> {
+        let node_info =
+            NodeInfo { architecture: Some("amd64".to_owned()), operating_system: Some("linux".to_owned()) };
+        Ok(Capacity::default()
+            .with_resource("cpu", spec.cpus.to_string())
+            .with_resource("memory", format!("{}Mi", spec.memory_mib))
+            .with_node_info(node_info))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::{
+    CloudProvider, InstanceChange, StartContext,
+    machines::{BootstrapData, BootstrapFormat, ClusterContext},
+    testing::FakeCloud,
+};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+const TASK_TIME: Duration = Duration::from_secs(30);
+
+fn cloud() -> FakeCloud {
+    let cloud = FakeCloud::new().with_machines();
+    cloud.set_task_time(TASK_TIME);
+    cloud.set_address_time(Duration::from_secs(5));
+    cloud
+}
+
+async fn started(cloud: &FakeCloud) -> Arc<dyn CloudProvider> {
+    let provider = cloud.provider();
+    provider.start(StartContext::new(CancellationToken::new(), "test")).await.expect("it starts");
+    provider
+}
+
+fn request() -> MachineRequest<Value, Value> {
+    let mark = Mark::machine("uid-1", "default", "prod", "one");
+    MachineRequest::new(mark, json!({"cpus": 4}), ClusterContext::new(json!({"failureDomains": ["a"]})))
+        .with_bootstrap(BootstrapData::new(BootstrapFormat::Ignition, "{}"))
+}
+
+/// One step towards existing.
+async fn step(provider: &Arc<dyn CloudProvider>, record: &mut Record<Value>) -> Result<MachineReport> {
+    provider.machines().expect("machines").ensure_machine(&request(), record).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_made_step_by_step() {
+    let cloud = cloud();
+    let provider = started(&cloud).await;
+    let mut changes = provider.instances().and_then(|instances| instances.changes()).expect("changes");
+    let mut record = Record::default();
+    let report = step(&provider, &mut record).await.expect("a report");
+    assert_eq!(report.wait().map(|wait| &*wait.message), Some("task-1 of one"));
+    assert_eq!(record.status, json!({"taskRef": "task-1"}));
+    assert_eq!(cloud.objects(), ["disk/one of uid-1"]);
+
+    // Nothing but the stream tells that the task has ended.
+    let Some(InstanceChange::Changed(changed)) = changes.next().await else { panic!("no change") };
+    assert_eq!(changed[0].machine.as_deref(), Some("uid-1"));
+    let report = step(&provider, &mut record).await.expect("a report");
+    assert_eq!(report.wait().map(|wait| &*wait.message), Some("one has no address yet"));
+    assert_eq!(record.status, json!({}));
+
+    changes.next().await.expect("a change");
+    let report = step(&provider, &mut record).await.expect("a report");
+    assert!(report.is_done());
+    let machine = report.present().expect("it exists");
+    assert_eq!(machine.instance.provider_id.as_ref().map(|id| id.as_str()), Some("fake:///uid-1"));
+    assert_eq!(machine.failure_domain.as_deref(), Some("a"));
+    assert_eq!(cloud.objects(), ["disk/one of uid-1", "instance/one of uid-1"]);
+    assert_eq!(cloud.bootstrap_of("uid-1").map(|data| data.expose().to_vec()), Some(b"{}".to_vec()));
+    let calls = [Operation::CreateDisk, Operation::CreateMachine, Operation::PowerOn];
+    assert_eq!(calls.map(|call| cloud.count(call)), [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_says_so_once() {
+    let cloud = cloud();
+    let provider = started(&cloud).await;
+    cloud.fail_next_task(Error::new(ErrorKind::Unavailable, "no space left"));
+    let mut record = Record::default();
+    step(&provider, &mut record).await.expect("a report");
+    sleep(TASK_TIME).await;
+    let error = step(&provider, &mut record).await.expect_err("the task failed");
+    assert_eq!(error.report(), "task-1 failed: no space left");
+    assert_eq!(record.status, json!({}));
+    let report = step(&provider, &mut record).await.expect("a report");
+    assert_eq!(report.wait().map(|wait| &*wait.message), Some("task-2 of one"));
+    assert_eq!(cloud.count(Operation::CreateDisk), 1, "what is there is used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_daemon_gets_no_answer_and_its_last_change_is_made() {
+    for (changes, objects) in [
+        (0, &[][..]),
+        (1, &["disk/one of uid-1"][..]),
+        (2, &["disk/one of uid-1", "instance/one of uid-1"][..]),
+    ] {
+        let cloud = cloud();
+        let provider = started(&cloud).await;
+        cloud.crash_after(changes);
+        let mut record = Record::default();
+        let second = Duration::from_secs(1);
+        assert!(timeout(second, step(&provider, &mut record)).await.is_err(), "{changes}");
+        assert!(timeout(second, step(&provider, &mut record)).await.is_err(), "it stays dead");
+        sleep(TASK_TIME).await;
+        assert_eq!(cloud.objects(), objects);
+        assert!(cloud.recover());
+        let again = started(&cloud).await;
+        step(&again, &mut Record::default()).await.expect("a report");
+    }
+    assert!(!cloud().recover(), "it never died");
+}
