@@ -23,8 +23,9 @@
 //!
 //! # A whole provider
 //!
-//! `examples/static_provider` in this crate is a complete provider in under 150 lines. Its machines are
-//! listed in a configuration text. The outline of a provider:
+//! `examples/static_provider` in this crate is a complete provider in under 150 lines. Its machines are listed
+//! in a configuration text. `examples/machine_provider` also makes [machines] for Cluster API. The outline of a
+//! provider:
 //!
 //! ```
 //! use std::sync::Arc;

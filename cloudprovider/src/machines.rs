@@ -1,9 +1,9 @@
 //! Machines: what a provider writes so that Cluster API's objects become machines of its cloud.
 //!
-//! A provider has a spec type for a machine and one for a cluster, and four idempotent steps: a machine or a cluster goes
-//! one step further *towards existing*, or one step further *towards gone*. One generic controller does everything that is
-//! the same for every cloud: owner, pause, finalizer, waiting for the cluster and its bootstrap data, status, conditions,
-//! events, deletion. This module knows no Kubernetes client.
+//! A provider has a spec type for a machine and one for a cluster, and four idempotent steps: a machine or a
+//! cluster goes one step further *towards existing*, or one step further *towards gone*. One generic controller
+//! does everything that is the same for every cloud: owner, pause, finalizer, waiting for the cluster and its
+//! bootstrap data, status, conditions, events, deletion. This module knows no Kubernetes client.
 //!
 //! ```text
 //!   objects of the API  ──>  generic controller  ──  MachineRequest, Record  ──>  a step of Machines  ──>  cloud
@@ -11,24 +11,26 @@
 //!    VSphereVM, ...)                             <──  InstanceRef::machine, the stream of changes   ──────┘
 //! ```
 //!
-//! A provider author implements [`Machines`] with plain types. The daemon holds providers of many kinds at once as
-//! [`DynMachines`], with JSON in the place of the types. Every [`Machines`] is a [`DynMachines`], so
+//! A provider author implements [`Machines`] with plain types. The daemon holds providers of many kinds at once
+//! as [`DynMachines`], with JSON in the place of the types. Every [`Machines`] is a [`DynMachines`], so
 //! [`CloudProvider::machines`](crate::CloudProvider::machines) is one line: `Some(self)`.
 //!
 //! # A step
 //!
-//! The controller calls a step when the object changed, when the cloud said that its machine changed, when the time that the
-//! last step named has come, and once a resync period. It never calls two steps of one object at the same time. Steps of
-//! different objects run at the same time, thousands if need be.
+//! The controller calls a step when the object changed, when the cloud said that its machine changed, when the
+//! time that the last step named has come, and once a resync period. It never calls two steps of one object at
+//! the same time. Steps of different objects run at the same time, thousands if need be.
 //!
 //! A step
 //!
-//! 1. finds in the provider's inventory what carries the object's [`Mark`]. An inventory that is not complete yet is an error;
+//! 1. finds in the provider's inventory what carries the object's [`Mark`]. An inventory that is not complete
+//!    yet is an error;
 //! 2. begins what is to be done next. It makes a few calls and never waits for long work or for a guest;
-//! 3. answers with what it saw and, unless everything is done, with one [`Wait`]: for what, and when to look again.
+//! 3. answers with what it saw and, unless everything is done, with one [`Wait`]: for what, and when to look
+//!    again.
 //!
-//! The daemon gives up a step after 60 s and may end at any point of one. So each step must end right from wherever an
-//! earlier one stopped.
+//! The daemon gives up a step after 60 s and may end at any point of one. So each step must end right from
+//! wherever an earlier one stopped.
 //!
 //! | A step towards existing answers | Meaning | The condition `Ready` |
 //! |---|---|---|
@@ -38,55 +40,65 @@
 //! | [`MachineReport::Lost`] | it existed, and the cloud confirmed that it is gone | `False`, `MachineLost` |
 //! | an error | the step could not do or see what it had to | `False`, the reason of the kind, below |
 //!
-//! A step towards gone answers [`Deletion::Deleting`] or [`Deletion::Gone`]. `Gone` releases the finalizer, so it says that
-//! the cloud confirmed it: nothing of the machine is left, and no work is under way that could still make something. An error is never
-//! `Gone`, and never `Lost`.
+//! A step towards gone answers [`Deletion::Deleting`] or [`Deletion::Gone`]. `Gone` releases the finalizer, so
+//! it says that the cloud confirmed it: nothing of the machine is left, and no work is under way that could
+//! still make something. An error is never `Gone`, and never `Lost`.
 //!
 //! # Long work is a task in the status
 //!
-//! A clone, an import of an image or a shutdown of a guest is begun by one step and seen to be finished by a later one. What the provider
-//! needs to find it again (vSphere's task ID) goes to its [`Status`] in the [`Record`]. The controller writes the record after each
-//! step, whether it succeeded or not, and only if it changed. The answer is a [`Wait`] for [`WaitsFor::Task`].
+//! A clone, an import of an image or a shutdown of a guest is begun by one step and seen to be finished by a
+//! later one. What the provider needs to find it again (vSphere's task ID) goes to its [`Status`] in the
+//! [`Record`]. The controller writes the record after each step, whether it succeeded or not, and only if it
+//! changed. The answer is a [`Wait`] for [`WaitsFor::Task`].
 //!
-//! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when `clusterctl move` takes the
-//! objects to another management cluster. With an empty status, steps must reach the same end: everything is found again in the
-//! cloud by the mark. A failed task is removed from the status in the step that returns its error, so that the next one begins it again.
+//! The status is a hint, never the truth. It is lost when the daemon ends before it was written, and when
+//! `clusterctl move` takes the objects to another management cluster. With an empty status, steps must reach
+//! the same end: everything is found again in the cloud by the mark. A failed task is removed from the status
+//! in the step that returns its error, so that the next one begins it again.
 //!
 //! # Identity and marks
 //!
-//! The identity of a machine is fixed before the first call: [`Mark::uid`], the UID of its object. The controller keeps it in an
-//! annotation, written together with the finalizer, so that it survives `clusterctl move`, which gives objects new UIDs. A provider
-//! derives the UUID, the MAC addresses and the names of disks from it, and puts the whole [`Mark`] on everything that it creates *in the same call
-//! that creates it*. So a create call whose answer was lost is found again, and a second one cannot make a second machine.
+//! The identity of a machine is fixed before the first call: [`Mark::uid`], the UID of its object. The
+//! controller keeps it in an annotation, written together with the finalizer, so that it survives `clusterctl
+//! move`, which gives objects new UIDs. A provider derives the UUID, the MAC addresses and the names of disks
+//! from it, and puts the whole [`Mark`] on everything that it creates *in the same call that creates it*. So a
+//! create call whose answer was lost is found again, and a second one cannot make a second machine.
 //!
-//! [`Mark::owns`] decides whether something in the cloud is ours: all of its fields must be equal. Only what is ours is ever adopted,
-//! changed or deleted. Anything else that is in the way, such as a machine of the same name, is an error: [`Mark::conflict`], which names
-//! it. A UID alone is not enough, since people copy manifests together with annotations. Clouds that can keep nothing but a UUID use
-//! [`Mark::uid`] for it, as Cluster API's vSphere provider does with `instanceUuid`, and say so in their documentation.
+//! [`Mark::owns`] decides whether something in the cloud is ours: all of its fields must be equal. Only what is
+//! ours is ever adopted, changed or deleted. Anything else that is in the way, such as a machine of the same
+//! name, is an error: [`Mark::conflict`], which names it. A UID alone is not enough, since people copy
+//! manifests together with annotations. Clouds that can keep nothing but a UUID use [`Mark::uid`] for it, as
+//! Cluster API's vSphere provider does with `instanceUuid`, and say so in their documentation.
 //!
 //! # One inventory, one stream, one provider ID
 //!
 //! - What a step sees of a machine is an [`Instance`](crate::Instance), made by the same function that answers
-//!   [`Instances::lookup`](crate::Instances::lookup). So the provider ID of a Machine and that of its Node are the same bytes, and so are addresses and
-//!   power state.
-//! - There is no polling loop for a machine. The stream of [`Instances::changes`](crate::Instances::changes) names the mark's UID in
-//!   [`InstanceRef::machine`](crate::InstanceRef::machine), of a machine as well as of a cluster, for every change that a step could be waiting for: the machine itself, its lease, its task,
-//!   its image. The controller wakes the object with this identity. A resync wakes all.
+//!   [`Instances::lookup`](crate::Instances::lookup). So the provider ID of a Machine and that of its Node are
+//!   the same bytes, and so are addresses and power state.
+//! - There is no polling loop for a machine. The stream of [`Instances::changes`](crate::Instances::changes)
+//!   names the mark's UID in [`InstanceRef::machine`](crate::InstanceRef::machine), of a machine as well as of
+//!   a cluster, for every change that a step could be waiting for: the machine itself, its lease, its task, its
+//!   image. The controller wakes the object with this identity. A resync wakes all.
 //! - A provider without a stream names times in its [`Wait`]s.
 //!
 //! # Errors
 //!
-//! | Kind | Here it means | The next try |
-//! |---|---|---|
-//! | `InvalidInput`, `Unsupported` | terminal: the spec is wrong, or asks for what this cloud cannot do. The message names the field | when the object changes |
-//! | `NotFound` | something that the spec names is missing, such as an image or a network | after 60 s |
-//! | `Conflict` | something foreign is in the way, which the message names | after 60 s |
-//! | `Ambiguous` | two machines carry the same mark. Nothing is done to either | after 60 s |
-//! | `Unauthenticated`, `PermissionDenied`, `InvalidConfiguration` | a person has to act | after 60 s |
-//! | all others | the cloud is in trouble | after 0.2 s, then with growing delays |
+//! | Kind | Here it means | Reason of `Ready` | The next try |
+//! |---|---|---|---|
+//! | `InvalidInput` | terminal: the spec is wrong. The message names the field | `InvalidSpec` | when the object changes |
+//! | `Unsupported`, `ImplementedElsewhere` | terminal: the spec asks for what this cloud cannot do | `Unsupported` | when the object changes |
+//! | `NotFound` | something that the spec names is missing, such as an image or a network | `DependencyNotFound` | after 60 s |
+//! | `Conflict` | something foreign is in the way, which the message names | `ForeignObject` | after 60 s |
+//! | `Ambiguous` | two machines carry the same mark. Nothing is done to either | `MachineAmbiguous` | after 60 s |
+//! | `Unauthenticated` | a person has to act | `ProviderUnauthenticated` | after 60 s |
+//! | `PermissionDenied` | a person has to act | `ProviderPermissionDenied` | after 60 s |
+//! | `InvalidConfiguration` | a person has to act | `ProviderMisconfigured` | after 60 s |
+//! | `RateLimited`, `Unavailable` | the cloud is in trouble, or its work failed | `ProviderUnavailable` | after 0.2 s, then with growing delays |
+//! | `Timeout` | it is not known whether the call took place; the next step finds out | `ProviderTimeout` | the same |
+//! | `Internal` | a fault of the provider, a panic included | `ProviderError` | the same |
 //!
-//! [`Error::retry_after`](crate::Error::retry_after) takes precedence, and a pushed change over both. Waiting is not an error: `InProgress` is not used
-//! here.
+//! [`Error::retry_after`](crate::Error::retry_after) takes precedence, and a pushed change over both. Waiting
+//! is not an error: `InProgress` is not used here.
 //!
 //! # Which rule of Cluster API (contract v1beta2) asks for what
 //!
@@ -98,13 +110,13 @@
 //! | `status.failureDomain` obeys the Machine's | [`MachineRequest::failure_domain`], [`PresentMachine::failure_domain`] |
 //! | `status.conditions` | [`Wait::reason`], the errors, [`Record::conditions`] for conditions of the provider's own |
 //! | no terminal failures; health checks look at conditions | [`MachineReport::Lost`]: told, and not made again |
-//! | bootstrap Secret with `value` and `format` | [`MachineRequest::bootstrap`], [`BootstrapData`] |
+//! | bootstrap Secret with `value` and `format` | [`MachineRequest::bootstrap`], [`BootstrapData`]; [`MachineRequest::has_node`] says that they have served |
 //! | finalizer, then outside calls; deletion confirmed | [`Deletion::Gone`] |
 //! | delete also where bootstrap data never came | the step towards gone needs none |
 //! | pause | the controller calls no step; a running task ends by itself and is found by its mark |
 //! | `clusterctl move`: status is not carried over, `block-move` | [`Status`] is a hint; the annotation is there until the provider ID is written, and during [`WaitsFor::Task`] |
-//! | InfraMachineTemplate: `status.capacity`, `status.nodeInfo` | [`Machines::capacity`] |
-//! | InfraCluster: endpoint, failure domains | [`ClusterReport`] |
+//! | `InfraMachineTemplate`: `status.capacity`, `status.nodeInfo` | [`Machines::capacity`] |
+//! | `InfraCluster`: endpoint, failure domains | [`ClusterReport`] |
 //! | CRDs: kind, regular plural, version label | [`Kinds`], [`Schemas`] |
 //! | a control plane's machine is a member of its load balancer | [`MachineRequest::is_control_plane`] |
 //!
@@ -114,13 +126,15 @@
 //! |---|---|---|
 //! | identity | domain UUID and MAC from [`Mark::uid`] | `config.instanceUuid` = [`Mark::uid`] |
 //! | mark | `<metadata>` of the domain; names of volumes and seeds contain the UID | `instanceUuid` and an `extraConfig` key |
-//! | object of a step | LibvirtMachine | VSphereVM; VSphereMachine is a view of it that the controller keeps |
+//! | object of a step | `LibvirtMachine` | `VSphereVM`; `VSphereMachine` is a view of it that the controller keeps |
+//! | made by another program | never adopted | machines of Cluster API's vSphere provider, found by [`MachineRequest::provider_id`] and `instanceUuid` |
 //! | task in the status | import of a base image | `status.taskRef` |
 //! | wait for an address | DHCP lease or guest agent | `guest.net` |
 //! | stream | domain events | the property collector that already follows the inventory, tasks included |
 //!
-//! Requests and answers are `#[non_exhaustive]`: what later kinds need (objects that a spec refers to, addresses from an IPAM
-//! provider) becomes another field of the request, filled by the controller and waking the object when it changes.
+//! Requests and answers are `#[non_exhaustive]`: what later kinds need (objects that a spec refers to,
+//! addresses from an IPAM provider) becomes another field of the request, filled by the controller and waking
+//! the object when it changes.
 
 mod adapter;
 mod bootstrap;

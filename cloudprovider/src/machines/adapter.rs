@@ -93,6 +93,7 @@ fn machine_request<M: Machines>(
     Ok(MachineRequest::new(request.mark.clone(), spec, cluster)
         .with_provider_id(request.provider_id.clone())
         .provisioned(request.is_provisioned)
+        .with_node(request.has_node)
         .with_failure_domain(request.failure_domain.clone())
         .control_plane(request.is_control_plane)
         .with_bootstrap(request.bootstrap.clone()))

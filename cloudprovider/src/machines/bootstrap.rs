@@ -8,8 +8,8 @@ use crate::UnknownWord;
 
 /// The bootstrap data of a machine, as its Secret has them. The machine gets them unchanged.
 ///
-/// They contain join tokens, and for control planes private keys. No formatting shows them, and they are wiped from memory when the
-/// last copy is dropped. Copies share one memory.
+/// They contain join tokens, and for control planes private keys. No formatting shows them, and they are wiped
+/// from memory when the last copy is dropped. Copies share one memory.
 #[derive(Clone)]
 pub struct BootstrapData {
     format: BootstrapFormat,
@@ -39,7 +39,10 @@ impl fmt::Debug for BootstrapData {
     /// Prints the format and the length.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.expose().len();
-        f.debug_struct("BootstrapData").field("format", &self.format).field("length", &length).finish()
+        f.debug_struct("BootstrapData")
+            .field("format", &self.format)
+            .field("length", &length)
+            .finish_non_exhaustive()
     }
 }
 
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn the_data_are_not_shown() {
         let data = BootstrapData::new(BootstrapFormat::Ignition, "token: hunter2");
-        assert_eq!(format!("{:?}", data.clone()), "BootstrapData { format: Ignition, length: 14 }");
+        assert_eq!(format!("{:?}", data.clone()), "BootstrapData { format: Ignition, length: 14, .. }");
         assert_eq!((data.format(), data.expose()), (BootstrapFormat::Ignition, &b"token: hunter2"[..]));
     }
 

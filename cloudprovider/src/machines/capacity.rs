@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// What a machine made from a spec will have: `status.capacity` and `status.nodeInfo` of its template. Empty where the provider
-/// cannot know. The cluster autoscaler needs it to add the first machine of a group.
+/// What a machine made from a spec will have: `status.capacity` and `status.nodeInfo` of its template. Empty
+/// where the provider cannot know. The cluster autoscaler needs it to add the first machine of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capacity {

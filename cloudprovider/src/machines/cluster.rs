@@ -31,13 +31,13 @@ impl<C> ClusterRequest<C> {
     }
 }
 
-/// What a step towards existing saw of its cluster. Without a wait the cluster's infrastructure is provisioned, and machines may be
-/// made.
+/// What a step towards existing saw of its cluster. Without a wait the cluster's infrastructure is provisioned,
+/// and machines may be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterReport {
-    /// Where the API server will be reached, if the provider makes the endpoint. It never changes once it was reported. `None` leaves it to
-    /// the user.
+    /// Where the API server will be reached, if the provider makes the endpoint. It never changes once it was
+    /// reported. `None` leaves it to the user.
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// Where machines can be, sorted by name. Empty if the cloud does not tell places apart.
     pub failure_domains: Vec<FailureDomain>,

@@ -5,13 +5,15 @@ use serde_json::Value;
 /// The group of every kind, unless a [`Kinds`] has another.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
-/// The kinds of a provider. From each follow its list, its template (`LibvirtMachineTemplate`, `libvirtmachinetemplates`) and their CRDs.
+/// The kinds of a provider. From each follow its list, its template (`LibvirtMachineTemplate`,
+/// `libvirtmachinetemplates`) and their CRDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kinds {
     /// The API group.
     pub group: &'static str,
-    /// The version whose objects the steps get, such as `v1alpha1`. It is the stored one. Others are converted before they come here.
+    /// The version whose objects the steps get, such as `v1alpha1`. It is the stored one. Others are converted
+    /// before they come here.
     pub version: &'static str,
     /// The machine.
     pub machine: Kind,
@@ -19,7 +21,8 @@ pub struct Kinds {
     pub cluster: Kind,
 }
 
-/// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in lower case.
+/// A kind of object. Cluster API finds its CRD as `<plural>.<group>`, so the plural is the regular one in lower
+/// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kind {
@@ -59,8 +62,8 @@ impl Kind {
     }
 }
 
-/// The JSON schemas of a provider's types, in the dialect of OpenAPI 3 and without references. What the controller owns is not in them:
-/// `providerID`, `controlPlaneEndpoint`, `conditions` and the like.
+/// The JSON schemas of a provider's types, in the dialect of `OpenAPI` 3 and without references. What the
+/// controller owns is not in them: `providerID`, `controlPlaneEndpoint`, `conditions` and the like.
 ///
 /// Rules for the API server (CEL) come with the type:
 /// `#[schemars(extend("x-kubernetes-validations" = [{"rule": "self > 0"}]))]`.

@@ -9,21 +9,21 @@ use crate::{Error, ErrorKind};
 /// How soon a step looks again at something foreign that is in its way.
 const CONFLICT_RETRY: Duration = Duration::from_secs(60);
 
-/// Whose something in the cloud is: a machine's, or a cluster's. It is both the identity that a request has and what a
-/// provider writes on everything that it creates.
+/// Whose something in the cloud is: a machine's, or a cluster's. It is both the identity that a request has and
+/// what a provider writes on everything that it creates.
 ///
 /// A provider stores it in whatever form its cloud can keep. The type reads and writes itself with serde.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mark {
-    /// The UID that the object had when it was first seen, a UUID in lower case. It does not change when the object moves to
-    /// another management cluster.
+    /// The UID that the object had when it was first seen, a UUID in lower case. It does not change when the
+    /// object moves to another management cluster.
     pub uid: String,
     /// The namespace of the object and of its Cluster.
     pub namespace: String,
     /// The name of the Cluster.
     pub cluster: String,
-    /// The name of the machine's object, which is also the name of its Node. `None` for what belongs to the cluster
-    /// as a whole.
+    /// The name of the machine's object, which is also the name of its Node. `None` for what belongs to the
+    /// cluster as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
 }
@@ -54,8 +54,8 @@ impl Mark {
         found == Some(self)
     }
 
-    /// The error of a step that finds something foreign in its way: `what`, such as `domain "node-1" on kvm1`, which carries
-    /// the mark `found`, or none.
+    /// The error of a step that finds something foreign in its way: `what`, such as `domain "node-1" on kvm1`,
+    /// which carries the mark `found`, or none.
     pub fn conflict(&self, what: impl fmt::Display, found: Option<&Self>) -> Error {
         let whose = found.map_or_else(|| "carries no mark".to_owned(), |found| format!("belongs to {found}"));
         let words = format!("{what} exists and {whose}; it is left alone and is in the way of {self}");

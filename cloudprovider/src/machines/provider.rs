@@ -12,13 +12,15 @@ use super::{
 };
 use crate::Result;
 
-/// A type for a spec. Every type with serde's `Deserialize` and schemars' `JsonSchema` is one.
+/// A type for a spec. It goes on reading what earlier versions of it accepted: an object whose spec cannot be
+/// read can neither be made nor deleted. Every type with serde's `Deserialize` and schemars' `JsonSchema` is
+/// one.
 pub trait Spec: DeserializeOwned + JsonSchema + Send + Sync + 'static {}
 
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Spec for T {}
 
-/// A type for the provider's part of a status. Its fields stand beside those of the contract, so they have other names. `()` if
-/// there is nothing to remember.
+/// A type for the provider's part of a status. Its fields stand beside those of the contract, so they have
+/// other names. `()` if there is nothing to remember.
 pub trait Status: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static> Status for T {}
@@ -41,19 +43,19 @@ pub trait Machines: fmt::Debug + Send + Sync {
     /// One step of a machine towards existing.
     ///
     /// - A machine with the request's mark is not made again, whatever the status says.
-    /// - One that does not exist is begun only if the cloud confirmed that, if the request has no provider ID, and if it
-    ///   has bootstrap data.
+    /// - One that does not exist is begun only if the cloud confirmed that, if the request has no provider ID,
+    ///   and if it has bootstrap data.
     /// - Something foreign in the way is left alone ([`Mark::conflict`](super::Mark::conflict)).
-    /// - A machine that somebody powered off is [`Present`](MachineReport::Present). Whether the step starts it again is
-    ///   the provider's choice.
+    /// - A machine that somebody powered off is [`Present`](MachineReport::Present). Whether the step starts it
+    ///   again is the provider's choice.
     async fn ensure_machine(
         &self,
         request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
         record: &mut Record<Self::MachineStatus>,
     ) -> Result<MachineReport>;
 
-    /// One step of a machine towards gone, with all that was made for it. It creates nothing, and touches nothing without the
-    /// request's mark.
+    /// One step of a machine towards gone, with all that was made for it. It creates nothing, and touches
+    /// nothing without the request's mark.
     async fn delete_machine(
         &self,
         request: &MachineRequest<Self::MachineSpec, Self::ClusterSpec>,
@@ -78,12 +80,13 @@ pub trait Machines: fmt::Debug + Send + Sync {
     async fn capacity(&self, spec: &Self::MachineSpec) -> Result<Capacity>;
 }
 
-/// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for provider authors: every
-/// [`Machines`] implements it.
+/// [`Machines`] with JSON in the place of the types, as the daemon holds providers of any kind. Not for
+/// provider authors: every [`Machines`] implements it.
 ///
-/// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the provider's type is read. A spec that
-/// cannot be read is an error of kind [`InvalidInput`](crate::ErrorKind::InvalidInput) that names the field. A status that cannot be read
-/// counts as empty.
+/// Specs are whole, as in the API: `providerID` and `controlPlaneEndpoint` are taken out before the provider's
+/// type is read. A spec that cannot be read is an error of kind
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) that names the field. A status that cannot be read counts
+/// as empty.
 #[async_trait]
 pub trait DynMachines: fmt::Debug + Send + Sync {
     /// See [`Machines::KINDS`].

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-/// What a step reads and leaves in the status of its object. The controller writes it after each step, also after one
-/// that failed, if it changed.
+/// What a step reads and leaves in the status of its object. The controller writes it after each step, also
+/// after one that failed, if it changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record<S> {
     /// The provider's own part of the status. It may be empty at any time: see [the module](super).
     pub status: S,
-    /// Conditions of the provider's own. The controller keeps the times of their transitions, and adds those of Cluster
-    /// API.
+    /// Conditions of the provider's own, as the last step left them. The controller keeps the times of their
+    /// transitions, and adds those of Cluster API.
     pub conditions: Vec<Condition>,
 }
 

@@ -13,17 +13,21 @@ pub struct MachineRequest<S, C> {
     pub spec: S,
     /// The cluster that the machine belongs to.
     pub cluster: ClusterContext<C>,
-    /// `spec.providerID`: what an earlier step reported. With it the machine existed, so one that is absent now is
-    /// [`Lost`](super::MachineReport::Lost).
+    /// `spec.providerID`: what an earlier step reported. With it the machine existed, so one that is absent now
+    /// is [`Lost`](super::MachineReport::Lost).
     pub provider_id: Option<String>,
-    /// Whether a step has reported the machine with nothing left to do. False again after a move to another management cluster.
+    /// Whether a step has reported the machine with nothing left to do. False again after a move to another
+    /// management cluster.
     pub is_provisioned: bool,
+    /// Whether the machine has become a Node, so that its bootstrap data have served. A provider that removes
+    /// them from the cloud does so then.
+    pub has_node: bool,
     /// The failure domain that the machine must be in. `None` leaves the choice to the provider.
     pub failure_domain: Option<String>,
     /// Whether it is a machine of the control plane.
     pub is_control_plane: bool,
-    /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must not be started without
-    /// them.
+    /// `None` until they are there, once the machine is provisioned, and in a step towards gone. A machine must
+    /// not be started without them.
     pub bootstrap: Option<BootstrapData>,
 }
 
@@ -60,6 +64,7 @@ impl<S, C> MachineRequest<S, C> {
             cluster,
             provider_id: None,
             is_provisioned: false,
+            has_node: false,
             failure_domain: None,
             is_control_plane: false,
             bootstrap: None,
@@ -77,6 +82,13 @@ impl<S, C> MachineRequest<S, C> {
     #[must_use]
     pub fn provisioned(mut self, is_provisioned: bool) -> Self {
         self.is_provisioned = is_provisioned;
+        self
+    }
+
+    /// Sets whether the machine has become a Node.
+    #[must_use]
+    pub fn with_node(mut self, has_node: bool) -> Self {
+        self.has_node = has_node;
         self
     }
 

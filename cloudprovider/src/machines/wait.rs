@@ -10,8 +10,8 @@ pub struct Wait {
     pub waits_for: WaitsFor,
     /// The reason of the condition, in CamelCase. A provider may have its own, such as `WaitingForClone`.
     pub reason: Cow<'static, str>,
-    /// What is waited for, for people: `clone of "ubuntu-24.04" by task task-42, 40 %`. Without secrets. Keep it the same from step to step
-    /// unless something changed, since each change is a write.
+    /// What is waited for, for people: `clone of "ubuntu-24.04" by task task-42, 40 %`. Without secrets. Keep
+    /// it the same from step to step unless something changed, since each change is a write.
     pub message: Cow<'static, str>,
     /// When the next step is due at the latest. `None` if the stream of changes tells when the wait is over.
     pub look_again_after: Option<Duration>,
@@ -21,7 +21,8 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// Work that the cloud does for this object: a clone, an import, a shutdown. Meanwhile the object carries `block-move`.
+    /// Work that the cloud does for this object: a clone, an import, a shutdown. Meanwhile the object carries
+    /// `block-move`.
     Task,
     /// An address of the guest: a DHCP lease, or a report of the guest's tools.
     Address,

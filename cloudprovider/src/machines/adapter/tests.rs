@@ -156,6 +156,7 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
     let request = MachineRequest::new(mark, spec, cluster)
         .with_provider_id("my:///1".to_owned())
         .provisioned(true)
+        .with_node(true)
         .with_failure_domain("rack-a".to_owned())
         .control_plane(true)
         .with_bootstrap(BootstrapData::new(BootstrapFormat::CloudConfig, "hunter2"));
@@ -166,8 +167,8 @@ async fn everything_of_a_request_arrives_except_what_is_secret() {
          spec: MachineSpec { cpus: 2, disks: [] }, \
          cluster: ClusterContext { spec: ClusterSpec { pool: \"fast\" }, \
          control_plane_endpoint: Some(ControlPlaneEndpoint { host: \"10.0.0.9\", port: 6443 }) }, \
-         provider_id: Some(\"my:///1\"), is_provisioned: true, failure_domain: Some(\"rack-a\"), \
-         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7 }) }";
+         provider_id: Some(\"my:///1\"), is_provisioned: true, has_node: true, failure_domain: Some(\"rack-a\"), \
+         is_control_plane: true, bootstrap: Some(BootstrapData { format: CloudConfig, length: 7, .. }) }";
     assert_eq!(seen, expected);
 
     let request = ClusterRequest::new(Mark::cluster("c", "default", "prod"), Value::Null)

@@ -61,8 +61,8 @@ pub trait Hooks: Send + Sync {
         StartContext::new(stop, "conformance")
     }
 
-    /// How long the provider may take to see what happened in the cloud, and how long the cloud may be busy with one load
-    /// balancer.
+    /// How long the provider may take to see what happened in the cloud, and how long the cloud may be busy
+    /// with one load balancer.
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -115,33 +115,35 @@ pub trait Hooks: Send + Sync {
         Err(HookError::NotOffered("other_provider_ids"))
     }
 
-    /// Services whose load balancers the cloud can make. None of them has a load balancer yet. The rules about several need
-    /// two or more. The suite deletes what it makes.
+    /// Services whose load balancers the cloud can make. None of them has a load balancer yet. The rules about
+    /// several need two or more. The suite deletes what it makes.
     async fn load_balancer_services(&self) -> Hook<Vec<LoadBalancerService>> {
         Err(HookError::NotOffered("load_balancer_services"))
     }
 
-    /// Routes that the cloud can make, each with its pod CIDR, its Node and whatever else the provider needs. None of them
-    /// exists yet. The rules about several need two or more; include both address families if the cloud has both. They
-    /// are created and deleted in the clusters `conformance` and `conformance-other`.
+    /// Routes that the cloud can make, each with its pod CIDR, its Node and whatever else the provider needs.
+    /// None of them exists yet. The rules about several need two or more; include both address families if the
+    /// cloud has both. They are created and deleted in the clusters `conformance` and `conformance-other`.
     async fn routes(&self) -> Hook<Vec<Route>> {
         Err(HookError::NotOffered("routes"))
     }
 
-    /// What machines to make, if the provider has machines. The suite deletes what it makes. All objects are in the namespace
-    /// `conformance`, of the cluster `conformance`, and the machines are called `conformance-<number>`.
+    /// What machines to make, if the provider has machines. The suite deletes what it makes. All objects are in
+    /// the namespace `conformance`, of the cluster `conformance`, and the machines are called
+    /// `conformance-<number>`.
     async fn machines(&self) -> Hook<MachineCases> {
         Err(HookError::NotOffered("machines"))
     }
 
-    /// A line for each thing in the cloud that machines and clusters consist of: instances, disks, seeds, reservations,
-    /// endpoints. Those of others too. The same thing has the same line each time.
+    /// A line for each thing in the cloud that machines and clusters consist of: instances, disks, seeds,
+    /// reservations, endpoints. Those of others too. The same thing has the same line each time.
     async fn machine_objects(&self) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("machine_objects"))
     }
 
-    /// The Node of the machine with this provider ID, as its kubelet registers it: without a provider ID. The hooks that act on
-    /// instances ([`destroy`](Self::destroy), [`power_off`](Self::power_off)) are given such Nodes too.
+    /// The Node of the machine with this provider ID, as its kubelet registers it: without a provider ID. The
+    /// hooks that act on instances ([`destroy`](Self::destroy), [`power_off`](Self::power_off)) are given such
+    /// Nodes too.
     async fn machine_node(&self, _provider_id: &str) -> Hook<NodeIdentity> {
         Err(HookError::NotOffered("machine_node"))
     }
@@ -192,8 +194,8 @@ impl MachineCases {
         Self { machine, cluster, bootstrap, many: Self::MANY }
     }
 
-    /// Sets the bootstrap data of all machines. They must be unlike everything else that the provider shows: a text with half of
-    /// them counts as revealing them.
+    /// Sets the bootstrap data of all machines. They must be unlike everything else that the provider shows: a
+    /// text with half of them counts as revealing them.
     #[must_use]
     pub fn with_bootstrap(mut self, data: BootstrapData) -> Self {
         self.bootstrap = data;

@@ -80,8 +80,8 @@ impl FakeProvider {
         });
     }
 
-    /// The wait for a task that is under way for this mark. It is found by the mark, so that it does not matter whether the
-    /// status was lost.
+    /// The wait for a task that is under way for this mark. It is found by the mark, so that it does not matter
+    /// whether the status was lost.
     fn task(&self, mark: &Mark, record: &mut Record<FakeMachineStatus>) -> Result<Option<Wait>> {
         let state = self.cloud.lock();
         if let Some((id, until)) = state.machines.running(mark) {

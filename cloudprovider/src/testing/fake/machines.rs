@@ -56,8 +56,9 @@ pub struct FakeClusterSpec {
     pub endpoint: bool,
 }
 
-/// Machines. A machine is an instance whose ID is the UID of its mark, and a disk called `disk/<name>`. It is made in four calls: the disk,
-/// the instance (a task), the power. A cluster with an endpoint has `endpoint/<name>`.
+/// Machines. A machine is an instance whose ID is the UID of its mark, and a disk called `disk/<name>`. It is
+/// made in four calls: the disk, the instance (a task), the power. A cluster with an endpoint has
+/// `endpoint/<name>`.
 impl FakeCloud {
     /// The same cloud; providers made from this handle have machines.
     #[must_use]
@@ -81,14 +82,15 @@ impl FakeCloud {
         self.lock().machines.failures.push_back(error);
     }
 
-    /// Lets the daemon seem to die after this many calls of its providers that change something: no call answers any more, and the
-    /// answer of the last change is lost too. With 0 it is dead at once. [`recover`](Self::recover) ends this.
+    /// Lets the daemon seem to die after this many calls of its providers that change something: no call
+    /// answers any more, and the answer of the last change is lost too. With 0 it is dead at once.
+    /// [`recover`](Self::recover) ends this.
     pub fn crash_after(&self, changes: usize) {
         self.lock().machines.changes_until_crash = Some(changes);
     }
 
-    /// Calls are answered again after [`crash_after`](Self::crash_after). Those that were under way never are. Returns whether the daemon had
-    /// died.
+    /// Calls are answered again after [`crash_after`](Self::crash_after). Those that were under way never are.
+    /// Returns whether the daemon had died.
     pub fn recover(&self) -> bool {
         self.lock().machines.changes_until_crash.take() == Some(0)
     }

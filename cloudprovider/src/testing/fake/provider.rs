@@ -36,7 +36,7 @@ impl FakeCloud {
 /// What the cloud has for a node at the beginning of a call.
 enum Found {
     Nothing,
-    Instance(FakeInstance),
+    Instance(Box<FakeInstance>),
     Several(Vec<String>),
 }
 
@@ -100,7 +100,7 @@ impl FakeProvider {
         let prefix = format!("{}:///", self.cloud.shared.name);
         let one = |id: &str| {
             let instance = state.instances.get(id).cloned();
-            (Some(id.to_owned()), instance.map_or(Found::Nothing, Found::Instance))
+            (Some(id.to_owned()), instance.map_or(Found::Nothing, |one| Found::Instance(Box::new(one))))
         };
         let find = |node: &'a NodeIdentity| {
             let provider_id = node.provider_id.as_deref().filter(|_| !state.ignores_provider_ids);

@@ -1,4 +1,5 @@
-//! A small controller: drives objects through the steps of a provider, and checks what must be true of every step.
+//! A small controller: drives objects through the steps of a provider, and checks what must be true of every
+//! step.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
