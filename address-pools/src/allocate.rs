@@ -310,8 +310,8 @@ impl Planner<'_> {
     /// Why the Service may not hold the address, as far as others use it.
     fn may_hold(&self, pool: Option<&Pool>, address: IpAddr) -> Result<(), String> {
         let uid = &self.request.service.uid;
-        if self.index.is_foreign(address) {
-            return Err("something else in the cluster uses it".to_owned());
+        if let Some(user) = self.index.foreign_user(address) {
+            return Err(format!("something else in the cluster uses it: {user}"));
         }
         if let Some(other) = self.index.reserved_for_others(address, uid) {
             return Err(format!("the Service {other} has it in its status"));

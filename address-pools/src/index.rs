@@ -1,11 +1,11 @@
 //! The claims in memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
 };
 
-use cloudprovider::{AddressClaim, AddressHolder, ServiceRef};
+use cloudprovider::{AddressClaim, AddressHolder, AddressUse, ServiceRef};
 
 use crate::{
     range::{AddressRange, Order},
@@ -26,8 +26,8 @@ pub(crate) struct Index {
     pending_at: HashMap<IpAddr, usize>,
     /// Addresses in the status of Services that nobody has claimed. They are kept for these Services, which may share one.
     reserved: HashMap<IpAddr, Vec<ServiceRef>>,
-    /// Addresses that something else in the cluster uses.
-    foreign: HashSet<IpAddr>,
+    /// Addresses that something else in the cluster uses, and what that is.
+    foreign: HashMap<IpAddr, String>,
     /// All addresses of the collections above.
     taken: Taken,
 }
@@ -82,9 +82,9 @@ impl Index {
         if having.iter().any(|service| service.uid == uid) { None } else { having.first() }
     }
 
-    /// Whether something else in the cluster uses the address.
-    pub(crate) fn is_foreign(&self, address: IpAddr) -> bool {
-        self.foreign.contains(&address)
+    /// What else in the cluster uses the address, where something does.
+    pub(crate) fn foreign_user(&self, address: IpAddr) -> Option<&str> {
+        self.foreign.get(&address).map(String::as_str)
     }
 
     /// Whether another Service than this one has begun to write a claim of the address.
@@ -119,19 +119,21 @@ impl Index {
         self.claims.insert(address, claim);
     }
 
-    /// Notes that nobody has claimed the address.
-    pub(crate) fn remove(&mut self, address: IpAddr) {
+    /// Notes what the cluster says of an address.
+    pub(crate) fn learn(&mut self, address: IpAddr, found: AddressUse) {
+        let user = match found {
+            AddressUse::Claimed(claim) => return self.set(claim),
+            AddressUse::Elsewhere(user) => Some(user),
+            AddressUse::Free => None,
+        };
         self.unlink(address);
         self.claims.remove(&address);
-        self.free_if_unused(address);
-    }
-
-    /// Notes what the cluster says of an address.
-    pub(crate) fn learn(&mut self, address: IpAddr, claim: Option<AddressClaim>) {
-        match claim {
-            Some(claim) => self.set(claim),
-            None => self.remove(address),
+        self.foreign.remove(&address);
+        if let Some(user) = user {
+            self.foreign.insert(address, user);
+            self.taken.insert(address);
         }
+        self.free_if_unused(address);
     }
 
     /// Removes the claim from the collections that point to it.
@@ -148,16 +150,10 @@ impl Index {
         let is_used = self.claims.contains_key(&address)
             || self.pending_at.contains_key(&address)
             || self.reserved.contains_key(&address)
-            || self.foreign.contains(&address);
+            || self.foreign.contains_key(&address);
         if !is_used {
             self.taken.remove(address);
         }
-    }
-
-    /// Notes that something else in the cluster uses the address.
-    pub(crate) fn set_foreign(&mut self, address: IpAddr) {
-        self.foreign.insert(address);
-        self.taken.insert(address);
     }
 
     /// Notes that a write of a claim begins. Until its outcome is known nobody else gets the address.
@@ -277,7 +273,7 @@ mod tests {
         index.set(claim(1, &[("b", None)]));
         assert_eq!(index.of_service(&of("a")), [ip(2)]);
         assert_eq!(index.with_key("k").count(), 0);
-        index.remove(ip(1));
+        index.learn(ip(1), AddressUse::Free);
         assert_eq!((index.of_service(&of("b")), free(&index)), (vec![], Some(ip(1))));
     }
 
@@ -318,10 +314,10 @@ mod tests {
         assert_eq!(free(&index), Some(ip(3)));
         index.begin("b", ip(3));
         index.begin("c", ip(1));
-        index.set_foreign(ip(4));
+        index.learn(ip(4), AddressUse::Elsewhere("services a/b".to_owned()));
         assert_eq!(free(&index), Some(ip(5)));
         assert!(index.is_pending_elsewhere(ip(3), "c") && !index.is_pending_elsewhere(ip(3), "b"));
-        index.remove(ip(1));
+        index.learn(ip(1), AddressUse::Free);
         assert_eq!(free(&index), Some(ip(5)));
         assert_eq!((index.pending_of("b"), index.pending_of("c")), (vec![ip(3)], vec![ip(1)]));
         index.end("c", ip(1));
@@ -333,5 +329,9 @@ mod tests {
         index.end("b", ip(3));
         index.set(claim(2, &[("a", None)]));
         assert_eq!(free(&index), Some(ip(3)));
+        index.set(claim(3, &[("a", None)]));
+        assert_eq!((index.foreign_user(ip(4)), free(&index)), (Some("services a/b"), Some(ip(5))));
+        index.learn(ip(4), AddressUse::Free);
+        assert_eq!((index.foreign_user(ip(4)), free(&index)), (None, Some(ip(4))));
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{AddressClaim, Error, ErrorKind, Result, ServiceAccess, ServiceRef};
+use cloudprovider::{AddressClaim, AddressUse, Error, ErrorKind, Result, ServiceAccess, ServiceRef};
 use futures::{StreamExt as _, stream};
 use tokio::{
     sync::{MutexGuard as AsyncGuard, Notify, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -56,6 +56,8 @@ pub(crate) enum Written {
     Yes,
     /// Somebody else was faster. The copy in memory knows now.
     Lost,
+    /// Something else in the cluster uses the address. The copy in memory knows now.
+    Foreign,
 }
 
 impl Ledger {
@@ -156,11 +158,22 @@ impl Ledger {
     /// Finds out what became of writes for a Service that were given up or failed.
     pub(crate) async fn settle(&self, uid: &str) -> Result<()> {
         for address in self.with(|index| index.pending_of(uid))? {
-            let claim = self.services.claim_of(address).await?;
+            let found = self.services.use_of(address).await?;
             self.with(|index| {
-                index.learn(address, claim);
+                index.learn(address, found);
                 index.end(uid, address);
             })?;
+        }
+        Ok(())
+    }
+
+    /// Looks again at those of these addresses that something else used: it may have gone since, which nobody tells.
+    pub(crate) async fn look_again(&self, addresses: &[IpAddr]) -> Result<()> {
+        for address in addresses {
+            if self.with(|index| index.foreign_user(*address).is_some())? {
+                let found = self.services.use_of(*address).await?;
+                self.with(|index| index.learn(*address, found))?;
+            }
         }
         Ok(())
     }
@@ -176,15 +189,12 @@ impl Ledger {
                 Written::Yes
             }),
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                let stored = self.services.claim_of(address).await?;
+                let found = self.services.use_of(address).await?;
                 self.with(|index| {
-                    // Not claimed and yet not free: something else in the cluster has the address.
-                    if stored.is_none() && claim.version.is_empty() {
-                        index.set_foreign(address);
-                    }
-                    index.learn(address, stored);
+                    let is_foreign = matches!(found, AddressUse::Elsewhere(_));
+                    index.learn(address, found);
                     index.end(uid, address);
-                    Written::Lost
+                    if is_foreign { Written::Foreign } else { Written::Lost }
                 })
             }
             Err(error) => Err(error),
@@ -200,14 +210,14 @@ impl Ledger {
             })?;
             let Some(claim) = held else { return Ok(()) };
             let done = match Index::without(&claim, service) {
-                Some(others) => self.services.write_claim(&others).await.map(Some),
-                None => self.services.delete_claim(&claim).await.map(|()| None),
+                Some(others) => self.services.write_claim(&others).await.map(AddressUse::Claimed),
+                None => self.services.delete_claim(&claim).await.map(|()| AddressUse::Free),
             };
             match done {
-                Ok(stored) => return self.with(|index| index.learn(address, stored)),
+                Ok(left) => return self.with(|index| index.learn(address, left)),
                 Err(error) if error.kind() == ErrorKind::Conflict => {
-                    let stored = self.services.claim_of(address).await?;
-                    self.with(|index| index.learn(address, stored))?;
+                    let found = self.services.use_of(address).await?;
+                    self.with(|index| index.learn(address, found))?;
                 }
                 Err(error) => return Err(error),
             }

@@ -134,8 +134,8 @@ pub use registry::{FactoryInput, Registry};
 pub use routes::{Route, Routes};
 pub use secrets::{NoSecrets, SecretData, SecretName, SecretSource, SecretStream, SecretVersion};
 pub use service_access::{
-    AddressClaim, AddressHolder, ConfigMapName, ConfigMapStream, EndOfTerm, NoServiceAccess, ServiceAccess,
-    ServiceAccessNeeds, ServiceChange, ServiceRef,
+    AddressClaim, AddressHolder, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, NoServiceAccess,
+    ServiceAccess, ServiceAccessNeeds, ServiceChange, ServiceRef,
 };
 pub use unknown_word::UnknownWord;
 pub use zones::{Zone, Zones};

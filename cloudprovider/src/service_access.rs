@@ -23,14 +23,15 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The claim of this address, as it is now. `None`: nobody has claimed it.
-    async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>>;
+    /// Who uses this address, as the API server says now.
+    async fn use_of(&self, address: IpAddr) -> Result<AddressUse>;
 
     /// Writes a claim, if the stored one still has the [`version`](AddressClaim::version) of `claim`. Returns the claim with
     /// its new version. The API server decides between several writers, so one address never has two first holders.
     ///
     /// # Errors
     /// [`Conflict`](crate::ErrorKind::Conflict): the stored claim is another one, or somebody else uses the address.
+    /// [`use_of`](Self::use_of) says who.
     async fn write_claim(&self, claim: &AddressClaim) -> Result<AddressClaim>;
 
     /// Deletes a claim, if the stored one still has the version of `claim`. Succeeds if it is already gone.
@@ -110,6 +111,17 @@ pub struct AddressClaim {
     pub version: String,
 }
 
+/// Who uses an address, as far as the cluster knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressUse {
+    /// Nobody.
+    Free,
+    /// The holders of a claim that a daemon of this cluster has written.
+    Claimed(AddressClaim),
+    /// Something else, named for people: `services kube-system/dns` for the cluster IP of that Service.
+    Elsewhere(String),
+}
+
 /// A Service that holds an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressHolder {
@@ -181,7 +193,7 @@ impl ServiceAccess for NoServiceAccess {
         Err(Self::error())
     }
 
-    async fn claim_of(&self, _: IpAddr) -> Result<Option<AddressClaim>> {
+    async fn use_of(&self, _: IpAddr) -> Result<AddressUse> {
         Err(Self::error())
     }
 

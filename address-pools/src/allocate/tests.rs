@@ -1,4 +1,6 @@
-use cloudprovider::{ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerIngress, LoadBalancerService};
+use cloudprovider::{
+    AddressUse, ExternalTrafficPolicy, IpFamilyPolicy, LoadBalancerIngress, LoadBalancerService,
+};
 
 use super::*;
 use crate::{
@@ -87,7 +89,7 @@ fn a_wish_is_claimed_before_the_old_address_is_given_back() {
 fn wishes_that_cannot_be_met_are_told_with_the_reason() {
     let claims = vec![claim("10.0.0.1", "a"), shared_claim("10.0.3.1", &[("s", Some("web"), "80/TCP")])];
     let mut index = Index::new(claims, vec![(service_ref("r"), ip("10.0.1.2"))]);
-    index.set_foreign(ip("10.0.1.3"));
+    index.learn(ip("10.0.1.3"), AddressUse::Elsewhere("services kube-system/dns".to_owned()));
     index.begin("p", ip("10.0.1.4"));
     let keyed = |service, key: &str| annotated(service, &[(SHARING_KEY, key)]);
     let local =
@@ -103,7 +105,10 @@ fn wishes_that_cannot_be_met_are_told_with_the_reason() {
         ),
         (asking("b", "10.0.0.1"), "10.0.0.1 is asked for, and the Service default/a holds it"),
         (asking("b", "10.0.1.2"), "10.0.1.2 is asked for, and the Service default/r has it in its status"),
-        (asking("b", "10.0.1.3"), "10.0.1.3 is asked for, and something else in the cluster uses it"),
+        (
+            asking("b", "10.0.1.3"),
+            "10.0.1.3 is asked for, and something else in the cluster uses it: services kube-system/dns",
+        ),
         (asking("b", "10.0.1.4"), "10.0.1.4 is asked for, and another Service is just getting it"),
         (
             annotated(asking("b", "10.0.0.2"), &[(POOL, "fixed")]),

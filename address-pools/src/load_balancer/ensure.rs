@@ -86,7 +86,9 @@ impl Inner {
         ledger.settle(uid).await?;
         let may_share = request.sharing_key.is_some() || pools.all_share(&request.service.namespace);
         let _sharing = if may_share { Some(ledger.share().await) } else { None };
-        for _ in 0..ATTEMPTS {
+        ledger.look_again(&request.asked).await?;
+        let mut races = 0;
+        while races < ATTEMPTS {
             let decided = ledger.with(|index| {
                 let decided = plan(pools, index, request);
                 for claim in decided.iter().flat_map(|plan| &plan.claims) {
@@ -103,7 +105,10 @@ impl Inner {
                 if lost {
                     ledger.with(|index| index.end(uid, claim.address))?;
                 } else {
-                    lost = ledger.write(uid, claim).await? == Written::Lost;
+                    let written = ledger.write(uid, claim).await?;
+                    lost = written != Written::Yes;
+                    // An address of something else is met once only, so such a try is progress, and no lost race.
+                    races += usize::from(written == Written::Lost);
                 }
             }
             if !lost {

@@ -156,7 +156,33 @@ async fn an_address_that_something_else_uses_is_passed_over() {
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.2"]));
     let asking = annotated(service("b"), &[(KUBE_VIP_IPS, "10.0.0.1")]);
     let error = daemon.ensure(&asking).await.expect_err("refused");
-    assert_eq!(error.to_string(), "10.0.0.1 is asked for, and something else in the cluster uses it");
+    assert_eq!(
+        error.to_string(),
+        "10.0.0.1 is asked for, and something else in the cluster uses it: services kube-system/other"
+    );
+    // With each try it is asked for again: nobody tells when it is free.
+    cluster.free_elsewhere(ip("10.0.0.1"));
+    assert_eq!(daemon.addresses(&asking).await, ips(&["10.0.0.1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_addresses_something_else_uses_is_searched_to_its_end() {
+    let cluster = cluster(&["a"]);
+    for last in 1..=40 {
+        cluster.use_elsewhere(IpAddr::from([10, 0, 0, last]));
+    }
+    let pools = r#"{"pools": [{"name": "main", "addresses": ["10.0.0.1-10.0.0.41"]}]}"#;
+    let daemon = Daemon::start(&cluster, pools);
+    assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.0.0.41"]));
+    let error = daemon.ensure(&service("b")).await.expect_err("full");
+    assert!(
+        error.to_string().starts_with("the pool \"main\" (41 addresses) has no free IPv4 address"),
+        "{error}"
+    );
+    // When the pool is full, all is read anew.
+    cluster.free_elsewhere(ip("10.0.0.7"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.7"]));
 }
 
 #[tokio::test(start_paused = true)]

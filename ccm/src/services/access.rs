@@ -8,8 +8,8 @@ use std::{
 };
 
 use cloudprovider::{
-    AddressClaim, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result, ServiceAccess,
-    ServiceChange, ServiceRef, async_trait,
+    AddressClaim, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result,
+    ServiceAccess, ServiceChange, ServiceRef, async_trait,
 };
 use component::{
     events::{EventObject, EventRecorder, EventType},
@@ -87,22 +87,17 @@ impl ClusterServices {
     fn addresses(&self) -> Api<IPAddress> {
         Api::all(self.reads.clone())
     }
+}
 
-    async fn stored(&self, address: IpAddr) -> Result<Option<IPAddress>> {
-        let what = format!("the claim of {address} cannot be read");
-        let name = address.to_string();
-        in_time(&what, "get on ipaddresses", self.addresses().get_opt(&name)).await
-    }
-
-    /// The error of a write that somebody else was faster with.
-    async fn taken(&self, address: IpAddr) -> Error {
-        let words = match self.stored(address).await {
-            Ok(Some(object)) => format!("{address} is held by {}", claims::owner(&object)),
-            Ok(None) => format!("the claim of {address} is gone"),
-            Err(_) => format!("the claim of {address} was changed by somebody else"),
-        };
-        Error::new(ErrorKind::Conflict, words)
-    }
+/// The error of a write that somebody else was faster with.
+fn conflict(claim: &AddressClaim) -> Error {
+    let address = claim.address;
+    let words = if claim.version.is_empty() {
+        format!("{address} is in use already")
+    } else {
+        format!("the claim of {address} was changed by somebody else")
+    };
+    Error::new(ErrorKind::Conflict, words)
 }
 
 impl AccessTerm {
@@ -165,8 +160,16 @@ impl ServiceAccess for ClusterServices {
         }
     }
 
-    async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>> {
-        Ok(self.stored(address).await?.as_ref().and_then(claims::from_object))
+    async fn use_of(&self, address: IpAddr) -> Result<AddressUse> {
+        let (what, name) = (format!("the claim of {address} cannot be read"), address.to_string());
+        let found = in_time(&what, "get on ipaddresses", self.addresses().get_opt(&name)).await?;
+        Ok(match found {
+            None => AddressUse::Free,
+            Some(object) => match claims::from_object(&object) {
+                Some(claim) => AddressUse::Claimed(claim),
+                None => AddressUse::Elsewhere(claims::parent(&object)),
+            },
+        })
     }
 
     async fn write_claim(&self, claim: &AddressClaim) -> Result<AddressClaim> {
@@ -185,7 +188,7 @@ impl ServiceAccess for ClusterServices {
                 version: object.metadata.resource_version.unwrap_or_default(),
                 ..claim.clone()
             }),
-            Err(error) if error.kind() == ErrorKind::Conflict => Err(self.taken(address).await),
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(conflict(claim)),
             // A patch of a claim that is gone. A cluster without this kind answers like this too.
             Err(error) if error.kind() == ErrorKind::NotFound => Err(if claim.version.is_empty() {
                 no_claims(&what)
@@ -207,7 +210,7 @@ impl ServiceAccess for ClusterServices {
         match deleted {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Conflict => Err(self.taken(address).await),
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(conflict(claim)),
             Err(error) => Err(error),
         }
     }

@@ -99,12 +99,8 @@ pub(super) fn from_object(object: &IPAddress) -> Option<AddressClaim> {
     Some(AddressClaim { address, holders, version: object.resource_version().unwrap_or_default() })
 }
 
-/// Who has the address, for people.
-pub(super) fn owner(object: &IPAddress) -> String {
-    if let Some(claim) = from_object(object) {
-        let names: Vec<String> = claim.holders.iter().map(|holder| holder.service.to_string()).collect();
-        return format!("Service {}", names.join(" and "));
-    }
+/// What the address belongs to, for people.
+pub(super) fn parent(object: &IPAddress) -> String {
     let parent = &object.spec.parent_ref;
     let namespace = parent.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     format!("{} {namespace}{}", parent.resource, parent.name)
@@ -137,7 +133,6 @@ mod tests {
         object.metadata.resource_version = Some("7".into());
         let stored = AddressClaim { version: "7".into(), ..claim() };
         assert_eq!(from_object(&object), Some(stored.clone()));
-        assert_eq!(owner(&object), "Service a/b and a/c");
         let text = holders_text(&stored);
         assert_eq!(
             to_patch(&stored),
@@ -157,6 +152,6 @@ mod tests {
         );
         object.labels_mut().clear();
         assert_eq!(from_object(&object), None);
-        assert_eq!(owner(&object), "services a/b");
+        assert_eq!(parent(&object), "services a/b");
     }
 }

@@ -12,9 +12,12 @@ use futures::{StreamExt as _, future::join_all, stream};
 use tokio::sync::watch;
 
 use crate::{
-    AddressClaim, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result, ServiceAccess,
-    ServiceChange, ServiceRef,
+    AddressClaim, AddressUse, ConfigMapName, ConfigMapStream, EndOfTerm, Error, ErrorKind, Result,
+    ServiceAccess, ServiceChange, ServiceRef,
 };
+
+/// Who has the addresses that something else uses.
+const OTHER_USER: &str = "services kube-system/other";
 
 /// Decides what becomes of a call.
 type Rule = Arc<dyn Fn(&AccessCall) -> AccessFault + Send + Sync>;
@@ -50,8 +53,8 @@ struct State {
 pub enum AccessCall {
     /// [`claims`](ServiceAccess::claims)
     Claims,
-    /// [`claim_of`](ServiceAccess::claim_of)
-    ClaimOf(IpAddr),
+    /// [`use_of`](ServiceAccess::use_of)
+    UseOf(IpAddr),
     /// [`write_claim`](ServiceAccess::write_claim)
     WriteClaim(AddressClaim),
     /// [`delete_claim`](ServiceAccess::delete_claim)
@@ -106,6 +109,11 @@ impl FakeServiceAccess {
     /// Makes something else use an address.
     pub fn use_elsewhere(&self, address: IpAddr) {
         self.state().foreign.insert(address);
+    }
+
+    /// Nothing else uses the address any more.
+    pub fn free_elsewhere(&self, address: IpAddr) {
+        self.state().foreign.remove(&address);
     }
 
     /// Sets the `data` of a `ConfigMap`; `None` deletes it.
@@ -242,8 +250,15 @@ impl ServiceAccess for FakeServiceAccess {
         Ok(self.state().assigned.clone())
     }
 
-    async fn claim_of(&self, address: IpAddr) -> Result<Option<AddressClaim>> {
-        self.call(AccessCall::ClaimOf(address), |state| Ok(state.claims.get(&address).cloned())).await
+    async fn use_of(&self, address: IpAddr) -> Result<AddressUse> {
+        self.call(AccessCall::UseOf(address), |state| {
+            Ok(match state.claims.get(&address) {
+                Some(claim) => AddressUse::Claimed(claim.clone()),
+                None if state.foreign.contains(&address) => AddressUse::Elsewhere(OTHER_USER.to_owned()),
+                None => AddressUse::Free,
+            })
+        })
+        .await
     }
 
     async fn write_claim(&self, claim: &AddressClaim) -> Result<AddressClaim> {

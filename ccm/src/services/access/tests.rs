@@ -66,12 +66,12 @@ async fn an_address_is_claimed_once() {
     let (a, b) = (world.create("a").await, world.create("b").await);
     let first = services.write_claim(&claim("2001:DB8::1", &a)).await.expect("written");
     let (refusal, words) = kind(services.write_claim(&claim("2001:db8::1", &b)).await);
-    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "2001:db8::1 is held by Service default/a"));
+    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "2001:db8::1 is in use already"));
     let mut shared = first.clone();
     shared.holders.push(holder(&b));
     let shared = services.write_claim(&shared).await.expect("written");
     assert_ne!(first.version, shared.version);
-    assert_eq!(services.claim_of(shared.address).await.expect("read"), Some(shared.clone()));
+    assert_eq!(services.use_of(shared.address).await.expect("read"), AddressUse::Claimed(shared.clone()));
     // An old version is refused.
     assert_eq!(kind(services.write_claim(&first).await).0, ErrorKind::Conflict);
     assert_eq!(kind(services.delete_claim(&first).await).0, ErrorKind::Conflict);
@@ -81,7 +81,7 @@ async fn an_address_is_claimed_once() {
     assert_eq!(services.claims().await.expect("read"), std::slice::from_ref(&rest));
     services.delete_claim(&rest).await.expect("deleted");
     services.delete_claim(&rest).await.expect("gone already");
-    assert_eq!(services.claim_of(rest.address).await.expect("read"), None);
+    assert_eq!(services.use_of(rest.address).await.expect("read"), AddressUse::Free);
     assert_eq!(kind(services.write_claim(&rest).await).0, ErrorKind::Conflict);
 }
 
@@ -106,9 +106,13 @@ async fn addresses_of_others_stay_theirs() {
     api.create(&PostParams::default(), &object).await.expect("created");
     assert!(services.claims().await.expect("read").is_empty());
     let wanted = claim("192.0.2.1", &service);
-    assert_eq!(services.claim_of(wanted.address).await.expect("read"), None);
+    let user = AddressUse::Elsewhere("services default/a".to_owned());
+    assert_eq!(services.use_of(wanted.address).await.expect("read"), user);
+    world.sandbox.reset_requests();
     let (refusal, words) = kind(services.write_claim(&wanted).await);
-    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "192.0.2.1 is held by services default/a"));
+    assert_eq!((refusal, words.as_str()), (ErrorKind::Conflict, "192.0.2.1 is in use already"));
+    let requests = world.sandbox.requests_matching(&Matcher::any().resource("ipaddresses"));
+    assert_eq!(requests.len(), 1, "nothing is read for the message: {requests:?}");
 }
 
 #[tokio::test]

@@ -23,6 +23,12 @@ async fn of_two_writers_one_wins() {
     cluster.delete_claim(&second).await.expect("deleted already");
     cluster.use_elsewhere(second.address);
     assert_eq!(kind(cluster.write_claim(&claim("10.0.0.1", "b", "")).await), Err(ErrorKind::Conflict));
+    let found = cluster.use_of(second.address).await.expect("an answer");
+    assert_eq!(found, AddressUse::Elsewhere(OTHER_USER.to_owned()));
+    cluster.free_elsewhere(second.address);
+    assert_eq!(cluster.use_of(second.address).await.expect("an answer"), AddressUse::Free);
+    let third = cluster.write_claim(&claim("10.0.0.1", "b", "")).await.expect("written");
+    assert_eq!(cluster.use_of(third.address).await.expect("an answer"), AddressUse::Claimed(third));
 }
 
 #[tokio::test]
