@@ -283,7 +283,7 @@ impl Planner<'_> {
 
     /// An address of a pool that others share already.
     fn shared(&self, pool: &Pool, family: Family) -> Option<Held> {
-        let key = self.sharing_key(Some(pool))?;
+        let key = self.key_in(pool)?;
         let mut addresses = self.index.with_key(&key).filter(|address| Family::of(*address) == family);
         let fits = |address: &IpAddr| {
             pool.addresses.contains(*address) && self.may_hold(Some(pool), *address).is_ok()
@@ -295,16 +295,35 @@ impl Planner<'_> {
         found.map(|address| self.held(Some(pool), address))
     }
 
+    /// The key by which the Service shares this address, of this pool.
+    fn sharing_key(&self, pool: Option<&Pool>, address: IpAddr) -> Option<String> {
+        pool.map_or_else(|| self.kept_key(address), |pool| self.key_in(pool))
+    }
+
     /// The key by which the Service shares addresses of this pool.
-    fn sharing_key(&self, pool: Option<&Pool>) -> Option<String> {
-        if self.request.is_local || self.request.ports.is_empty() {
+    fn key_in(&self, pool: &Pool) -> Option<String> {
+        if !self.can_share() {
             return None;
         }
-        match self.pools.sharing(pool?, &self.request.service.namespace) {
+        match self.pools.sharing(pool, &self.request.service.namespace) {
             Sharing::Never => None,
             Sharing::ByKey => self.request.sharing_key.clone(),
             Sharing::Always => Some(EVERYBODY.to_owned()),
         }
+    }
+
+    /// The key by which the Service shares an address that no pool has any more. Those that share one stay together.
+    fn kept_key(&self, address: IpAddr) -> Option<String> {
+        let holders = self.index.claim(address)?.holders.iter();
+        let mut mine = holders.filter(|holder| is_same(&holder.service, &self.request.service));
+        let key = mine.find_map(|holder| holder.sharing_key.clone())?;
+        let is_wanted = key == EVERYBODY || self.request.sharing_key.as_ref() == Some(&key);
+        (self.can_share() && is_wanted).then_some(key)
+    }
+
+    /// Whether the Service is such that it can share an address at all.
+    fn can_share(&self) -> bool {
+        !self.request.is_local && !self.request.ports.is_empty()
     }
 
     /// Why the Service may not hold the address, as far as others use it.
@@ -325,7 +344,7 @@ impl Planner<'_> {
                 Ok(())
             };
         }
-        let key = self.sharing_key(pool);
+        let key = self.sharing_key(pool, address);
         for other in others {
             let service = &other.service;
             if key.is_none() || other.sharing_key.is_none() {
@@ -356,7 +375,7 @@ impl Planner<'_> {
 
     fn held(&self, pool: Option<&Pool>, address: IpAddr) -> Held {
         let kept = Held::kept(self.pools, &self.request.service.namespace, address);
-        Held { sharing_key: self.sharing_key(pool), ..kept }
+        Held { sharing_key: self.sharing_key(pool, address), ..kept }
     }
 
     /// The claim to write for an address. `None`: it is stored already.

@@ -301,3 +301,33 @@ fn kube_vips_pools_are_used_as_kube_vip_uses_them() {
         "no pool gives IPv4 addresses to the namespace other; see ConfigMap kube-system/kubevip"
     );
 }
+
+#[test]
+fn those_that_share_an_address_stay_together_when_no_pool_has_it_any_more() {
+    let sharing = |name: &str, number: u16, key: &str| {
+        annotated(
+            with_status(LoadBalancerService { ports: vec![port(number)], ..service(name) }, &["172.16.0.1"]),
+            &[(SHARING_KEY, key)],
+        )
+    };
+    let holders = [("a", Some("web"), "80/TCP"), ("b", Some("web"), "443/TCP")];
+    let index = claimed(vec![shared_claim("172.16.0.1", &holders)]);
+    for service in [sharing("a", 80, "web"), sharing("b", 443, "web")] {
+        let plan = decide(&index, &service).expect("a plan");
+        assert_eq!((addresses(&plan), plan.claims.len(), plan.release), (ips(&["172.16.0.1"]), 0, vec![]));
+        assert!(plan.held[0].is_outside);
+        assert_eq!(plan.held[0].sharing_key.as_deref(), Some("web"));
+    }
+    // Also those of a pool in which all share.
+    let holders = [("a", Some(EVERYBODY), "80/TCP"), ("b", Some(EVERYBODY), "443/TCP")];
+    let together = claimed(vec![shared_claim("172.16.0.1", &holders)]);
+    let plan = decide(&together, &with_status(service("a"), &["172.16.0.1"])).expect("a plan");
+    assert_eq!((addresses(&plan), plan.claims.len()), (ips(&["172.16.0.1"]), 0));
+    // One that does not want to share any longer, or takes a port of the other, has to leave.
+    for leaving in
+        [with_status(service("a"), &["172.16.0.1"]), sharing("a", 80, "mail"), sharing("a", 443, "web")]
+    {
+        let plan = decide(&index, &leaving).expect("a plan");
+        assert_eq!((addresses(&plan), &plan.release), (ips(&["10.0.0.1"]), &ips(&["172.16.0.1"])));
+    }
+}
