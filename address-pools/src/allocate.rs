@@ -2,13 +2,13 @@
 
 use std::{fmt, net::IpAddr};
 
-use cloudprovider::{AddressClaim, AddressHolder, Error, ErrorKind, ServiceRef};
+use cloudprovider::{AddressClaim, AddressHolder, Error, ErrorKind};
 
 use crate::{
     conventions::POOL,
-    index::{Index, is_same},
+    index::{Index, MAX_HOLDERS, is_same},
     pool::{Pool, Pools, Sharing},
-    range::{Family, Order},
+    range::Family,
     request::{Need, Request},
 };
 
@@ -268,12 +268,7 @@ impl Planner<'_> {
         }
         for pool in &pools {
             let skips = |address| pool.skips(address);
-            let find = |range| self.index.free_in(range, pool.order, skips);
-            let mut ranges = pool.addresses.of_family(family);
-            let free = match pool.order {
-                Order::Ascending => ranges.find_map(find),
-                Order::Descending => ranges.rev().find_map(find),
-            };
+            let free = pool.first(family, |range| self.index.free_in(range, pool.order, skips));
             if let Some(address) = free {
                 return Ok(self.held(Some(pool), address));
             }
@@ -284,15 +279,10 @@ impl Planner<'_> {
     /// An address of a pool that others share already.
     fn shared(&self, pool: &Pool, family: Family) -> Option<Held> {
         let key = self.key_in(pool)?;
-        let mut addresses = self.index.with_key(&key).filter(|address| Family::of(*address) == family);
-        let fits = |address: &IpAddr| {
-            pool.addresses.contains(*address) && self.may_hold(Some(pool), *address).is_ok()
-        };
-        let found = match pool.order {
-            Order::Ascending => addresses.find(fits),
-            Order::Descending => addresses.rfind(fits),
-        };
-        found.map(|address| self.held(Some(pool), address))
+        let address =
+            pool.first(family, |range| self.index.shared_in(range, pool.order, &key, &self.request.ports))?;
+        // It is not so only where somebody changed a claim by hand.
+        self.may_hold(Some(pool), address).is_ok().then(|| self.held(Some(pool), address))
     }
 
     /// The key by which the Service shares this address, of this pool.
@@ -345,7 +335,14 @@ impl Planner<'_> {
             };
         }
         let key = self.sharing_key(pool, address);
+        let claim = self.index.claim(address);
+        let has_room = claim.is_none_or(|claim| claim.holders.len() < MAX_HOLDERS);
+        if !has_room && !self.index.of_service(&self.request.service).contains(&address) {
+            return Err(format!("{MAX_HOLDERS} Services share it, which is the most"));
+        }
         for other in others {
+            #[cfg(test)]
+            crate::testing::count_look();
             let service = &other.service;
             if key.is_none() || other.sharing_key.is_none() {
                 return Err(format!("the Service {service} holds it{}", self.hint(pool)));
@@ -413,24 +410,18 @@ fn exhausted(index: &Index, pools: &[&Pool], family: Family) -> String {
         .collect();
     let which = if sizes.len() == 1 { "the pool" } else { "the pools" };
     let has = if sizes.len() == 1 { "has" } else { "have" };
-    let mut named: Vec<String> = Vec::new();
-    let mut more = 0_usize;
-    let is_of_pools = |address: IpAddr| pools.iter().any(|pool| pool.addresses.contains(address));
-    let claims =
-        index.claims().filter(|claim| Family::of(claim.address) == family && is_of_pools(claim.address));
-    for ServiceRef { namespace, name, .. } in
-        claims.flat_map(|claim| claim.holders.iter().map(|holder| &holder.service))
-    {
-        if named.len() < HOLDERS_NAMED {
-            named.push(format!("{namespace}/{name}"));
-        } else {
-            more += 1;
-        }
-    }
-    let holders = match (named.is_empty(), more) {
-        (true, _) => "nobody that this daemon knows of".to_owned(),
-        (false, 0) => named.join(", "),
-        (false, more) => format!("{} and {more} more", named.join(", ")),
+    let ranges = || pools.iter().flat_map(|pool| pool.addresses.of_family(family));
+    let claims = ranges().flat_map(|range| index.claims_in(range));
+    let services = claims.flat_map(|claim| claim.holders.iter().map(|holder| holder.service.to_string()));
+    let others = ranges().flat_map(|range| index.foreign_users_in(range).map(str::to_owned));
+    // No more are looked at than are named: many Services may wait for a full pool.
+    let mut holders: Vec<String> = services.chain(others).take(HOLDERS_NAMED + 1).collect();
+    let has_more = holders.len() > HOLDERS_NAMED;
+    holders.truncate(HOLDERS_NAMED);
+    let holders = if holders.is_empty() {
+        "nobody that this daemon knows of".to_owned()
+    } else {
+        format!("{}{}", holders.join(", "), if has_more { " and others" } else { "" })
     };
     format!(
         "{which} {} {has} no free {family} address; held by {holders}; delete a Service or add addresses",

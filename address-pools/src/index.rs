@@ -9,8 +9,11 @@ use cloudprovider::{AddressClaim, AddressHolder, AddressUse, ServiceRef};
 
 use crate::{
     range::{AddressRange, Order},
-    taken::Taken,
+    runs::Runs,
 };
+
+/// How many Services share one address at most. So the object of a claim stays small, and so does the work with it.
+pub(crate) const MAX_HOLDERS: usize = 250;
 
 /// What is known of all addresses. The claims in the cluster decide; this is a copy, which each write checks.
 #[derive(Clone, Debug, Default)]
@@ -19,17 +22,34 @@ pub(crate) struct Index {
     /// The claimed addresses of each Service, by its [`key`].
     by_service: HashMap<String, BTreeSet<IpAddr>>,
     /// The addresses that are shared or may be, by sharing key.
-    by_key: HashMap<String, BTreeSet<IpAddr>>,
+    by_key: HashMap<String, Shared>,
     /// Writes that have begun and whose outcome is not known, by the UID of the Service.
     pending: BTreeSet<(String, IpAddr)>,
     /// How many of these each address has.
     pending_at: HashMap<IpAddr, usize>,
     /// Addresses in the status of Services that nobody has claimed. They are kept for these Services, which may share one.
     reserved: HashMap<IpAddr, Vec<ServiceRef>>,
+    /// The addresses that are kept so for each Service, by its UID.
+    reserved_for: HashMap<String, BTreeSet<IpAddr>>,
     /// Addresses that something else in the cluster uses, and what that is.
-    foreign: HashMap<IpAddr, String>,
+    foreign: BTreeMap<IpAddr, String>,
     /// All addresses of the collections above.
-    taken: Taken,
+    taken: Runs,
+}
+
+/// The addresses of one sharing key.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    /// Those that have room for another Service.
+    open: Runs,
+    /// Those where each port is in use.
+    ports: HashMap<String, Runs>,
+}
+
+impl Shared {
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.ports.is_empty()
+    }
 }
 
 impl Index {
@@ -42,6 +62,7 @@ impl Index {
         for (service, address) in assigned {
             if !index.claims.contains_key(&address) {
                 index.taken.insert(address);
+                index.reserved_for.entry(service.uid.clone()).or_default().insert(address);
                 index.reserved.entry(address).or_default().push(service);
             }
         }
@@ -70,10 +91,27 @@ impl Index {
         holders.map(|holder| &holder.service.uid).any(|of| of == uid || of.is_empty())
     }
 
-    /// Addresses whose holders have this key.
-    pub(crate) fn with_key(&self, key: &str) -> impl DoubleEndedIterator<Item = IpAddr> {
-        let addresses = self.by_key.get(key).map(|addresses| addresses.iter().copied());
-        addresses.into_iter().flatten().collect::<Vec<_>>().into_iter()
+    /// The first address of the range, in this order, whose holders have this key, and none of them one of these ports.
+    pub(crate) fn shared_in(
+        &self,
+        range: &AddressRange,
+        order: Order,
+        key: &str,
+        ports: &[String],
+    ) -> Option<IpAddr> {
+        let shared = self.by_key.get(key)?;
+        let used: Vec<&Runs> = ports.iter().filter_map(|port| shared.ports.get(port)).collect();
+        shared.open.first_outside(range, order, &used)
+    }
+
+    /// The claims of a range.
+    pub(crate) fn claims_in(&self, range: &AddressRange) -> impl Iterator<Item = &AddressClaim> {
+        self.claims.range(range.first()..=range.last()).map(|(_, claim)| claim)
+    }
+
+    /// What else in the cluster uses addresses of a range.
+    pub(crate) fn foreign_users_in(&self, range: &AddressRange) -> impl Iterator<Item = &str> {
+        self.foreign.range(range.first()..=range.last()).map(|(_, user)| user.as_str())
     }
 
     /// A Service that has this address in its status, which nobody has claimed, unless this one has it too.
@@ -107,12 +145,19 @@ impl Index {
     pub(crate) fn set(&mut self, claim: AddressClaim) {
         let address = claim.address;
         self.unlink(address);
-        self.reserved.remove(&address);
+        for service in self.reserved.remove(&address).unwrap_or_default() {
+            forget(&mut self.reserved_for, &service.uid, address);
+        }
         self.foreign.remove(&address);
         for holder in &claim.holders {
             self.by_service.entry(key(&holder.service)).or_default().insert(address);
-            if let Some(key) = &holder.sharing_key {
-                self.by_key.entry(key.clone()).or_default().insert(address);
+            let Some(key) = &holder.sharing_key else { continue };
+            let shared = self.by_key.entry(key.clone()).or_default();
+            if claim.holders.len() < MAX_HOLDERS {
+                shared.open.insert(address);
+            }
+            for port in &holder.ports {
+                shared.ports.entry(port.clone()).or_default().insert(address);
             }
         }
         self.taken.insert(address);
@@ -140,8 +185,19 @@ impl Index {
     fn unlink(&mut self, address: IpAddr) {
         for holder in self.claims.get(&address).map(|claim| claim.holders.as_slice()).unwrap_or_default() {
             forget(&mut self.by_service, &key(&holder.service), address);
-            if let Some(key) = &holder.sharing_key {
-                forget(&mut self.by_key, key, address);
+            let Some(key) = &holder.sharing_key else { continue };
+            let Some(shared) = self.by_key.get_mut(key) else { continue };
+            shared.open.remove(address);
+            for port in &holder.ports {
+                if let Some(used) = shared.ports.get_mut(port) {
+                    used.remove(address);
+                    if used.is_empty() {
+                        shared.ports.remove(port);
+                    }
+                }
+            }
+            if shared.is_empty() {
+                self.by_key.remove(key);
             }
         }
     }
@@ -185,16 +241,15 @@ impl Index {
 
     /// Keeps no address any longer for a Service because it is in its status.
     pub(crate) fn end_reservations(&mut self, uid: &str) {
-        let mut ended = Vec::new();
-        self.reserved.retain(|address, having| {
+        for address in self.reserved_for.remove(uid).unwrap_or_default() {
+            #[cfg(test)]
+            crate::testing::count_look();
+            let Some(having) = self.reserved.get_mut(&address) else { continue };
             having.retain(|service| service.uid != uid);
             if having.is_empty() {
-                ended.push(*address);
+                self.reserved.remove(&address);
+                self.free_if_unused(address);
             }
-            !having.is_empty()
-        });
-        for address in ended {
-            self.free_if_unused(address);
         }
     }
 
@@ -242,7 +297,7 @@ mod tests {
         let holder = |(uid, key): &(&str, Option<&str>)| AddressHolder {
             service: ServiceRef { uid: (*uid).to_owned(), ..ServiceRef::default() },
             sharing_key: key.map(str::to_owned),
-            ports: Vec::new(),
+            ports: vec!["1/UDP".to_owned()],
         };
         AddressClaim {
             address: ip(last),
@@ -268,11 +323,16 @@ mod tests {
             vec![],
         );
         assert_eq!(index.of_service(&of("a")), [ip(1), ip(2)]);
-        assert_eq!(index.with_key("k").collect::<Vec<_>>(), [ip(1)]);
+        let shared = |index: &Index, ports: &[&str]| {
+            let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
+            let range = AddressRange::new(ip(1), ip(9)).expect("a range");
+            index.shared_in(&range, Order::Ascending, "k", &ports)
+        };
+        assert_eq!([shared(&index, &["80/TCP"]), shared(&index, &["1/UDP"])], [Some(ip(1)), None]);
         assert_eq!(free(&index), Some(ip(3)));
         index.set(claim(1, &[("b", None)]));
         assert_eq!(index.of_service(&of("a")), [ip(2)]);
-        assert_eq!(index.with_key("k").count(), 0);
+        assert!(shared(&index, &["80/TCP"]).is_none() && index.by_key.is_empty());
         index.learn(ip(1), AddressUse::Free);
         assert_eq!((index.of_service(&of("b")), free(&index)), (vec![], Some(ip(1))));
     }
@@ -293,6 +353,19 @@ mod tests {
         assert_eq!(index.of_service(&named("b", "")), [ip(2)]);
         assert_eq!(Index::without(&lost(1, "a"), &named("b", "uid")), Some(lost(1, "a")));
         assert_eq!(Index::without(&lost(1, "a"), &named("a", "uid")), None);
+    }
+
+    #[test]
+    fn an_address_with_many_holders_has_no_room() {
+        let uids: Vec<String> = (0..MAX_HOLDERS).map(|number| format!("s{number}")).collect();
+        let mut holders: Vec<_> = uids.iter().map(|uid| (uid.as_str(), Some("k"))).collect();
+        let full = claim(1, &holders);
+        holders.pop();
+        let range = AddressRange::new(ip(1), ip(9)).expect("a range");
+        let mut index = Index::new(vec![full], vec![]);
+        assert_eq!(index.shared_in(&range, Order::Ascending, "k", &[]), None);
+        index.set(claim(1, &holders));
+        assert_eq!(index.shared_in(&range, Order::Ascending, "k", &[]), Some(ip(1)));
     }
 
     #[test]

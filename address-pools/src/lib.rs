@@ -33,7 +33,7 @@ mod local;
 mod pool;
 mod range;
 mod request;
-mod taken;
+mod runs;
 #[cfg(test)]
 mod testing;
 mod warnings;

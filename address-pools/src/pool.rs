@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use crate::range::{AddressSet, Order};
+use crate::range::{AddressRange, AddressSet, Family, Order};
 
 /// Addresses that Services of certain namespaces may get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,15 @@ impl Pool {
     /// Whether Services of this namespace may use the pool.
     pub fn serves(&self, namespace: &str) -> bool {
         self.namespaces.is_empty() || self.namespaces.iter().any(|served| served == namespace)
+    }
+
+    /// The first hit in the ranges of a family, in the order of the pool.
+    pub(crate) fn first<T>(&self, family: Family, find: impl Fn(&AddressRange) -> Option<T>) -> Option<T> {
+        let mut ranges = self.addresses.of_family(family);
+        match self.order {
+            Order::Ascending => ranges.find_map(find),
+            Order::Descending => ranges.rev().find_map(find),
+        }
     }
 
     /// Whether the pool never picks this address by itself.

@@ -1,6 +1,7 @@
 //! Helpers of the tests.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -24,6 +25,20 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 
 pub(crate) fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| ip(text)).collect()
+}
+
+thread_local! {
+    static LOOKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts a look at a run of addresses, at a holder or at a reservation. Each test has a thread of its own.
+pub(crate) fn count_look() {
+    LOOKS.set(LOOKS.get() + 1);
+}
+
+/// The looks since the last call.
+pub(crate) fn looks() -> usize {
+    LOOKS.take()
 }
 
 /// A configuration in JSON, as below the key `addressPools`.

@@ -152,7 +152,7 @@ fn a_full_pool_is_told_with_its_size_and_its_holders() {
     assert_eq!(
         refusal,
         Refusal::Exhausted(
-            "the pool \"main\" (3 addresses) has no free IPv4 address; held by default/a, default/b, default/c and 1 more; \
+            "the pool \"main\" (3 addresses) has no free IPv4 address; held by default/a, default/b, default/c and others; \
              delete a Service or add addresses"
                 .to_owned()
         )
