@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
+use announcing::LIFETIME;
 use cloudprovider::{
     EndOfTerm, Error, ErrorKind, IpMode, LoadBalancer, LoadBalancerIngress, LoadBalancerService,
     LoadBalancerStatus, NodeIdentity, Result, ServiceAccessNeeds, ServiceRef, StartContext, async_trait,
@@ -94,8 +95,20 @@ impl PooledLoadBalancer {
     /// load balancer holds, unless there is a later one in this process, which takes it over.
     ///
     /// # Errors
-    /// It was started already.
+    /// It was started already; or it is to announce addresses, and another daemon may lead before those of a dead one are gone.
     pub fn start(&self, context: &StartContext, tasks: &TaskTracker) -> Result<()> {
+        if let Some(after) = context.takeover_after.filter(|after| self.announces() && *after < LIFETIME) {
+            let (stay, after) = (LIFETIME.as_secs(), after.as_secs_f64());
+            return Err(Error::new(
+                ErrorKind::InvalidConfiguration,
+                format!(
+                    "{}.announce: the addresses of a daemon that was killed stay on its host for {stay} s, and another daemon \
+                     may lead after {after} s already; make --leader-elect-lease-duration at least {stay}s longer than \
+                     --leader-elect-retry-period",
+                    Config::KEY
+                ),
+            ));
+        }
         let services = Arc::clone(&context.services);
         if self.inner.ledger.set(Ledger::new(Arc::clone(&services))).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the load balancer was started already"));

@@ -250,7 +250,8 @@ impl Base {
         let access = Arc::new(access);
         let context = StartContext::new(stop_provider, &flags.generic.cluster_name)
             .with_secrets(Arc::clone(&secrets))
-            .with_services(Arc::clone(&access) as Arc<dyn ServiceAccess>);
+            .with_services(Arc::clone(&access) as Arc<dyn ServiceAccess>)
+            .with_takeover_after(election.takeover_after());
         let name = provider.name().to_owned();
         let starting = Box::pin(Started::start(provider, context, PROVIDER_START_TIMEOUT));
         let Some(started) = stop.run_until_cancelled(starting).await else { return Ok(None) };
@@ -281,7 +282,8 @@ impl Base {
             let (cloud, nodes, name) = (cloud.clone(), nodes.clone(), &flags.generic.cluster_name);
             let follower = Follower::new(config, files, cloud, nodes, name, reporter)
                 .with_secrets(secrets)
-                .with_services(access);
+                .with_services(access)
+                .with_takeover_after(election.takeover_after());
             let status = follower.status();
             debug_state.share("cloud-config", move || status.to_json());
             support.spawn(follower.run(stop_support.clone()));

@@ -1,6 +1,6 @@
 //! The entry point of the contract.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -96,13 +96,23 @@ pub struct StartContext {
     pub secrets: Arc<dyn SecretSource>,
     /// Claims addresses for Services and writes to Services, for load balancers that no cloud runs.
     pub services: Arc<dyn ServiceAccess>,
+    /// How long after the death of a leading daemon another one leads at the earliest: `--leader-elect-lease-duration` less
+    /// `--leader-elect-retry-period`. `None` without an election.
+    pub takeover_after: Option<Duration>,
 }
 
 impl StartContext {
     /// A context for a cluster of this name, [without Secrets](NoSecrets) and [without Services](NoServiceAccess).
     pub fn new(stop: CancellationToken, cluster_name: impl Into<String>) -> Self {
         let (secrets, services) = (Arc::new(NoSecrets), Arc::new(NoServiceAccess));
-        Self { stop, cluster_name: cluster_name.into(), secrets, services }
+        Self { stop, cluster_name: cluster_name.into(), secrets, services, takeover_after: None }
+    }
+
+    /// Sets how long after the death of a leading daemon another one leads at the earliest.
+    #[must_use]
+    pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
+        self.takeover_after = takeover_after;
+        self
     }
 
     /// Sets where Secrets are read from.

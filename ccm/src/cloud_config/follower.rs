@@ -64,6 +64,7 @@ pub struct Follower {
     cluster_name: String,
     secrets: Arc<dyn SecretSource>,
     services: Arc<dyn ServiceAccess>,
+    takeover_after: Option<Duration>,
     reporter: ReloadReporter,
     status: FollowerStatus,
 }
@@ -110,6 +111,7 @@ impl Follower {
             cluster_name: cluster_name.to_owned(),
             secrets: Arc::new(NoSecrets),
             services: Arc::new(NoServiceAccess),
+            takeover_after: None,
             reporter,
             status: FollowerStatus(Arc::new(Mutex::new(status))),
         }
@@ -126,6 +128,13 @@ impl Follower {
     #[must_use]
     pub fn with_services(mut self, services: Arc<dyn ServiceAccess>) -> Self {
         self.services = services;
+        self
+    }
+
+    /// Tells the providers how long after the death of a leading daemon another one leads at the earliest.
+    #[must_use]
+    pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
+        self.takeover_after = takeover_after;
         self
     }
 
@@ -203,7 +212,8 @@ impl Follower {
         let stop = stop.child_token();
         let context = StartContext::new(stop, &self.cluster_name)
             .with_secrets(Arc::clone(&self.secrets))
-            .with_services(Arc::clone(&self.services));
+            .with_services(Arc::clone(&self.services))
+            .with_takeover_after(self.takeover_after);
         let candidate = Started::start(provider, context, REFUSED_AFTER)
             .await
             .map_err(|error| format!("the cloud provider cannot start: {}", error.report()))?;

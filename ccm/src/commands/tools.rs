@@ -44,7 +44,8 @@ pub enum Output {
 /// The provider's error when it fails to start.
 pub(super) async fn start_cloud(provider: Arc<dyn CloudProvider>, flags: &Flags) -> Result<Cloud, String> {
     let stop = CancellationToken::new();
-    let mut context = StartContext::new(stop, &flags.generic.cluster_name);
+    let mut context = StartContext::new(stop, &flags.generic.cluster_name)
+        .with_takeover_after(flags.leader_election.takeover_after());
     // Without an API server there are no Secrets. The provider reports that if its configuration names one.
     if let Ok((client, _)) = connect(flags).await {
         // Nothing can be written outside of a leader's term.

@@ -93,6 +93,12 @@ impl LeaderElectionFlags {
         faults
     }
 
+    /// How long after the death of a leader another one leads at the earliest. The dead one may have renewed its Lease a retry
+    /// period ago. `None` without an election.
+    pub fn takeover_after(&self) -> Option<Duration> {
+        self.enabled.then(|| self.lease_duration.saturating_sub(self.retry_period))
+    }
+
     /// Name of the lease that the election is held on, if there is one.
     pub(super) fn lease(&self) -> Option<&str> {
         self.enabled.then_some(self.resource_name.as_str())

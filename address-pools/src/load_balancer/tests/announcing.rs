@@ -22,6 +22,31 @@ impl LocalEndpoints for Endpoints {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_shorter_than_the_life_of_an_address_is_refused() {
+    let start = |json: &str, takeover_after: Option<u64>| {
+        let balancer = PooledLoadBalancer::with_parts(
+            config(json),
+            FakeAnnouncer::new(),
+            Box::new(Endpoints::default()),
+        );
+        let context = StartContext::new(CancellationToken::new(), CLUSTER)
+            .with_takeover_after(takeover_after.map(Duration::from_secs));
+        balancer.start(&context, &TaskTracker::new())
+    };
+    for seconds in [None, Some(9), Some(13)] {
+        start(SMALL_ANNOUNCED, seconds).expect("started");
+    }
+    start(SMALL, Some(1)).expect("nothing is announced");
+    let error = start(SMALL_ANNOUNCED, Some(8)).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::InvalidConfiguration);
+    assert_eq!(
+        error.to_string(),
+        "addressPools.announce: the addresses of a daemon that was killed stay on its host for 9 s, and another daemon may lead \
+         after 8 s already; make --leader-elect-lease-duration at least 9s longer than --leader-elect-retry-period"
+    );
+}
+
 fn announcing(cluster: &FakeServiceAccess, announcer: &Arc<FakeAnnouncer>) -> Daemon {
     Daemon::with(cluster, SMALL_ANNOUNCED, Arc::clone(announcer), Box::new(Endpoints::default()))
 }

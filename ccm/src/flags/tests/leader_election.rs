@@ -21,6 +21,14 @@ fn upstreams_defaults() {
 }
 
 #[test]
+fn another_daemon_leads_a_lease_after_the_last_renewal() {
+    let after = |args: &[&str]| flags(args).leader_election.takeover_after();
+    assert_eq!(after(&[]), Some(Duration::from_secs(13)));
+    assert_eq!(after(&["--leader-elect-lease-duration=30s"]), Some(Duration::from_secs(28)));
+    assert_eq!(after(&["--leader-elect=false"]), None);
+}
+
+#[test]
 fn booleans_as_in_go() {
     for (argument, expected) in [
         ("--leader-elect", true),
