@@ -19,7 +19,7 @@ use self::fields::Fields;
 use crate::{
     conventions::Announcer,
     pool::{Pool, Pools, Sharing},
-    range::{AddressRange, AddressSet, RangeText},
+    range::{AddressRange, AddressSet, EVERYTHING, RangeText, unusable},
 };
 
 /// The section `addressPools`.
@@ -211,8 +211,9 @@ fn addresses(fields: &mut Fields<'_>, skip_ends: bool, problems: &mut Vec<Config
                 format!("{text:?} has bits behind its prefix; write {network}, or a range for a part of it");
             problems.push(ConfigProblem::new(&path, words));
         }
+        let everything = range.is_everything().then_some(EVERYTHING);
         let range = range.range(skip_ends);
-        if let Some(words) = unusable(&range) {
+        if let Some(words) = everything.or_else(|| unusable(&range)) {
             problems.push(ConfigProblem::new(&path, format!("{text:?} {words}")));
         }
         if let Some(both) = ranges.iter().find_map(|other| other.overlap(&range)) {
@@ -221,31 +222,6 @@ fn addresses(fields: &mut Fields<'_>, skip_ends: bool, problems: &mut Vec<Config
         ranges.push(range);
     }
     ranges.into_iter().collect()
-}
-
-/// Why no Service can have addresses of this range.
-fn unusable(range: &AddressRange) -> Option<&'static str> {
-    let has = |first: &str, last: &str| {
-        let bounds = first.parse().ok().zip(last.parse().ok());
-        let reserved = bounds.and_then(|(first, last)| AddressRange::new(first, last).ok());
-        reserved.is_some_and(|reserved| reserved.overlap(range).is_some())
-    };
-    if has("0.0.0.0", "0.255.255.255") || has("::", "::") {
-        return Some("has addresses that no host can have");
-    }
-    if has("127.0.0.0", "127.255.255.255") || has("::1", "::1") {
-        return Some("has loopback addresses");
-    }
-    if has("224.0.0.0", "239.255.255.255") || has("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
-        return Some("has multicast addresses");
-    }
-    if has("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
-        return Some("has link-local addresses");
-    }
-    if has("240.0.0.0", "255.255.255.255") {
-        return Some("has addresses that are reserved");
-    }
-    None
 }
 
 #[cfg(test)]

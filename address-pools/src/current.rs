@@ -69,6 +69,16 @@ impl CurrentPools {
         }
     }
 
+    /// Takes other pools. Services that wait may get an address now.
+    fn change(&self, services: &dyn ServiceAccess, pools: Pools) {
+        let before = self.known();
+        let has_changed = before.is_none_or(|before| *before != pools);
+        self.state.send_replace(State::Known(Arc::new(pools)));
+        if has_changed {
+            services.retry_waiting();
+        }
+    }
+
     /// Follows the `ConfigMap`, if the pools are in one.
     pub(crate) async fn follow(&self, services: &dyn ServiceAccess) {
         let Some(name) = &self.config_map else { return };
@@ -81,12 +91,12 @@ impl CurrentPools {
                         tracing::warn!(config_map = %name, key = problem.key, "{}", problem.message);
                     }
                     tracing::info!(config_map = %name, pools = pools.pools.len(), "address pools read");
-                    self.state.send_replace(State::Known(Arc::new(pools)));
+                    self.change(services, pools);
                 }
                 Ok(None) => {
                     tracing::warn!(config_map = %name, "there is no such ConfigMap, so there are no address pools");
                     let origin = format!("ConfigMap {name}, which does not exist");
-                    self.state.send_replace(State::Known(Arc::new(Pools { origin, ..Pools::default() })));
+                    self.change(services, Pools { origin, ..Pools::default() });
                 }
                 Err(error) => {
                     tracing::warn!(config_map = %name, error = error.report(), "cannot read the address pools");

@@ -18,7 +18,7 @@ use cloudprovider::{ConfigMapName, ConfigProblem, parse_bool};
 
 use crate::{
     pool::{Choice, Pool, Pools, Sharing},
-    range::{AddressSet, Order, RangeText},
+    range::{AddressSet, EVERYTHING, Order, RangeText, unusable},
 };
 
 const GLOBAL: &str = "global";
@@ -102,7 +102,14 @@ impl Reader<'_> {
                     faults.push("has a comma without anything before or behind it".to_owned());
                 }
                 _ if part == DHCP => faults.push(format!("{DHCP} asks for DHCP and must stand alone")),
-                Ok(range) => ranges.push(range.range(skip_ends)),
+                Ok(range) if range.is_everything() => faults.push(format!("{part:?} {EVERYTHING}")),
+                Ok(range) => {
+                    let range = range.range(skip_ends);
+                    match unusable(&range) {
+                        Some(words) => faults.push(format!("{part:?} {words}")),
+                        None => ranges.push(range),
+                    }
+                }
                 Err(fault) => faults.push(format!("{part:?} {fault}")),
             }
         }

@@ -193,6 +193,11 @@ impl RangeText {
         }
     }
 
+    /// Whether it is the network of all addresses of a family.
+    pub fn is_everything(&self) -> bool {
+        matches!(self, Self::Network(network) if network.prefix_len() == 0)
+    }
+
     /// The network as it should have been written, if bits behind its prefix are set.
     pub fn with_host_bits(&self) -> Option<IpNet> {
         match self {
@@ -220,6 +225,35 @@ impl FromStr for RangeText {
 
 fn unmapped(address: IpAddr) -> Result<IpAddr, RangeFault> {
     if address.to_canonical() == address { Ok(address) } else { Err(RangeFault::Mapped) }
+}
+
+/// What is wrong with a network that [is everything](RangeText::is_everything).
+pub(crate) const EVERYTHING: &str =
+    "is every address that there is; write the networks that are for load balancers";
+
+/// Why no Service can have addresses of this range.
+pub(crate) fn unusable(range: &AddressRange) -> Option<&'static str> {
+    let has = |first: &str, last: &str| {
+        let bounds = first.parse().ok().zip(last.parse().ok());
+        let reserved = bounds.and_then(|(first, last)| AddressRange::new(first, last).ok());
+        reserved.is_some_and(|reserved| reserved.overlap(range).is_some())
+    };
+    if has("0.0.0.0", "0.255.255.255") || has("::", "::") {
+        return Some("has addresses that no host can have");
+    }
+    if has("127.0.0.0", "127.255.255.255") || has("::1", "::1") {
+        return Some("has loopback addresses");
+    }
+    if has("224.0.0.0", "239.255.255.255") || has("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
+        return Some("has multicast addresses");
+    }
+    if has("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff") {
+        return Some("has link-local addresses");
+    }
+    if has("240.0.0.0", "255.255.255.255") {
+        return Some("has addresses that are reserved");
+    }
+    None
 }
 
 /// A set of addresses of both families. Its ranges are sorted and do not touch each other.

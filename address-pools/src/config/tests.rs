@@ -124,7 +124,7 @@ fn every_fault_is_told_with_its_key() {
                 "addressPools.pools[0].addresses[2]: \"192.0.2.9-192.0.2.1\" ends before it begins; write the lower address first",
                 "addressPools.pools[0].addresses[3]: \"127.0.0.1\" has loopback addresses",
                 "addressPools.pools[0].addresses[4]: \"224.0.0.0/8\" has multicast addresses",
-                "addressPools.pools[0].addresses[5]: \"::/0\" has addresses that no host can have",
+                "addressPools.pools[0].addresses[5]: \"::/0\" is every address that there is; write the networks that are for load balancers",
                 "addressPools.pools[0].addresses[6]: \"255.255.255.255\" has addresses that are reserved",
                 "addressPools.pools[0].addresses[7]: \"fe80::7\" has link-local addresses",
                 "addressPools.pools[0].addresses[7]: fe80::7 is listed twice",

@@ -161,3 +161,26 @@ fn faults_are_told_with_their_key_and_concern_one_pool() {
     );
     assert_eq!(pools.automatic("a")[0].addresses.to_string(), "10.0.0.0-10.0.0.255");
 }
+
+#[test]
+fn the_whole_internet_and_addresses_of_no_host_are_refused() {
+    for (value, expected) in [
+        (
+            "0.0.0.0/0",
+            "\"0.0.0.0/0\" is every address that there is; write the networks that are for load balancers",
+        ),
+        (
+            "10.0.0.0/24,::/0",
+            "\"::/0\" is every address that there is; write the networks that are for load balancers",
+        ),
+        ("0.0.0.0/1", "\"0.0.0.0/1\" has addresses that no host can have"),
+        ("127.0.0.1-127.0.0.9", "\"127.0.0.1-127.0.0.9\" has loopback addresses"),
+        ("fe80::/64", "\"fe80::/64\" has link-local addresses"),
+    ] {
+        let (pools, problems) = read_all(&[("cidr-global", value)]);
+        assert_eq!(problems, [format!("cidr-global: {expected}")], "{value}");
+        let pool = &pools.pools[0];
+        assert!(pool.addresses == AddressSet::default() && !pool.dhcp);
+        assert_eq!(pool.fault, Some(format!("ConfigMap kube-system/kubevip, key cidr-global: {expected}")));
+    }
+}

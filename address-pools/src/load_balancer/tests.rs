@@ -369,8 +369,13 @@ async fn pools_of_a_config_map_change_while_the_daemon_runs() {
         cluster.set_config_map(&name, Some([(key.to_owned(), value.to_owned())].into()));
     };
     set("cidr-global", "10.1.0.0/24");
+    let retries = cluster.retries();
     sleep(Duration::from_millis(1)).await;
+    assert_eq!(cluster.retries(), retries + 1, "Services that wait are tried again");
     assert_eq!(daemon.addresses(&service("a")).await, ips(&["10.1.0.1"]));
+    set("cidr-global", "10.1.0.0/24");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(cluster.retries(), retries + 1, "nothing has changed");
     set("range-default", "10.2.0.5-10.2.0.6");
     sleep(Duration::from_millis(1)).await;
     // What is held is kept, and a warning says once that it is in no pool any more.
