@@ -1,7 +1,7 @@
 //! What announces addresses from this host.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -26,19 +26,18 @@ pub trait Announce: fmt::Debug + Send + Sync {
     /// Releases an address. It leaves the interface if nobody else holds it. Succeeds if it is not held.
     async fn release(&self, holder: &str, address: IpAddr) -> Result<()>;
 
-    /// The addresses that are held, with their interface and all holders.
-    fn held(&self) -> Vec<Announced>;
+    /// The held addresses that no interface has at the moment, such as those of an interface that vanished. Each is set again
+    /// when that is possible.
+    fn faults(&self) -> Vec<Fault>;
 }
 
-/// An address on an interface of this host.
+/// A held address that no interface has at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announced {
+pub struct Fault {
     /// The address.
     pub address: IpAddr,
-    /// The interface that has it.
-    pub interface: String,
-    /// Who holds it.
-    pub holders: Vec<String>,
+    /// Why no interface has it, for people.
+    pub why: String,
 }
 
 /// The addresses that one load balancer announces, by the UIDs of its Services.
@@ -61,6 +60,8 @@ struct State {
     /// Whether it was started, and not stopped since. Only then it takes over what an earlier one holds.
     is_running: bool,
     addresses: HashMap<String, Addresses>,
+    /// Those that could not be held, and are to be.
+    failed: HashMap<String, Addresses>,
 }
 
 /// Addresses with the interface that was asked for.
@@ -68,11 +69,23 @@ type Addresses = BTreeMap<IpAddr, Option<String>>;
 
 impl State {
     fn forget(&mut self, uid: &str, address: IpAddr) {
-        if let Some(addresses) = self.addresses.get_mut(uid) {
-            addresses.remove(&address);
-            if addresses.is_empty() {
-                self.addresses.remove(uid);
-            }
+        remove(&mut self.addresses, uid, address);
+    }
+
+    /// The addresses that a Service has, and those that it is to have.
+    fn all_of(&self, uid: &str) -> Vec<IpAddr> {
+        let both = [&self.addresses, &self.failed];
+        let all: BTreeSet<IpAddr> =
+            both.into_iter().filter_map(|known| known.get(uid)).flat_map(BTreeMap::keys).copied().collect();
+        all.into_iter().collect()
+    }
+}
+
+fn remove(known: &mut HashMap<String, Addresses>, uid: &str, address: IpAddr) {
+    if let Some(addresses) = known.get_mut(uid) {
+        addresses.remove(&address);
+        if addresses.is_empty() {
+            known.remove(uid);
         }
     }
 }
@@ -190,11 +203,35 @@ impl Holds {
                 self.hold_one(term, uid, held.address, held.interface.as_deref()).await?;
             }
         }
-        let had = self.state().addresses.get(uid).cloned().unwrap_or_default();
-        for address in had.into_keys().filter(|had| wanted.iter().all(|held| held.address != *had)) {
+        let had = self.state().all_of(uid);
+        for address in had.into_iter().filter(|had| wanted.iter().all(|held| held.address != *had)) {
             self.release_one(uid, address).await?;
         }
         Ok(())
+    }
+
+    /// Tries again to hold what could not be held. Tells whether something could.
+    pub(crate) async fn retry(&self) -> bool {
+        let (term, failed) = {
+            let state = self.state();
+            (state.term, state.failed.clone())
+        };
+        let all = failed.iter().flat_map(|(uid, addresses)| addresses.iter().map(move |one| (uid, one)));
+        let tried = join_all(all.map(|(uid, (address, interface))| async move {
+            self.hold_one(term, uid, *address, interface.as_deref()).await
+        }));
+        tried.await.iter().any(Result::is_ok)
+    }
+
+    /// The addresses of Services that no interface has at the moment.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        let faults = self.announcer.faults();
+        if faults.is_empty() {
+            return faults;
+        }
+        let held: BTreeSet<IpAddr> =
+            self.state().addresses.values().flat_map(BTreeMap::keys).copied().collect();
+        faults.into_iter().filter(|fault| held.contains(&fault.address)).collect()
     }
 
     /// Holds also these addresses for a Service. One that cannot be held does not keep it from holding the others.
@@ -229,6 +266,8 @@ impl Holds {
         if let Err(error) = self.announcer.hold(&self.holder(uid), address, interface).await {
             let mut state = self.state();
             if state.term == term {
+                let failed = state.failed.entry(uid.to_owned()).or_default();
+                failed.insert(address, interface.map(str::to_owned));
                 if let Some(had) = had {
                     state.addresses.entry(uid.to_owned()).or_default().insert(address, had);
                 } else {
@@ -241,11 +280,14 @@ impl Holds {
             self.announcer.release(&self.holder(uid), address).await?;
             return Err(ended());
         }
+        remove(&mut self.state().failed, uid, address);
         Ok(())
     }
 
     /// Releases one address of a Service.
     pub(crate) async fn release_one(&self, uid: &str, address: IpAddr) -> Result<()> {
+        // First, so that it is not tried again meanwhile.
+        remove(&mut self.state().failed, uid, address);
         self.announcer.release(&self.holder(uid), address).await?;
         self.state().forget(uid, address);
         Ok(())
@@ -253,8 +295,8 @@ impl Holds {
 
     /// Releases all addresses of a Service.
     pub(crate) async fn release(&self, uid: &str) -> Result<()> {
-        let had = self.state().addresses.get(uid).cloned().unwrap_or_default();
-        for address in had.into_keys() {
+        let had = self.state().all_of(uid);
+        for address in had {
             self.release_one(uid, address).await?;
         }
         Ok(())
@@ -265,6 +307,7 @@ impl Holds {
         let addresses = {
             let mut state = self.state();
             state.term += 1;
+            state.failed.clear();
             std::mem::take(&mut state.addresses)
         };
         let held = addresses.iter().flat_map(|(uid, held)| held.keys().map(move |address| (uid, *address)));

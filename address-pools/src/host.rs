@@ -9,7 +9,7 @@ use std::{
 use announcing::{Announcer, HolderId, InterfaceChoice};
 use cloudprovider::{Error, ErrorKind, Result, async_trait};
 
-use crate::announce::{Announce, Announced};
+use crate::announce::{Announce, Fault};
 
 /// The announcer of this process, shared by all providers that follow each other.
 #[derive(Debug)]
@@ -66,13 +66,9 @@ impl Announce for HostAnnouncer {
         Ok(())
     }
 
-    fn held(&self) -> Vec<Announced> {
-        let held = self.announcer.held().into_iter().map(|held| Announced {
-            address: held.address,
-            interface: held.interface,
-            holders: held.holders.iter().map(|holder| holder.name().to_owned()).collect(),
-        });
-        held.collect()
+    fn faults(&self) -> Vec<Fault> {
+        let held = self.announcer.held().into_iter();
+        held.filter_map(|held| Some(Fault { address: held.address, why: held.fault?.to_string() })).collect()
     }
 }
 

@@ -78,6 +78,12 @@ impl Index {
         self.claims.get(&address)
     }
 
+    /// The Services that hold an address.
+    pub(crate) fn holders(&self, address: IpAddr) -> Vec<ServiceRef> {
+        let holders = self.claims.get(&address).into_iter().flat_map(|claim| &claim.holders);
+        holders.map(|holder| holder.service.clone()).collect()
+    }
+
     /// The claimed addresses of a Service.
     pub(crate) fn of_service(&self, service: &ServiceRef) -> Vec<IpAddr> {
         let keys = [service.uid.clone(), key(&ServiceRef { uid: String::new(), ..service.clone() })];

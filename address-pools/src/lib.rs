@@ -24,6 +24,7 @@ mod announce;
 mod config;
 mod conventions;
 mod current;
+mod faults;
 mod host;
 mod index;
 pub mod kube_vip;
@@ -38,7 +39,7 @@ mod runs;
 mod testing;
 mod warnings;
 
-pub use announce::{Announce, Announced};
+pub use announce::{Announce, Fault};
 pub use config::{Config, Source};
 pub use conventions::{Announcer, KUBE_VIP_IPS, PICKED, POOL, SHARING_KEY};
 pub use host::HostAnnouncer;

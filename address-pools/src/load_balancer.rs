@@ -123,7 +123,10 @@ impl PooledLoadBalancer {
             let work = async {
                 let endpoints = inner.local.check_regularly(&*services);
                 let pools = inner.pools.follow(&*services);
-                tokio::join!(pools, inner.sweep_regularly(), inner.announce_claims_only(), endpoints);
+                let upkeep = async {
+                    tokio::join!(inner.sweep_regularly(), inner.announce_claims_only(), inner.watch_faults())
+                };
+                tokio::join!(pools, upkeep, endpoints);
             };
             let _ = stop.run_until_cancelled(work).await;
             if let Some(holds) = &inner.holds {

@@ -14,7 +14,7 @@ use cloudprovider::{
 use serde_json::Value;
 
 use crate::{
-    announce::{Announce, Announced},
+    announce::{Announce, Fault},
     config::{Config, Source},
     pool::Pools,
 };
@@ -117,8 +117,18 @@ pub(crate) struct FakeAnnouncer {
     held: Mutex<BTreeMap<IpAddr, (String, BTreeSet<String>)>>,
     /// Addresses that cannot be held.
     pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that are held, and that no interface has.
+    pub(crate) lost: Mutex<BTreeSet<IpAddr>>,
     /// Addresses that left their interface.
     darkened: Mutex<Vec<IpAddr>>,
+}
+
+/// An address on an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub(crate) address: IpAddr,
+    pub(crate) interface: String,
+    pub(crate) holders: Vec<String>,
 }
 
 impl FakeAnnouncer {
@@ -129,6 +139,17 @@ impl FakeAnnouncer {
     /// The addresses that left their interface, each time that they did.
     pub(crate) fn darkened(&self) -> Vec<IpAddr> {
         self.darkened.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The addresses that are held, with their interface and all holders.
+    pub(crate) fn held(&self) -> Vec<Announced> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced = held.iter().map(|(address, (interface, holders))| Announced {
+            address: *address,
+            interface: interface.clone(),
+            holders: holders.iter().cloned().collect(),
+        });
+        announced.collect()
     }
 
     /// The addresses with their interfaces.
@@ -165,13 +186,10 @@ impl Announce for FakeAnnouncer {
         Ok(())
     }
 
-    fn held(&self) -> Vec<Announced> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let announced = held.iter().map(|(address, (interface, holders))| Announced {
-            address: *address,
-            interface: interface.clone(),
-            holders: holders.iter().cloned().collect(),
-        });
-        announced.collect()
+    fn faults(&self) -> Vec<Fault> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault =
+            |address: &IpAddr| Fault { address: *address, why: "there is no interface eth1".to_owned() };
+        lost.iter().map(fault).collect()
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{FakeAnnouncer, ip};
+use crate::testing::{FakeAnnouncer, ip, ips};
 
 fn held(address: &str) -> Held {
     Held { address: ip(address), interface: None, sharing_key: None, is_outside: false, replaces: None }
@@ -77,7 +77,28 @@ async fn what_could_not_be_held_is_tried_again() {
     announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
     holds.keep(0, "a", &[held("10.0.0.1")]).await.expect_err("broken");
     assert_eq!(holds.unclaimed(|_, _| false), []);
+    assert!(!holds.retry().await);
     announcer.broken.lock().expect("no panic").clear();
     holds.keep(0, "a", &[held("10.0.0.1")]).await.expect("held");
     assert_eq!(announcer.addresses().len(), 1);
+    assert!(!holds.retry().await, "nothing is left to be tried");
+}
+
+#[tokio::test]
+async fn what_is_not_wanted_any_more_is_not_tried_again() {
+    let announcer = FakeAnnouncer::new();
+    let holds = holds(&announcer);
+    let all = ips(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    announcer.broken.lock().expect("no panic").extend(all);
+    for (uid, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
+        holds.hold(0, uid, &[held(address)]).await.expect_err("broken");
+    }
+    holds.release("a").await.expect("nothing to release");
+    holds.hold(0, "b", &[held("10.0.0.4")]).await.expect("held");
+    announcer.broken.lock().expect("no panic").clear();
+    assert!(holds.retry().await);
+    assert_eq!(announcer.held().len(), 2);
+    holds.release_all().await;
+    assert!(!holds.retry().await);
+    assert_eq!(announcer.addresses(), []);
 }

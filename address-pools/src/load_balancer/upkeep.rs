@@ -7,7 +7,15 @@ use futures::{StreamExt as _, stream};
 use tokio::time::sleep;
 
 use super::Inner;
-use crate::{announce::Holds, ledger::Ledger};
+use crate::{
+    announce::{Fault, Holds},
+    faults::Faults,
+    ledger::Ledger,
+};
+
+/// How often it is looked whether all held addresses are on their interfaces. Longer than the announcer needs to remedy what
+/// it can.
+pub(super) const FAULT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How many Services that are gone are given up at once.
 const RELEASE_CONCURRENCY: usize = 8;
@@ -29,6 +37,30 @@ impl Inner {
             Ok(gone) => self.release_gone(ledger, gone).await,
             Err(error) => {
                 tracing::warn!(error = error.report(), "cannot look for addresses of Services that are gone");
+            }
+        }
+    }
+
+    /// Tells of addresses that are held and that no interface has, and tries again what could not be held.
+    pub(super) async fn watch_faults(&self) {
+        let (Some(holds), Ok(ledger)) = (&self.holds, self.ledger()) else { return };
+        let mut faults = Faults::default();
+        loop {
+            sleep(FAULT_CHECK_INTERVAL).await;
+            let news = faults.note(holds.faults());
+            for Fault { address, why } in news.lost {
+                let message = format!(
+                    "{address} is not announced at the moment: {why}; it is announced again when that is remedied"
+                );
+                for service in ledger.with(|index| index.holders(address)).unwrap_or_default() {
+                    ledger.services().warn(&service, "AddressNotAnnounced", message.clone());
+                }
+            }
+            for address in news.back {
+                tracing::info!(%address, "the address is announced again");
+            }
+            if holds.retry().await {
+                ledger.services().retry_waiting();
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use cloudprovider::ExternalTrafficPolicy;
 use futures::{FutureExt as _, future::FusedFuture as _};
 
-use super::*;
+use super::{super::upkeep::FAULT_CHECK_INTERVAL, *};
 use crate::local::CHECK_INTERVAL;
 
 /// Says what a test set: 0 for nothing, 1 for no endpoints, 2 for endpoints.
@@ -272,4 +272,36 @@ async fn a_node_without_local_endpoints_is_told_on_each_change() {
     endpoints.0.store(1, Ordering::Relaxed);
     sleep(2 * CHECK_INTERVAL).await;
     assert_eq!(cluster.warnings().len(), told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_leaves_its_interface_is_told_each_time() {
+    let (cluster, announcer) = (cluster(&["a", "b"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    for name in ["a", "b"] {
+        daemon.addresses(&service(name)).await;
+    }
+    for told in 1..=2 {
+        // One of another load balancer, which this one does not tell of.
+        announcer.lost.lock().expect("no panic").extend(ips(&["10.0.0.2", "192.0.2.1"]));
+        sleep(4 * FAULT_CHECK_INTERVAL).await;
+        assert_eq!(cluster.warnings().len(), told);
+        announcer.lost.lock().expect("no panic").clear();
+        sleep(2 * FAULT_CHECK_INTERVAL).await;
+    }
+    let words = "10.0.0.2 is not announced at the moment: there is no interface eth1; it is announced again when that is remedied";
+    assert_eq!(cluster.warnings()[0], (service_ref("b"), "AddressNotAnnounced", words.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_could_not_be_held_is_held_when_that_is_possible() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    announcer.broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    daemon.ensure(&service("a")).await.expect_err("not held");
+    sleep(2 * FAULT_CHECK_INTERVAL).await;
+    assert_eq!((announcer.addresses(), cluster.retries()), (Vec::new(), 0));
+    announcer.broken.lock().expect("no panic").clear();
+    sleep(2 * FAULT_CHECK_INTERVAL).await;
+    assert_eq!((announcer.addresses(), cluster.retries()), (on_eth1(&["10.0.0.1"]), 1));
 }

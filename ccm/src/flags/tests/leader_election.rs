@@ -1,5 +1,7 @@
 //! The flags of the leader election.
 
+use std::time::Duration;
+
 use crate::flags::{Flags, parse};
 
 fn flags(args: &[&str]) -> Flags {
