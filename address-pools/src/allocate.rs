@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) claims: Vec<AddressClaim>,
     /// The addresses to give back, after everything else.
     pub(crate) release: Vec<IpAddr>,
+    /// The addresses to give back when the status shows them no longer. Until then clients use them.
+    pub(crate) release_later: Vec<IpAddr>,
     /// Whether the address comes from a DHCP server.
     pub(crate) dhcp: bool,
     /// The families that the Service prefers and does not get, and why.
@@ -166,8 +168,9 @@ impl Planner<'_> {
                 refusals.into_iter().map(|(family, refusal)| (family, refusal.to_string())).collect();
         }
         let had = self.index.of_service(&self.request.service);
-        plan.release =
-            had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had)).collect();
+        let left = had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had));
+        (plan.release_later, plan.release) =
+            left.partition(|address| self.request.status_is_ours && self.request.in_status.contains(address));
         plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();
         Ok(plan)
     }

@@ -86,6 +86,18 @@ fn a_wish_is_claimed_before_the_old_address_is_given_back() {
 }
 
 #[test]
+fn what_the_status_shows_is_given_back_later() {
+    let index = claimed(vec![claim("10.0.0.1", "a"), claim("10.0.0.2", "a")]);
+    let shown = with_status(asking("a", "10.0.1.5"), &["10.0.0.1"]);
+    let plan = decide(&index, &shown).expect("a plan");
+    assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.2"]), ips(&["10.0.0.1"])));
+    // Where somebody else writes the status, nobody says when it has changed.
+    let request = Request::of(&shown, Announcer::Cilium).expect("a request");
+    let plan = super::plan(&pools(POOLS), &index, &request).expect("a plan");
+    assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.1", "10.0.0.2"]), vec![]));
+}
+
+#[test]
 fn wishes_that_cannot_be_met_are_told_with_the_reason() {
     let claims = vec![claim("10.0.0.1", "a"), shared_claim("10.0.3.1", &[("s", Some("web"), "80/TCP")])];
     let mut index = Index::new(claims, vec![(service_ref("r"), ip("10.0.1.2"))]);
@@ -231,7 +243,7 @@ fn services_with_one_key_share_as_long_as_their_ports_differ() {
         ..annotated(with_status(service("b"), &["10.0.3.1"]), &[(SHARING_KEY, "web")])
     };
     let plan = decide(&index, &moved).expect("a plan");
-    assert_eq!((addresses(&plan), &plan.release), (ips(&["10.0.0.1"]), &ips(&["10.0.3.1"])));
+    assert_eq!((addresses(&plan), &plan.release_later), (ips(&["10.0.0.1"]), &ips(&["10.0.3.1"])));
     let (old, why) = plan.held[0].replaces.clone().expect("a reason");
     assert_eq!(old, ip("10.0.3.1"));
     assert!(why.starts_with("the Service default/a holds it"), "{why}");
@@ -328,6 +340,6 @@ fn those_that_share_an_address_stay_together_when_no_pool_has_it_any_more() {
         [with_status(service("a"), &["172.16.0.1"]), sharing("a", 80, "mail"), sharing("a", 443, "web")]
     {
         let plan = decide(&index, &leaving).expect("a plan");
-        assert_eq!((addresses(&plan), &plan.release), (ips(&["10.0.0.1"]), &ips(&["172.16.0.1"])));
+        assert_eq!((addresses(&plan), &plan.release_later), (ips(&["10.0.0.1"]), &ips(&["172.16.0.1"])));
     }
 }

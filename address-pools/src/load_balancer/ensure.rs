@@ -55,11 +55,11 @@ impl Inner {
                 self.release_gone(ledger, gone).await;
                 let _open = ledger.open().await?;
                 let plan = self.claim(ledger, &pools, &request).await??;
-                return self.apply(ledger, service, &request, plan, term, is_held).await;
+                return self.apply(ledger, &pools, service, &request, plan, term, is_held).await;
             }
             decided => decided?,
         };
-        self.apply(ledger, service, &request, plan, term, is_held).await
+        self.apply(ledger, &pools, service, &request, plan, term, is_held).await
     }
 
     /// Announces what a Service has. What is announced already stays as it is.
@@ -122,6 +122,7 @@ impl Inner {
     async fn apply(
         &self,
         ledger: &Ledger,
+        pools: &Pools,
         service: &LoadBalancerService,
         request: &Request,
         plan: Plan,
@@ -145,7 +146,10 @@ impl Inner {
             ledger.services().change_service(&request.service, &change).await?;
         }
         if let (Some(holds), Some(term)) = (&self.holds, term) {
-            holds.hold(term, uid, &plan.held).await?;
+            let still = plan.release_later.iter();
+            let still = still.map(|address| Held::kept(pools, &service.namespace, *address));
+            let wanted: Vec<Held> = plan.held.iter().cloned().chain(still).collect();
+            holds.hold(term, uid, &wanted).await?;
             *is_held = true;
             let port = service.health_check_node_port.filter(|port| request.is_local && *port != 0);
             self.local.watch(ledger.services(), &request.service, port).await;

@@ -78,6 +78,23 @@ async fn addresses_are_held_until_the_service_or_the_term_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_old_address_answers_until_the_status_shows_the_new_one() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    let daemon = announcing(&cluster, &announcer);
+    let status = daemon.ensure(&service("a")).await.expect("a status");
+    let asking = annotated(service("a"), &[(KUBE_VIP_IPS, "10.0.0.3")]);
+    let shown = LoadBalancerService { status, ..asking.clone() };
+    let status = daemon.ensure(&shown).await.expect("a status");
+    assert_eq!(addresses_of(&status), ips(&["10.0.0.3"]));
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.1", "10.0.0.3"]));
+    assert_eq!(cluster.stored_claims().len(), 2);
+    // The controller has written the status, and asks again.
+    daemon.addresses(&LoadBalancerService { status, ..asking }).await;
+    assert_eq!(announcer.addresses(), on_eth1(&["10.0.0.3"]));
+    assert_eq!(cluster.stored_claims().into_keys().collect::<Vec<_>>(), ips(&["10.0.0.3"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_is_announced_only_when_it_is_claimed_and_not_after_the_term() {
     let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
     let daemon = announcing(&cluster, &announcer);
