@@ -76,6 +76,19 @@ pub(crate) enum Refusal {
     Invalid(String),
 }
 
+impl Refusal {
+    /// With why the Service cannot do with less.
+    fn because(mut self, why: Option<&str>) -> Self {
+        let (Self::Exhausted(words) | Self::NoPool(words) | Self::Held(words) | Self::Invalid(words)) =
+            &mut self;
+        if let Some(why) = why {
+            *words += "; ";
+            *words += why;
+        }
+        self
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Exhausted(words) | Self::NoPool(words) | Self::Held(words) | Self::Invalid(words)) = self;
@@ -152,7 +165,7 @@ impl Planner<'_> {
                     if self.request.need == Need::All
                         || matches!(refusal, Refusal::Invalid(_) | Refusal::Held(_)) =>
                 {
-                    return Err(refusal);
+                    return Err(refusal.because(self.request.needs_more_since));
                 }
                 Err(refusal) => refusals.push((*family, refusal)),
             }

@@ -15,6 +15,10 @@ use crate::{
 /// The address that stands for one from a DHCP server, in kube-vip's words.
 pub(crate) const DHCP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
+/// Seen with MetalLB 0.15.2.
+const METALLB_NEEDS_ALL: &str =
+    "MetalLB gives a Service of two families an address of each, or none; see spec.ipFamilyPolicy";
+
 /// What a Service asks for, of all that its annotations and its spec say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -24,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) families: Vec<Family>,
     /// How many of the families it needs.
     pub(crate) need: Need,
+    /// Why it needs more than it asks for.
+    pub(crate) needs_more_since: Option<&'static str>,
     /// The addresses that a person asked for, at most one of each family. Other addresses are no substitute.
     pub(crate) asked: Vec<IpAddr>,
     /// Whether it may ask for an address that is in no pool.
@@ -85,6 +91,10 @@ impl Request {
         let ingress = service.status.ingress.iter();
         let in_status: Vec<IpAddr> =
             ingress.filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect();
+        // One that it has already may have been assigned by MetalLB itself, which keeps it.
+        let needs_more = need == Need::Some && announcer == Announcer::MetalLb && in_status.is_empty();
+        let needs_more_since = (needs_more && families.len() > 1).then_some(METALLB_NEEDS_ALL);
+        let need = if needs_more_since.is_some() { Need::All } else { need };
         let preferred = in_status.iter().copied().chain(picked.into_iter().flatten());
         let mut ports: Vec<_> =
             service.ports.iter().map(|port| format!("{}/{}", port.port, word(port.protocol))).collect();
@@ -98,6 +108,7 @@ impl Request {
             },
             families,
             need,
+            needs_more_since,
             asked,
             may_ask_outside: false,
             preferred: preferred.collect(),

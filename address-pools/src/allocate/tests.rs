@@ -343,3 +343,23 @@ fn those_that_share_an_address_stay_together_when_no_pool_has_it_any_more() {
         assert_eq!((addresses(&plan), &plan.release_later), (ips(&["10.0.0.1"]), &ips(&["172.16.0.1"])));
     }
 }
+
+#[test]
+fn with_metallb_a_service_of_two_families_gets_both_or_none() {
+    let prefers = dual_stack("a", IpFamilyPolicy::PreferDualStack);
+    let for_metallb = |service: &LoadBalancerService| {
+        let request = Request::of(service, Announcer::MetalLb).expect("a request");
+        super::plan(&pools(POOLS), &Index::default(), &request)
+    };
+    let asked = annotated(prefers.clone(), &[(KUBE_VIP_IPS, "10.0.0.3")]);
+    assert_eq!(addresses(&for_metallb(&asked).expect("a plan")), ips(&["10.0.0.3", "fd00::1"]));
+    let one_family = annotated(prefers, &[(POOL, "fixed")]);
+    assert_eq!(
+        for_metallb(&one_family).expect_err("refused").to_string(),
+        "the pool \"fixed\" has no IPv6 addresses; see addressPools.pools; MetalLB gives a Service of two families an address \
+         of each, or none; see spec.ipFamilyPolicy"
+    );
+    // What it has already, it keeps.
+    let kept = with_status(one_family, &["10.0.1.5"]);
+    assert_eq!(addresses(&for_metallb(&kept).expect("a plan")), ips(&["10.0.1.5"]));
+}
