@@ -172,14 +172,14 @@ impl LoadBalancer for PooledLoadBalancer {
         self.inner.ensure(service).await
     }
 
-    /// Does nothing: every Node forwards packets for the addresses, and the load balancer knows no Nodes.
+    /// Does nothing, and says so: every Node forwards packets for the addresses, and the load balancer knows no Nodes.
     async fn update(
         &self,
         _cluster_name: &str,
         _service: &LoadBalancerService,
         _nodes: &[&NodeIdentity],
     ) -> Result<()> {
-        Ok(())
+        Err(Error::implemented_elsewhere("kube-proxy forwards packets for the addresses on every Node"))
     }
 
     async fn delete(&self, _cluster_name: &str, service: &LoadBalancerService) -> Result<()> {

@@ -32,6 +32,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         in_real_time(Target::ApiServer, "claims_are_objects", |api| {
             daemon::claims_are_objects(api).boxed_local()
         }),
+        in_real_time(Target::Sandbox, "one_call_for_each_service", |api| {
+            daemon::one_call_for_each_service(api).boxed_local()
+        }),
+        in_real_time(Target::ApiServer, "one_call_for_each_service", |api| {
+            daemon::one_call_for_each_service(api).boxed_local()
+        }),
         trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours),
     ]
 }

@@ -154,10 +154,15 @@ impl Inner {
             let port = service.health_check_node_port.filter(|port| request.is_local && *port != 0);
             self.local.watch(ledger.services(), &request.service, port).await;
         }
-        for address in &plan.release {
+        // Another Service may have an address as soon as it is given back. If this one still shows it, that is done by the call
+        // that the controller makes when the status is another one.
+        let shown = if self.announcer.writes_status() { &[][..] } else { &request.in_status };
+        for address in plan.release.iter().filter(|address| !shown.contains(address)) {
             ledger.release(&request.service, *address).await?;
         }
-        ledger.with(|index| index.end_reservations(uid))?;
+        if shown.iter().all(|address| addresses.contains(address)) {
+            ledger.with(|index| index.end_reservations(uid))?;
+        }
         for warning in warnings_of(request, &plan) {
             self.warnings.give(ledger.services(), &request.service, warning);
         }

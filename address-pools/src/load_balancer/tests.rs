@@ -125,7 +125,8 @@ async fn a_service_gets_keeps_and_gives_back_an_address() {
     cluster.forget_calls();
     let known = LoadBalancerService { status: status.clone(), ..service("a") };
     assert_eq!(daemon.ensure(&known).await.expect("a status"), status);
-    daemon.balancer.update(CLUSTER, &known, &[]).await.expect("nothing to do");
+    let told = daemon.balancer.update(CLUSTER, &known, &[]).await.expect_err("it needs no Nodes");
+    assert_eq!(told.kind(), ErrorKind::ImplementedElsewhere);
     assert_eq!(cluster.calls(), []);
     assert_eq!(daemon.addresses(&service("b")).await, ips(&["10.0.0.2"]));
     daemon.delete(&known).await.expect("deleted");
@@ -205,6 +206,36 @@ async fn a_change_of_the_wish_moves_the_service_without_a_moment_without_a_claim
         daemon.addresses(&dual_stack("a", cloudprovider::IpFamilyPolicy::PreferDualStack)).await,
         ips(&["10.0.0.3", "fd00::1"])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_is_not_given_back_while_the_status_shows_it() {
+    let cluster = cluster(&["a", "b"]);
+    // The second one has no claim, only the status.
+    cluster.set_assigned(vec![(service_ref("b"), ip("10.0.0.2"))]);
+    let daemon = Daemon::start(&cluster, SMALL);
+    let shows = |service: LoadBalancerService, address: &str| {
+        let shown = LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() };
+        LoadBalancerService { status: LoadBalancerStatus { ingress: vec![shown] }, ..service }
+    };
+    let asks = |name: &str, address: &str| LoadBalancerService {
+        load_balancer_ip: Some(address.to_owned()),
+        ..service(name)
+    };
+    daemon.addresses(&service("a")).await;
+    for (name, shown, wanted) in [("a", "10.0.0.1", "10.0.0.3"), ("b", "10.0.0.2", "10.0.0.1")] {
+        let moving = shows(asks(name, wanted), shown);
+        // Also if the write of the new status fails.
+        for _ in 0..2 {
+            assert_eq!(daemon.addresses(&moving).await, ips(&[wanted]));
+            let refused = daemon.ensure(&asks("c", shown)).await.expect_err("it is shown");
+            assert_eq!(refused.kind(), ErrorKind::Conflict, "{}", refused.report());
+        }
+        let moved = shows(asks(name, wanted), wanted);
+        assert_eq!(daemon.addresses(&moved).await, ips(&[wanted]));
+        assert_eq!(daemon.get(&moved).await.map(|status| addresses_of(&status)), Some(ips(&[wanted])));
+    }
+    assert_eq!(daemon.addresses(&asks("c", "10.0.0.2")).await, ips(&["10.0.0.2"]));
 }
 
 #[tokio::test(start_paused = true)]
