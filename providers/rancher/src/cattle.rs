@@ -3,6 +3,7 @@
 
 pub(crate) use crate::norman::{client, reply};
 
+pub(crate) mod absences;
 pub(crate) mod events;
 pub(crate) mod follow;
 pub(crate) mod inventory;

@@ -134,17 +134,22 @@ impl Instances for HostInstances {
         let mut answers = look_once_listed(|| self.look(nodes), waits, self.hosts.versions(), deadline).await;
         // One listing confirms all absences of the batch.
         let mut confirmed = Ok(());
-        if answers.iter().any(|answer| matches!(answer, Answer::Nowhere)) {
+        if answers.iter().any(|answer| matches!(answer, Answer::Nowhere(_))) {
             confirmed = self.listing_since(asked).await;
             if confirmed.is_ok() {
                 answers = self.look(nodes);
+                let nowhere = answers.iter().filter_map(|answer| match answer {
+                    Answer::Nowhere(sought) => Some(sought.clone()),
+                    _ => None,
+                });
+                self.hosts.note_absences(nowhere);
             }
         }
         let settle = |answer| match (answer, &confirmed) {
             (Answer::Settled(lookup), _) => lookup,
             (Answer::Starting(error), _) => error.into(),
-            (Answer::Nowhere, Ok(())) => InstanceLookup::Absent,
-            (Answer::Nowhere, Err(error)) => error.clone().into(),
+            (Answer::Nowhere(_), Ok(())) => InstanceLookup::Absent,
+            (Answer::Nowhere(_), Err(error)) => error.clone().into(),
         };
         answers.into_iter().map(settle).collect()
     }

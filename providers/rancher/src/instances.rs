@@ -7,11 +7,12 @@ use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata
 use crate::{
     addresses::node_addresses,
     cattle::{
+        absences::Sought,
         inventory::{KnownHost, State},
         model::Host,
     },
     config::{AddressTypes, ZoneRules},
-    provider_id::{format_provider_id, is_host_uuid, parse_provider_id},
+    provider_id::{format_provider_id, is_host_uuid},
     zones::zone_of,
 };
 
@@ -36,14 +37,13 @@ pub(crate) enum Answer {
     /// The hosts have not been listed yet.
     Starting(Error),
     /// The inventory has no such host. A listing has to confirm it.
-    Nowhere,
+    Nowhere(Sought),
 }
 
 /// Looks up the host of a node.
 pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
-    let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
-    let uuid = match id.map(parse_provider_id).transpose() {
-        Ok(uuid) => uuid,
+    let sought = match Sought::of(node) {
+        Ok(sought) => sought,
         Err(error) => return Answer::Settled(error.into()),
     };
     if let Some((trouble, _)) = &state.trouble {
@@ -55,20 +55,21 @@ pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answ
     if state.listed.is_none() {
         return Answer::Starting(Error::new(ErrorKind::Unavailable, "the hosts have not been listed yet"));
     }
-    let (found, matched_by) = match &uuid {
-        Some(uuid) => (state.inventory.with_uuid(uuid), "provider ID"),
-        None => (state.inventory.with_name(&node.name), "name"),
-    };
-    match found {
-        Ok(Some(known)) => Answer::Settled(instance(&known, matched_by, rules)),
-        Ok(None) => Answer::Nowhere,
+    match state.inventory.find(&sought) {
+        Ok(Some(known)) => Answer::Settled(instance(&known, &sought, rules)),
+        Ok(None) if state.knows_absence_of(&sought) => Answer::Settled(InstanceLookup::Absent),
+        Ok(None) => Answer::Nowhere(sought),
         Err(error) => Answer::Settled(error.into()),
     }
 }
 
 /// What a host is to its Node.
-fn instance(known: &KnownHost, matched_by: &str, rules: &Rules) -> InstanceLookup {
+fn instance(known: &KnownHost, sought: &Sought, rules: &Rules) -> InstanceLookup {
     let host = &known.host;
+    let matched_by = match sought {
+        Sought::Uuid(_) => "provider ID",
+        Sought::Name(_) => "name",
+    };
     if !is_host_uuid(&host.uuid) {
         let words = format!("host {} has a UUID that cannot be part of a provider ID", host.id);
         return Error::new(ErrorKind::Internal, words).into();

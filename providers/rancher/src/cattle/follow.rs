@@ -27,13 +27,46 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The pauses between two listings that fail.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(10) };
 
+/// How long a listing proves that a Node has no host, at most: while events arrive, which tell of a new host, and while
+/// none do.
+const ABSENCES_LAST_WITH_EVENTS: Duration = Duration::from_secs(5 * 60);
+const ABSENCES_LAST: Duration = Duration::from_secs(30);
+
 /// How often the hosts are listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervals {
     /// While events arrive.
     pub(crate) with_events: Duration,
-    /// While none do.
+    /// While none do. No pause after a failure is longer.
     pub(crate) without_events: Duration,
+}
+
+impl Intervals {
+    /// The shortest time between two listings that somebody asked for.
+    fn least(self) -> Duration {
+        MIN_INTERVAL.min(self.without_events)
+    }
+
+    /// The pauses after failures.
+    fn backoff(self) -> Backoff {
+        let most = self.without_events;
+        Backoff { first: BACKOFF.first.min(most), most: BACKOFF.most.min(most) }
+    }
+}
+
+/// Troubles that were told in the log. Each is told once, until it changes or is over.
+#[derive(Debug, Default)]
+struct Told {
+    listing: Option<String>,
+    unreadable: Option<String>,
+    events: Option<String>,
+}
+
+/// Whether this is news: another trouble than the one told before, or none after one.
+fn is_news(told: &mut Option<String>, trouble: Option<String>) -> bool {
+    let is_news = *told != trouble;
+    *told = trouble;
+    is_news
 }
 
 /// Follows the hosts until `stop` is cancelled.
@@ -52,10 +85,13 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
     let mut subscribe_at = Instant::now();
     // Whether the addresses that were read before are read again.
     let mut refreshes = true;
+    let mut told = Told::default();
     loop {
         // Before the listing, so that no change falls between the two.
         if events.is_none() && Instant::now() >= subscribe_at {
-            events = subscribe(source).await;
+            let subscribed = subscribe(source).await;
+            told.of_events(subscribed.as_ref().err());
+            events = subscribed.ok();
             if events.is_none() {
                 subscribe_at = Instant::now() + intervals.without_events;
             }
@@ -64,11 +100,9 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
         let has_recovered;
         let unaddressed = match list(source, hosts).await {
             Ok((inventory, unaddressed)) => {
-                tracing::debug!(hosts = inventory.len(), "the hosts were listed");
-                if let Some(why) = inventory.unreadable() {
-                    tracing::warn!("{why}; until it can, no host counts as gone");
-                }
-                hosts.replace(inventory, began);
+                told.of_listing(Ok(&inventory));
+                let absences_last = if events.is_some() { ABSENCES_LAST_WITH_EVENTS } else { ABSENCES_LAST };
+                hosts.replace(inventory, began, absences_last);
                 // After an outage events can be had again, and the next listing follows at once.
                 has_recovered = failures > 0 && events.is_none();
                 failures = 0;
@@ -76,8 +110,8 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
             }
             Err(error) => {
                 failures += 1;
-                let pause = BACKOFF.after(failures).max(error.retry_after().unwrap_or_default());
-                tracing::warn!(error = %error.report(), ?pause, "the hosts cannot be listed");
+                let pause = intervals.backoff().after(failures).max(error.retry_after().unwrap_or_default());
+                told.of_listing(Err(&error));
                 hosts.fail(error);
                 // Events of the meantime may be lost, and a listing follows in any case.
                 events = None;
@@ -87,14 +121,14 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
         };
         let interval = if has_recovered {
             subscribe_at = Instant::now();
-            MIN_INTERVAL
+            intervals.least()
         } else if events.is_some() {
             intervals.with_events
         } else {
             intervals.without_events
         };
         let reading = async {
-            match read_addresses(source, hosts, unaddressed, refreshes).await {
+            match read_addresses(source, hosts, intervals, unaddressed, refreshes).await {
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
             }
@@ -106,35 +140,66 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
                 Ok(())
             }
             () = hosts.listing_wanted() => {
-                sleep_until(began + MIN_INTERVAL).await;
+                sleep_until(began + intervals.least()).await;
                 refreshes = false;
                 Ok(())
             }
             error = reading => Err(error),
-            ended = follow_events(source, hosts, events.as_mut()) => {
+            ended = follow_events(source, hosts, intervals, events.as_mut()) => {
                 if ended.is_err() {
                     events = None;
+                    hosts.events_ended();
                 }
                 ended
             }
         };
         if let Err(error) = ended {
-            let pause = BACKOFF.first.max(error.retry_after().unwrap_or_default());
+            let pause = intervals.backoff().first.max(error.retry_after().unwrap_or_default());
             tracing::info!(error = %error.report(), ?pause, "the hosts are listed again");
             sleep(pause).await;
         }
     }
 }
 
-async fn subscribe(source: &impl HostSource) -> Option<HostEvents> {
-    let late = || Err(unavailable(format!("no answer within {SUBSCRIBE_TIMEOUT:?}")));
-    match timeout(SUBSCRIBE_TIMEOUT, source.subscribe()).await.unwrap_or_else(|_| late()) {
-        Ok(events) => Some(events),
-        Err(error) => {
-            tracing::info!(error = %error.report(), "there are no events, so the hosts are listed more often");
-            None
+impl Told {
+    fn of_listing(&mut self, outcome: Result<&Inventory, &Error>) {
+        match outcome {
+            Ok(inventory) => {
+                tracing::debug!(hosts = inventory.len(), "the hosts were listed");
+                if is_news(&mut self.listing, None) {
+                    tracing::info!(hosts = inventory.len(), "the hosts can be listed again");
+                }
+                let unreadable = inventory.unreadable();
+                if is_news(&mut self.unreadable, unreadable.map(str::to_owned)) {
+                    match unreadable {
+                        Some(why) => tracing::warn!("{why}; until it can, no host counts as gone"),
+                        None => tracing::info!("all hosts can be read again"),
+                    }
+                }
+            }
+            Err(error) => {
+                if is_news(&mut self.listing, Some(error.report())) {
+                    tracing::warn!(error = %error.report(), "the hosts cannot be listed; no host counts as gone");
+                }
+            }
         }
     }
+
+    fn of_events(&mut self, trouble: Option<&Error>) {
+        if is_news(&mut self.events, trouble.map(Error::report)) {
+            match trouble {
+                Some(error) => {
+                    tracing::info!(error = %error.report(), "there are no events, so the hosts are listed more often");
+                }
+                None => tracing::info!("events arrive again"),
+            }
+        }
+    }
+}
+
+async fn subscribe(source: &impl HostSource) -> Result<HostEvents> {
+    let late = || Err(unavailable(format!("no answer within {SUBSCRIBE_TIMEOUT:?}")));
+    timeout(SUBSCRIBE_TIMEOUT, source.subscribe()).await.unwrap_or_else(|_| late())
 }
 
 /// All hosts with the addresses that are known already, and those that do not say their own.
@@ -180,6 +245,7 @@ fn is_addressed(known: &KnownHost) -> bool {
 async fn read_addresses(
     source: &impl HostSource,
     hosts: &Hosts,
+    intervals: Intervals,
     mut unaddressed: Vec<KnownHost>,
     refreshes: bool,
 ) -> Result<(), Error> {
@@ -198,7 +264,7 @@ async fn read_addresses(
         }
         failures = if is_well { 0 } else { failures + 1 };
         if !is_well {
-            sleep(BACKOFF.after(failures)).await;
+            sleep(intervals.backoff().after(failures)).await;
         }
     }
     Ok(())
@@ -225,6 +291,7 @@ fn asks_for_a_pause(error: &Error) -> bool {
 async fn follow_events(
     source: &impl HostSource,
     hosts: &Hosts,
+    intervals: Intervals,
     events: Option<&mut HostEvents>,
 ) -> Result<(), Error> {
     let Some(events) = events else { return std::future::pending().await };
@@ -241,7 +308,7 @@ async fn follow_events(
                 }
             }
             Some(Ok(HostEvent::Unclear)) => {
-                sleep(MIN_INTERVAL).await;
+                sleep(intervals.least()).await;
                 return Ok(());
             }
             Some(Err(error)) => return Err(error),

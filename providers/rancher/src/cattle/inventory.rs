@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
@@ -12,7 +13,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::model::Host;
+use super::{
+    absences::{Absences, Sought},
+    model::Host,
+};
 use crate::provider_id::{format_provider_id, is_host_uuid};
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
@@ -125,6 +129,21 @@ impl Inventory {
         }
     }
 
+    /// The host of a Node.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(crate) fn find(&self, sought: &Sought) -> Result<Option<Arc<KnownHost>>, Error> {
+        match sought {
+            Sought::Uuid(uuid) => self.with_uuid(uuid),
+            Sought::Name(name) => self.with_name(name),
+        }
+    }
+
+    fn is_absent(&self, sought: &Sought) -> bool {
+        self.find(sought).is_ok_and(|found| found.is_none())
+    }
+
     /// The host with this UUID, which is in lower case.
     ///
     /// # Errors
@@ -194,6 +213,15 @@ pub(crate) struct State {
     pub(crate) listed: Option<Instant>,
     /// Why the last listing failed, and when that was known. `None` after a complete one.
     pub(crate) trouble: Option<(Error, Instant)>,
+    /// Who has no host.
+    pub(crate) absences: Absences,
+}
+
+impl State {
+    /// Whether it is known, without another listing, that this one has no host.
+    pub(crate) fn knows_absence_of(&self, sought: &Sought) -> bool {
+        self.trouble.is_none() && self.absences.are_known_of(sought)
+    }
 }
 
 impl Hosts {
@@ -232,13 +260,37 @@ impl Hosts {
         self.wanted.notified().await;
     }
 
-    /// Takes over a complete listing that began at this time.
-    pub(super) fn replace(&self, inventory: Inventory, began: Instant) {
+    /// Takes over a complete listing that began at this time. Absences that it confirms, now or later, count for
+    /// `absences_last`.
+    pub(super) fn replace(&self, inventory: Inventory, began: Instant, absences_last: Duration) {
         self.change(|state| {
             let differences = inventory.differences(&state.inventory);
-            *state = State { inventory, listed: Some(began), trouble: None };
+            let mut absences = std::mem::take(&mut state.absences);
+            if inventory.unreadable().is_some() {
+                absences.forget();
+            } else {
+                absences.keep(|sought| inventory.is_absent(sought));
+                absences.count_until(began + absences_last);
+            }
+            *state = State { inventory, listed: Some(began), trouble: None, absences };
             differences
         });
+    }
+
+    /// Remembers who has no host, as the last listing has confirmed.
+    pub(crate) fn note_absences(&self, confirmed: impl IntoIterator<Item = Sought>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for sought in confirmed {
+            // An event may have come in between.
+            if state.inventory.is_absent(&sought) {
+                state.absences.add(sought);
+            }
+        }
+    }
+
+    /// Notes that events may be missed from now on.
+    pub(super) fn events_ended(&self) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).absences.forget();
     }
 
     /// Takes over what an event says of one host.
@@ -251,7 +303,12 @@ impl Hosts {
             let mut references = known.references();
             // The name may have changed too.
             references.extend(before.into_iter().flat_map(KnownHost::references));
+            let is_new = before.is_none() && known.host.exists();
             state.inventory.put(known);
+            if is_new {
+                let State { inventory, absences, .. } = state;
+                absences.keep(|sought| inventory.is_absent(sought));
+            }
             references
         });
     }
@@ -321,17 +378,52 @@ mod tests {
         let hosts = Hosts::new();
         let mut changes = hosts.changes();
         let known = |name: &str| KnownHost { host: host(1, name), ips: Ok(Vec::new()) };
-        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now());
+        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now(), Duration::ZERO);
         let Ok(InstanceChange::Changed(references)) = changes.try_recv() else { panic!("a change") };
         let names: Vec<_> = references.iter().filter_map(|one| one.name.as_deref()).collect();
         assert_eq!(names, ["a", "a.example.org"]);
         hosts.put(known("a.example.org"));
-        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now());
+        hosts.replace(Inventory::new([known("a.example.org")]), Instant::now(), Duration::ZERO);
         assert!(changes.try_recv().is_err(), "nothing changed");
         let removed = Host { state: Some("removed".to_owned()), ..host(1, "a.example.org") };
         hosts.put(KnownHost { host: removed, ips: Ok(Vec::new()) });
         assert!(changes.try_recv().is_ok() && hosts.state().inventory.len() == 0);
         assert!(hosts.state().inventory.with_uuid("uuid-1").expect("none").is_none());
         assert!(hosts.state().inventory.with_name("a").expect("none").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absence_is_known_until_the_host_comes_or_the_listing_is_old() {
+        const LAST: Duration = Duration::from_secs(30);
+        let hosts = Hosts::new();
+        let node_2 = Sought::Name("node-2".to_owned());
+        let known = |n, name: &str| KnownHost { host: host(n, name), ips: Ok(Vec::new()) };
+        let list = || hosts.replace(Inventory::new([known(1, "node-1")]), Instant::now(), LAST);
+        let is_known = || hosts.state().knows_absence_of(&node_2);
+        list();
+        assert!(!is_known(), "nobody asked yet");
+        hosts.note_absences([node_2.clone(), Sought::Name("node-1".to_owned())]);
+        assert!(is_known());
+        assert!(!hosts.state().knows_absence_of(&Sought::Name("node-1".to_owned())), "it has a host");
+        // The next listing confirms it again.
+        tokio::time::advance(LAST).await;
+        assert!(!is_known());
+        list();
+        assert!(is_known());
+        hosts.fail(Error::new(ErrorKind::Unavailable, "away"));
+        assert!(!is_known(), "in trouble nothing is certain");
+        list();
+        assert!(is_known());
+        hosts.put(known(2, "node-2.example.org"));
+        let removed = Host { state: Some("removed".to_owned()), ..host(2, "node-2.example.org") };
+        hosts.put(KnownHost { host: removed, ips: Ok(Vec::new()) });
+        assert!(!is_known(), "it came and went, so it is another question");
+        hosts.note_absences([node_2.clone()]);
+        hosts.events_ended();
+        assert!(!is_known(), "what happens now is not told");
+        hosts.note_absences([node_2.clone()]);
+        let odd = Inventory::new([known(1, "node-1")]).with_unreadable(Some("odd".to_owned()));
+        hosts.replace(odd, Instant::now(), LAST);
+        assert!(!is_known(), "the host that cannot be read may be its own");
     }
 }

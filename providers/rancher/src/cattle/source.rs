@@ -50,12 +50,11 @@ impl HostSource for Client {
 
     async fn ip_addresses(&self, host: &Host) -> Result<Vec<IpAddr>> {
         let Some(link) = host.links.get("ipAddresses") else { return Ok(Vec::new()) };
-        let operation = || format!("read the addresses of host {}", host.id);
-        let url = self.same_server(link).map_err(|error| error.with_operation(operation()))?;
-        let page: super::model::Collection<IpAddress> =
-            self.get(url).await.map_err(|error| error.with_operation(operation()))?;
+        let operation = format!("read the addresses of host {}", host.id);
+        let url = self.same_server(link).map_err(|error| error.with_operation(operation.clone()))?;
+        let listed: Vec<IpAddress> = self.list_at(url, &operation).await?;
         let is_there = |address: &IpAddress| !matches!(address.state.as_deref(), Some("removed" | "purged"));
-        let addresses = page.data.into_iter().filter(is_there);
+        let addresses = listed.into_iter().filter(is_there);
         Ok(addresses.filter_map(|address| address.address?.trim().parse().ok()).collect())
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use cloudprovider::{Error, ErrorKind, Result};
+use reqwest::Url;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -53,22 +54,27 @@ impl Client {
         collection: &str,
         filters: &[(&str, &str)],
     ) -> Result<Vec<T>> {
-        let listing = self.list_pages(collection, filters);
+        let mut url = self.url(collection);
+        url.query_pairs_mut().extend_pairs(filters);
+        self.list_at(url, &format!("list {collection}")).await
+    }
+
+    /// All objects of the collection at this URL, from all pages. `operation` is for messages.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub(crate) async fn list_at<T: DeserializeOwned>(&self, url: Url, operation: &str) -> Result<Vec<T>> {
+        let listing = self.list_pages(url, operation);
         tokio::time::timeout(LISTING_TIMEOUT, listing).await.unwrap_or_else(|_| {
             let error =
                 Error::new(ErrorKind::Timeout, format!("not all pages were read within {LISTING_TIMEOUT:?}"));
-            Err(error.with_operation(format!("list {collection}")))
+            Err(error.with_operation(operation.to_owned()))
         })
     }
 
-    async fn list_pages<T: DeserializeOwned>(
-        &self,
-        collection: &str,
-        filters: &[(&str, &str)],
-    ) -> Result<Vec<T>> {
-        let mut url = self.url(collection);
-        url.query_pairs_mut().append_pair("limit", &self.page_size.to_string()).extend_pairs(filters);
-        let operation = |page: usize| format!("list {collection} (page {page})");
+    async fn list_pages<T: DeserializeOwned>(&self, mut url: Url, operation: &str) -> Result<Vec<T>> {
+        url.query_pairs_mut().append_pair("limit", &self.page_size.to_string());
+        let operation = |page: usize| format!("{operation} (page {page})");
         let (mut objects, mut seen) = (Vec::new(), BTreeSet::new());
         for page in 1..=MAX_PAGES {
             let answer: Collection<T> =

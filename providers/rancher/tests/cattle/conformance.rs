@@ -20,6 +20,9 @@ use crate::{
     testing::{FakeCattle, Fault, SECRET_KEY},
 };
 
+/// Shorter than a configuration may say.
+const SHORT: Duration = Duration::from_millis(20);
+
 struct OnTheFake {
     server: FakeCattle,
     created: AtomicU32,
@@ -40,7 +43,9 @@ impl Hooks for OnTheFake {
     fn provider(&self) -> Result<Arc<dyn CloudProvider>> {
         let input = FactoryInput::new(self.server.config("timeout: 2s\n"));
         let mut config = Config::read(&input, &Environment::default())?;
-        config.load_balancer.retry_interval = Duration::from_millis(20);
+        config.load_balancer.retry_interval = SHORT;
+        // No pause between two listings is longer.
+        config.poll_interval = SHORT;
         Ok(Arc::new(RancherProvider::new(&config)?))
     }
 

@@ -62,6 +62,33 @@ async fn five_thousand_hosts_cost_a_call_for_each_page() {
 }
 
 #[tokio::test]
+async fn a_node_without_a_host_costs_one_listing() {
+    let server = FakeCattle::start().await;
+    server.add_host("node-1", "10.0.0.1");
+    let running = start(&server, "").await;
+    running.until("node-1", "present").await;
+    let listings = || *server.cloud().calls.get("hosts").unwrap_or(&0);
+    for name in ["node-2", "node-3"] {
+        let before = listings();
+        for _ in 0..50 {
+            assert_eq!(running.answer(name).await, "absent");
+            // Others that have none either do not make it forgotten.
+            assert_eq!(running.answer("node-2").await, "absent");
+        }
+        assert_eq!(listings(), before + 1, "{name}");
+    }
+    // An event brings its host, and takes it away. Then it is asked for again.
+    let id = server.add_host("node-2", "10.0.0.2");
+    running.until("node-2", "present running").await;
+    let before = listings();
+    server.remove_host(&id);
+    running.until("node-2", "absent").await;
+    assert_eq!(listings(), before + 1);
+    assert_eq!(running.answer("node-3").await, "absent");
+    assert_eq!(listings(), before + 1, "the other one is still known");
+}
+
+#[tokio::test]
 async fn without_events_the_hosts_are_still_found() {
     let server = FakeCattle::start().await;
     server.cloud().no_events = true;
@@ -76,7 +103,8 @@ async fn a_host_without_an_agents_address_is_asked_for_its_own() {
     let server = FakeCattle::start().await;
     let id = server.add_host("node-1", "10.0.0.1");
     server.change_host(&id, json!({"agentIpAddress": null, "ips_of_test": ["10.0.0.7", "10.0.0.8"]}));
-    let running = start(&server, "addresses: {types: both}\nzones: {legacyZones: true}\n").await;
+    // They come on two pages.
+    let running = start(&server, "pageSize: 1\naddresses: {types: both}\nzones: {legacyZones: true}\n").await;
     // They are read after the listing.
     let mut metadata = present(running.look_up(&[node("node-1")]).await.remove(0)).metadata;
     for _ in 0..100 {

@@ -64,13 +64,9 @@ pub(super) fn answer(cloud: &mut Cloud, request: &Request) -> Result<(u16, Value
         (&Method::POST, [], _) => cloud.post(kind, request.body.clone()).map(|object| (201, object)),
         (&Method::GET, [id, "ipaddresses"], _) => {
             let ips = &cloud.objects.get(&(kind, (*id).to_owned())).ok_or_else(not_found)?["ips_of_test"];
-            let data: Vec<_> = ips
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|ip| json!({"address": ip, "state": "active"}))
-                .collect();
-            Ok((200, json!({"type": "collection", "resourceType": "ipAddress", "data": data})))
+            let all = ips.as_array().into_iter().flatten();
+            let all = all.map(|ip| json!({"address": ip, "state": "active"})).collect();
+            Ok((200, page(request, "ipAddress", all)))
         }
         (&Method::GET, [id], _) => {
             let key = (kind, (*id).to_owned());
@@ -86,19 +82,28 @@ pub(super) fn answer(cloud: &mut Cloud, request: &Request) -> Result<(u16, Value
     }
 }
 
-/// A page of a collection. The marker is the place of its first object.
+/// A page of a collection.
 fn list(cloud: &mut Cloud, request: &Request, kind: &'static str) -> Result<Value, Fault> {
-    let value =
-        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(1000_usize).min(MAX_LIMIT);
-    let first = value("marker").and_then(|marker| marker.strip_prefix('m')?.parse().ok()).unwrap_or(0_usize);
-    let page = first / limit.max(1) + 1;
-    if let Some((bad, fault)) = cloud.bad_page.as_ref().filter(|(bad, _)| *bad == page && kind == "host") {
-        let _ = bad;
+    let (first, limit) = place(request);
+    let number = first / limit.max(1) + 1;
+    if let Some((_, fault)) = cloud.bad_page.as_ref().filter(|(bad, _)| kind == "host" && *bad == number) {
         return Err(fault.clone());
     }
-    let all = cloud.listed(kind, &request.query);
-    let total = all.len();
+    Ok(page(request, kind, cloud.listed(kind, &request.query)))
+}
+
+/// The place of the first object of the page, which the marker names, and the number of objects.
+fn place(request: &Request) -> (usize, usize) {
+    let value =
+        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(1000).min(MAX_LIMIT);
+    let first = value("marker").and_then(|marker| marker.strip_prefix('m')?.parse().ok()).unwrap_or(0);
+    (first, limit)
+}
+
+/// The page of these objects that is asked for.
+fn page(request: &Request, kind: &str, all: Vec<Value>) -> Value {
+    let ((first, limit), total) = (place(request), all.len());
     let data: Vec<_> = all.into_iter().skip(first).take(limit).collect();
     let end = first + data.len();
     let mut pagination = json!({"limit": limit, "total": null, "partial": end < total || first > 0});
@@ -108,5 +113,5 @@ fn list(cloud: &mut Cloud, request: &Request, kind: &'static str) -> Result<Valu
         let next = format!("{}{}?{}&marker=m{end}", request.origin, request.path, query.join("&"));
         pagination["next"] = json!(next);
     }
-    Ok(json!({"type": "collection", "resourceType": kind, "data": data, "pagination": pagination}))
+    json!({"type": "collection", "resourceType": kind, "data": data, "pagination": pagination})
 }
