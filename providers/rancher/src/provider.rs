@@ -40,11 +40,11 @@ impl RancherProvider {
     /// # Errors
     /// [`ErrorKind::InvalidConfiguration`] if there can be no client with these settings.
     pub fn new(config: &Config) -> Result<Self> {
-        let invalid = |key, why: String| Error::invalid_configuration(vec![ConfigProblem::new(key, why)]);
+        let invalid = |problem| Error::invalid_configuration(vec![problem]);
         if config.api_version == ApiVersion::V3 {
-            return Err(invalid("apiVersion", "Rancher 2.x (v3) is not supported yet".to_owned()));
+            return Err(invalid(ConfigProblem::new("apiVersion", "Rancher 2.x (v3) is not supported yet")));
         }
-        let client = Client::new(&config.server, &config.cattle_url()).map_err(|why| invalid("url", why))?;
+        let client = Client::new(&config.server, &config.cattle_url()).map_err(invalid)?;
         let instances = HostInstances::new(client.clone(), config);
         let load_balancer = load_balancer(config, client, &instances);
         Ok(Self { instances, load_balancer, started: OnceLock::new(), tasks: TaskTracker::new() })

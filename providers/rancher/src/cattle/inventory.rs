@@ -10,7 +10,7 @@ use std::{
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef};
 use tokio::{
     sync::{Notify, broadcast, watch},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -21,6 +21,9 @@ use crate::provider_id::{format_provider_id, is_host_uuid};
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
+
+/// How long the first listing is waited for.
+const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A host, and the addresses that were read for it.
 #[derive(Clone, Debug)]
@@ -218,6 +221,18 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Fails if the hosts have never been listed.
+    ///
+    /// # Errors
+    /// Why they have not.
+    pub(crate) fn check_listed(&self) -> Result<(), Error> {
+        match (&self.listed, &self.trouble) {
+            (Some(_), _) => Ok(()),
+            (None, None) => Err(Error::new(ErrorKind::Unavailable, "the hosts have not been listed yet")),
+            (None, Some((error, _))) => Err(error.clone().wrap("the hosts have not been listed")),
+        }
+    }
+
     /// Whether it is known, without another listing, that this one has no host.
     pub(crate) fn knows_absence_of(&self, sought: &Sought) -> bool {
         self.trouble.is_none() && self.absences.are_known_of(sought)
@@ -243,6 +258,26 @@ impl Hosts {
     /// Changes of the state.
     pub(crate) fn versions(&self) -> watch::Receiver<u64> {
         self.versions.subscribe()
+    }
+
+    /// Waits until the hosts have been listed, or could not be, or did not come in time. What is known then decides.
+    pub(crate) async fn first_listing(&self) {
+        let mut versions = self.versions();
+        let tried = async {
+            loop {
+                versions.mark_unchanged();
+                let is_tried = {
+                    let state = self.state();
+                    state.listed.is_some() || state.trouble.is_some()
+                };
+                if is_tried {
+                    return;
+                }
+                // The sender is in `self`, so this cannot fail.
+                let _ = versions.changed().await;
+            }
+        };
+        let _ = timeout(FIRST_LISTING_TIMEOUT, tried).await;
     }
 
     /// Changes of hosts.

@@ -6,38 +6,31 @@
 
 mod calls;
 mod demand;
+mod external_services;
+mod haproxy;
+mod locks;
 mod plan;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use cloudprovider::{
-    Error, ErrorKind, LoadBalancer, LoadBalancerService as Service, LoadBalancerStatus, NodeAddressType,
-    NodeIdentity, Result, async_trait,
+    Error, ErrorKind, LoadBalancer, LoadBalancerService as Service, LoadBalancerStatus, NodeIdentity, Result,
+    async_trait,
 };
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::sync::Mutex;
 
 use self::{
-    demand::{Demand, external_service_name, load_balancer_name},
-    plan::Backends,
+    demand::{Demand, load_balancer_name},
+    external_services::{ACTIVATE, ExternalServices},
+    locks::NameLocks,
 };
 use super::{
     client::Client,
-    inventory::{Hosts, State},
-    model::{ExternalService, LaunchConfig, LoadBalancerService},
+    inventory::Hosts,
+    model::{LaunchConfig, LoadBalancerService, Stack},
 };
-use crate::{config::LoadBalancerConfig, provider_id::parse_provider_id};
-
-/// How many external services are changed at the same time.
-const CHANGES_AT_ONCE: usize = 8;
-
-/// How long a call waits for the first listing of the hosts.
-const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::config::LoadBalancerConfig;
 
 /// The load balancers of a cluster.
 #[derive(Debug)]
@@ -45,15 +38,20 @@ pub(crate) struct CattleLoadBalancers {
     client: Client,
     hosts: Arc<Hosts>,
     settings: LoadBalancerConfig,
-    /// Held while load balancers and external services are changed: all load balancers share the external
-    /// services, and one must not delete what another has just chosen.
-    changing: Mutex<()>,
+    external_services: ExternalServices,
+    /// Held while a load balancer is changed. Different ones are changed at the same time.
+    changing: NameLocks,
+    /// Held while the stack is made, so that it is made once.
+    making_stack: Mutex<()>,
 }
 
 impl CattleLoadBalancers {
     /// Load balancers that are made with this client.
     pub(crate) fn new(client: Client, hosts: Arc<Hosts>, settings: LoadBalancerConfig) -> Self {
-        Self { client, hosts, settings, changing: Mutex::new(()) }
+        let external_services =
+            ExternalServices::new(client.clone(), Arc::clone(&hosts), settings.retry_interval);
+        let (changing, making_stack) = (NameLocks::default(), Mutex::default());
+        Self { client, hosts, settings, external_services, changing, making_stack }
     }
 
     fn in_progress(&self, message: String) -> Error {
@@ -68,7 +66,7 @@ impl CattleLoadBalancers {
     async fn find(&self, name: &str) -> Result<Option<LoadBalancerService>> {
         let mut found = self.client.load_balancers_named(name).await?;
         if found.len() > 1 {
-            let ids: Vec<_> = found.iter().map(|one| one.id.as_str()).collect();
+            let ids: Vec<_> = found.iter().map(|one| one.common.id.as_str()).collect();
             let words =
                 format!("several load balancers are called {name}: {}; delete all but one", ids.join(", "));
             return Err(Error::new(ErrorKind::Ambiguous, words));
@@ -79,25 +77,9 @@ impl CattleLoadBalancers {
         Ok(found.pop())
     }
 
-    /// Makes sure that this is the project of the cluster's hosts. Waits a little for the first listing.
+    /// Makes sure that this is the project of the cluster's hosts.
     async fn check_hosts(&self) -> Result<()> {
-        let mut versions = self.hosts.versions();
-        let is_known = || {
-            let state = self.hosts.state();
-            state.listed.is_some() || state.trouble.is_some()
-        };
-        let known = async {
-            loop {
-                versions.mark_unchanged();
-                if is_known() {
-                    return;
-                }
-                // The sender is in `self.hosts`, so this cannot fail.
-                let _ = versions.changed().await;
-            }
-        };
-        // What is known then decides.
-        let _ = timeout(LISTING_TIMEOUT, known).await;
+        self.hosts.first_listing().await;
         let state = self.hosts.state();
         let why = match &state.trouble {
             Some((error, _)) => error.report(),
@@ -116,7 +98,7 @@ impl CattleLoadBalancers {
         if let Some(found) = self.find(name).await? {
             return Ok(found);
         }
-        let stack = self.client.stack(&self.settings.stack_name, &self.settings.stack_external_id).await?;
+        let stack = self.stack().await?;
         let image = self.client.setting(&self.settings.image_setting).await?;
         let launch_config = LaunchConfig {
             ports: plan::ports(demand),
@@ -127,7 +109,24 @@ impl CattleLoadBalancers {
         self.client.create_load_balancer(name, &stack.id, &launch_config).await
     }
 
-    /// Makes a load balancer do what is demanded, as far as the server does it at once. The lock is held.
+    async fn find_stack(&self) -> Result<Option<Stack>> {
+        self.client.find_stack(&self.settings.stack_name, &self.settings.stack_external_id).await
+    }
+
+    /// The stack of all load balancers, made if there is none.
+    async fn stack(&self) -> Result<Stack> {
+        let _making = self.making_stack.lock().await;
+        let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
+        match self.find_stack().await? {
+            None => self.client.create_stack(stack_name, stack_external_id).await,
+            Some(stack) if stack.is_being_removed() => {
+                Err(self.in_progress(format!("stack {stack_name} is being removed")))
+            }
+            Some(stack) => Ok(stack),
+        }
+    }
+
+    /// Makes a load balancer do what is demanded, as far as the server does it at once. Its lock is held.
     ///
     /// # Errors
     /// [`ErrorKind::InProgress`] if the server has to finish something first.
@@ -138,20 +137,19 @@ impl CattleLoadBalancers {
         demand: &Demand,
         nodes: &[&NodeIdentity],
     ) -> Result<LoadBalancerService> {
-        if found.state.as_deref() == Some("removing") {
-            return Err(self.in_progress(format!("load balancer {} is being removed", found.id)));
+        if found.common.is_being_removed() {
+            return Err(self.in_progress(format!("load balancer {} is being removed", found.common.id)));
         }
-        let stack = found.stack_id.clone().unwrap_or_default();
-        let known = self.client.external_services_of(&stack).await?;
-        let backends = self.external_services(cluster, &stack, &known, nodes).await?;
-        let is_ready = backends.iter().all(|(_, is_ready)| *is_ready);
-        let services = backends.into_iter().map(|(id, _)| id).collect();
-        let ours = self.ours(cluster, &known, &found).await?;
-        let changed = self.send_to(found, demand, &services).await?;
-        self.delete_unused(&stack, None, ours.difference(&services).cloned().collect()).await?;
-        if !is_ready {
-            let words = format!("the external services of load balancer {} are not active yet", changed.id);
-            return Err(self.in_progress(words));
+        let stack = found.common.stack_id.clone().unwrap_or_default();
+        let chosen = self.external_services.choose(cluster, &found, nodes).await?;
+        let changed = self.send_to(found, demand, &chosen.ids).await?;
+        drop(chosen.held);
+        self.external_services.delete_unused(&stack, None, chosen.others).await?;
+        if !chosen.are_active {
+            let id = &changed.common.id;
+            return Err(
+                self.in_progress(format!("the external services of load balancer {id} are not active yet"))
+            );
         }
         Ok(changed)
     }
@@ -164,191 +162,63 @@ impl CattleLoadBalancers {
         services: &BTreeSet<String>,
     ) -> Result<LoadBalancerService> {
         let Some(change) = plan::change(&found, demand, services) else { return Ok(found) };
+        let id = &found.common.id;
+        let not_yet = || self.in_progress(format!("load balancer {id} does not have its ports yet"));
+        if change.launch_config.is_some() && found.common.is_updating() {
+            return Err(not_yet());
+        }
         if let Some(links) = &change.links {
             let links: Vec<_> = links.iter().map(|id| json!({"serviceId": id})).collect();
             let input = json!({"type": "setServiceLinksInput", "serviceLinks": links});
-            if !self.client.act(&found.actions, "setservicelinks", &input).await? {
-                return Err(
-                    self.in_progress(format!("load balancer {} is not ready for its services yet", found.id))
-                );
+            if !self.client.act(&found.common.actions, "setservicelinks", &input).await? {
+                return Err(self.in_progress(format!("load balancer {id} is not ready for its services yet")));
             }
         }
-        let changed = self
-            .client
-            .update_load_balancer(&found.id, &change.lb_config, change.launch_config.as_ref())
-            .await?;
-        if change.launch_config.is_some() && !plan::has_ports(&changed, demand) {
-            tracing::warn!(
-                load_balancer = found.id,
-                "Rancher does not change the ports, so the load balancer is made anew"
-            );
-            self.client.delete_load_balancer(&found.id).await?;
-            return Err(
-                self.in_progress(format!("load balancer {} is made anew, with other ports", found.id))
-            );
+        let changed =
+            self.client.update_load_balancer(id, &change.lb_config, change.launch_config.as_ref()).await?;
+        if change.launch_config.is_none() {
+            return Ok(changed);
         }
-        Ok(changed)
-    }
-
-    /// The external services that are ours: those with our description, and those that the load balancer sends
-    /// to, which get it. So they are known as ours when no load balancer names them any more.
-    async fn ours(
-        &self,
-        cluster: &str,
-        known: &[ExternalService],
-        found: &LoadBalancerService,
-    ) -> Result<BTreeSet<String>> {
-        let (description, named) = (plan::description(cluster), plan::services_of(found));
-        let mut ours = BTreeSet::new();
-        for service in known {
-            let is_marked = service.description.as_deref() == Some(&*description);
-            if !is_marked && named.contains(&service.id) {
-                self.client.describe_external_service(service, &description).await?;
-            }
-            if is_marked || named.contains(&service.id) {
-                ours.insert(service.id.clone());
-            }
+        // The answer to a change may show what was asked for, or what was there before.
+        let changed = self.client.load_balancer(id).await?;
+        if plan::has_ports(&changed, demand) {
+            return Ok(changed);
         }
-        Ok(ours)
-    }
-
-    /// Makes the external services of these nodes right. Returns their IDs, each with whether it is active.
-    async fn external_services(
-        &self,
-        cluster: &str,
-        stack: &str,
-        known: &[ExternalService],
-        nodes: &[&NodeIdentity],
-    ) -> Result<Vec<(String, bool)>> {
-        let mut by_name: BTreeMap<&str, &ExternalService> = BTreeMap::new();
-        for service in known {
-            by_name.entry(service.name.as_deref().unwrap_or_default()).or_insert(service);
+        if changed.common.is_updating() {
+            return Err(not_yet());
         }
-        let description = &*plan::description(cluster);
-        let wanted = self.backends(nodes);
-        let pairs: Vec<_> = wanted
-            .into_iter()
-            .map(|(name, ips)| {
-                let ips: Vec<_> = ips.iter().map(ToString::to_string).collect();
-                (by_name.get(&*name).map(|found| (*found).clone()), name, ips)
-            })
-            .collect();
-        stream::iter(pairs)
-            .map(|(found, name, ips)| async move {
-                self.external_service(found, &name, stack, description, &ips).await
-            })
-            .buffer_unordered(CHANGES_AT_ONCE)
-            .try_collect()
-            .await
-    }
-
-    /// Makes one external service right: it exists, has these addresses, and is active, if the server allows it now.
-    async fn external_service(
-        &self,
-        found: Option<ExternalService>,
-        name: &str,
-        stack: &str,
-        description: &str,
-        ips: &[String],
-    ) -> Result<(String, bool)> {
-        let service = match found {
-            None => self.client.create_external_service(name, stack, description, ips).await?,
-            Some(found) => {
-                let has: BTreeSet<_> = found.external_ip_addresses.iter().collect();
-                if has == ips.iter().collect() {
-                    found
-                } else {
-                    self.client.update_external_service(&found.id, ips).await?
-                }
-            }
-        };
-        // The action is not offered while the server still registers the service: then a later call does it.
-        let is_ready = is_active(service.state.as_deref())
-            || self.client.act(&service.actions, "activate", &json!({})).await?;
-        Ok((service.id, is_ready))
-    }
-
-    /// The addresses of these nodes. A node without an address is left out.
-    fn backends(&self, nodes: &[&NodeIdentity]) -> Backends {
-        let mut backends = Backends::new();
-        let state = self.hosts.state();
-        for node in nodes {
-            match address_of(node, &state) {
-                Some(ip) => drop(backends.entry(external_service_name(&node.name)).or_default().insert(ip)),
-                None => tracing::warn!(
-                    node = node.name,
-                    "the node has no IP address, so no load balancer sends to it"
-                ),
-            }
-        }
-        backends
-    }
-
-    /// Deletes those of these external services that no load balancer of the stack but `leaving` names.
-    async fn delete_unused(
-        &self,
-        stack: &str,
-        leaving: Option<&str>,
-        mut unused: BTreeSet<String>,
-    ) -> Result<()> {
-        if unused.is_empty() {
-            return Ok(());
-        }
-        let balancers = self.client.load_balancers_of(stack).await?;
-        for other in balancers.iter().filter(|other| leaving != Some(&other.id)) {
-            for used in plan::services_of(other) {
-                unused.remove(&used);
-            }
-        }
-        for id in &unused {
-            self.client.delete_external_service(id).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes what is left of load balancers that are gone.
-    async fn delete_leftovers(&self, cluster: &str) -> Result<()> {
-        let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
-        let Some(stack) = self.client.find_stack(stack_name, stack_external_id).await? else { return Ok(()) };
-        let known = self.client.external_services_of(&stack.id).await?;
-        let ours = self.ours(cluster, &known, &LoadBalancerService::default()).await?;
-        self.delete_unused(&stack.id, None, ours).await
+        tracing::warn!(
+            load_balancer = id,
+            "Rancher does not change the ports, so the load balancer is made anew"
+        );
+        self.client.delete_load_balancer(id).await?;
+        Err(self.in_progress(format!("load balancer {id} is made anew, with other ports")))
     }
 
     /// The status of a load balancer, once it is active and has addresses.
     async fn status_of(&self, found: &LoadBalancerService) -> Result<LoadBalancerStatus> {
-        let state = found.state.as_deref();
-        if !is_active(state) {
-            let offered = self.client.act(&found.actions, "activate", &json!({})).await?;
+        let fields = &found.common;
+        if !fields.is_active() {
+            let offered = self.client.act(&fields.actions, ACTIVATE, &json!({})).await?;
             let words = if offered { "is being activated" } else { "is not ready yet" };
-            return Err(self.in_progress(format!("load balancer {} {words}", found.id)));
+            return Err(self.in_progress(format!("load balancer {} {words}", fields.id)));
         }
         let status = plan::status(found);
-        if state == Some("activating") || status.ingress.is_empty() {
-            return Err(self.in_progress(format!("load balancer {} has no address yet", found.id)));
+        if fields.state.as_deref() == Some("activating") || status.ingress.is_empty() {
+            return Err(self.in_progress(format!("load balancer {} has no address yet", fields.id)));
         }
         Ok(status)
     }
-}
 
-/// Whether a service is active, or about to be.
-fn is_active(state: Option<&str>) -> bool {
-    matches!(state, Some("active" | "activating" | "updating-active"))
-}
-
-/// The address that a load balancer reaches a node at: that of its host, or else the Node's own.
-fn address_of(node: &NodeIdentity, state: &State) -> Option<std::net::IpAddr> {
-    let host = match node.provider_id.as_deref().map(parse_provider_id) {
-        Some(Ok(uuid)) => state.inventory.with_uuid(&uuid),
-        Some(Err(_)) => Ok(None),
-        None => state.inventory.with_name(&node.name),
-    };
-    let of_host = host.ok().flatten().and_then(|known| known.ips.as_ref().ok()?.first().copied());
-    let of_type = |wanted: NodeAddressType| {
-        let mut addresses = node.addresses.iter();
-        addresses.find(|one| one.address_type == wanted).and_then(|one| one.address.parse().ok())
-    };
-    of_host.or_else(|| of_type(NodeAddressType::InternalIp)).or_else(|| of_type(NodeAddressType::ExternalIp))
+    /// Deletes what is left of load balancers that are gone.
+    async fn delete_leftovers(&self, cluster: &str) -> Result<()> {
+        match self.find_stack().await? {
+            // Everything in it goes with it.
+            Some(stack) if stack.is_being_removed() => Ok(()),
+            Some(stack) => self.external_services.delete_leftovers(cluster, &stack.id).await,
+            None => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -367,19 +237,16 @@ impl LoadBalancer for CattleLoadBalancers {
         service: &Service,
         nodes: &[&NodeIdentity],
     ) -> Result<LoadBalancerStatus> {
-        let demand = Demand::of(service)?;
-        let changed = {
-            let _changing = self.changing.lock().await;
-            let found = self.find_or_create(&load_balancer_name(service), &demand).await?;
-            self.change(cluster, found, &demand, nodes).await?
-        };
+        let (demand, name) = (Demand::of(service)?, load_balancer_name(service));
+        let _changing = self.changing.lock(&name).await;
+        let found = self.find_or_create(&name, &demand).await?;
+        let changed = self.change(cluster, found, &demand, nodes).await?;
         self.status_of(&changed).await
     }
 
     async fn update(&self, cluster: &str, service: &Service, nodes: &[&NodeIdentity]) -> Result<()> {
-        let demand = Demand::of(service)?;
-        let name = load_balancer_name(service);
-        let _changing = self.changing.lock().await;
+        let (demand, name) = (Demand::of(service)?, load_balancer_name(service));
+        let _changing = self.changing.lock(&name).await;
         let Some(found) = self.find(&name).await? else {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no load balancer {name}")));
         };
@@ -388,20 +255,21 @@ impl LoadBalancer for CattleLoadBalancers {
 
     async fn delete(&self, cluster: &str, service: &Service) -> Result<()> {
         let name = load_balancer_name(service);
-        let _changing = self.changing.lock().await;
+        let _changing = self.changing.lock(&name).await;
         let Some(found) = self.find(&name).await? else { return self.delete_leftovers(cluster).await };
-        if found.state.as_deref() != Some("removing") {
-            // First, while its rules say which ones it adopted.
-            let stack = found.stack_id.clone().unwrap_or_default();
-            let known = self.client.external_services_of(&stack).await?;
-            let ours = self.ours(cluster, &known, &found).await?;
-            self.delete_unused(&stack, Some(&found.id), ours).await?;
+        let id = &found.common.id;
+        if !found.common.is_being_removed() {
+            // While its rules say which ones it adopted.
+            let all = self.external_services.all(cluster, &found).await?;
             tracing::info!(load_balancer = name, "deleting the load balancer");
-            self.client.delete_load_balancer(&found.id).await?;
+            self.client.delete_load_balancer(id).await?;
+            // Afterwards, so that the last one of several that are deleted at once leaves nothing.
+            let stack = found.common.stack_id.as_deref().unwrap_or_default();
+            self.external_services.delete_unused(stack, Some(id), all).await?;
             if self.find(&name).await?.is_none() {
                 return Ok(());
             }
         }
-        Err(self.in_progress(format!("load balancer {} is being removed", found.id)))
+        Err(self.in_progress(format!("load balancer {id} is being removed")))
     }
 }

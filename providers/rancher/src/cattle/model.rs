@@ -7,6 +7,14 @@ use serde_json::{Map, Value};
 
 pub(crate) use crate::norman::pages::Collection;
 
+/// Whether an object is gone. One that is being removed is not.
+fn is_gone(removed: Option<&Value>, state: Option<&str>) -> bool {
+    removed.is_some() || matches!(state, Some("removed" | "purging" | "purged"))
+}
+
+/// The state of an object that the server is about to remove.
+const REMOVING: &str = "removing";
+
 /// A host of a listing, or why it cannot be read. So one odd host does not spoil a listing.
 #[derive(Debug)]
 pub(crate) struct ListedHost(pub(crate) Result<Host, String>);
@@ -47,8 +55,7 @@ pub(crate) struct Host {
 impl Host {
     /// Whether the host is still there. One that is being removed is.
     pub(crate) fn exists(&self) -> bool {
-        let is_gone = matches!(self.state.as_deref(), Some("removed" | "purging" | "purged"));
-        self.removed.is_none() && !is_gone
+        !is_gone(self.removed.as_ref(), self.state.as_deref())
     }
 
     /// The address of the agent, if the host says one.
@@ -81,10 +88,23 @@ pub(crate) struct Stack {
     pub(crate) removed: Option<Value>,
 }
 
-/// A load balancer.
+impl Stack {
+    /// Whether it is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        is_gone(self.removed.as_ref(), self.state.as_deref())
+    }
+
+    /// Whether it will be gone soon, with everything in it.
+    pub(crate) fn is_being_removed(&self) -> bool {
+        self.state.as_deref() == Some(REMOVING)
+    }
+}
+
+/// What all services of a stack have, load balancers and external services too.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct LoadBalancerService {
+pub(crate) struct ServiceFields {
+    /// Such as `1s7`.
     pub(crate) id: String,
     #[serde(default)]
     pub(crate) name: Option<String>,
@@ -92,16 +112,48 @@ pub(crate) struct LoadBalancerService {
     pub(crate) stack_id: Option<String>,
     #[serde(default)]
     pub(crate) state: Option<String>,
+    /// When it was removed.
     #[serde(default)]
     pub(crate) removed: Option<Value>,
+    /// The URLs of the actions that are possible now.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) actions: BTreeMap<String, String>,
+}
+
+impl ServiceFields {
+    /// Whether it is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        is_gone(self.removed.as_ref(), self.state.as_deref())
+    }
+
+    /// Whether it will be gone soon.
+    pub(crate) fn is_being_removed(&self) -> bool {
+        self.state.as_deref() == Some(REMOVING)
+    }
+
+    /// Whether it is active, or about to be.
+    pub(crate) fn is_active(&self) -> bool {
+        matches!(self.state.as_deref(), Some("active" | "activating" | "updating-active"))
+    }
+
+    /// Whether the server works on a change of it.
+    pub(crate) fn is_updating(&self) -> bool {
+        matches!(self.state.as_deref(), Some("updating-active" | "updating-inactive" | "upgrading"))
+    }
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LoadBalancerService {
+    #[serde(flatten)]
+    pub(crate) common: ServiceFields,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) launch_config: LaunchConfig,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) lb_config: LbConfig,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) public_endpoints: Vec<PublicEndpoint>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) actions: BTreeMap<String, String>,
 }
 
 /// The container of a load balancer. Fields that are not known here are kept: an update sends them back.
@@ -154,21 +206,12 @@ pub(crate) struct PublicEndpoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExternalService {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) name: Option<String>,
-    #[serde(default)]
-    pub(crate) stack_id: Option<String>,
-    #[serde(default)]
-    pub(crate) state: Option<String>,
-    #[serde(default)]
-    pub(crate) removed: Option<Value>,
+    #[serde(flatten)]
+    pub(crate) common: ServiceFields,
     #[serde(default)]
     pub(crate) description: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) external_ip_addresses: Vec<String>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) actions: BTreeMap<String, String>,
 }
 
 /// A setting of the server.
@@ -181,6 +224,13 @@ pub(crate) struct Setting {
     pub(crate) value: Option<String>,
     #[serde(default)]
     pub(crate) active_value: Option<String>,
+}
+
+impl Setting {
+    /// The value, or else the one that is in force without it. An empty text is none.
+    pub(crate) fn text(self) -> Option<String> {
+        [self.value, self.active_value].into_iter().flatten().find(|text| !text.is_empty())
+    }
 }
 
 /// `null` counts as nothing.
@@ -239,6 +289,36 @@ mod tests {
             json!({"ports": ["80:80/tcp"], "imageUuid": "docker:x", "labels": {"a": "b"}, "memory": 5});
         let config: LaunchConfig = serde_json::from_value(text.clone()).expect("a launchConfig");
         assert_eq!(serde_json::to_value(config).expect("JSON"), text);
+    }
+
+    #[test]
+    fn an_empty_setting_is_none() {
+        let text = |value: Value, active: Value| {
+            let setting = json!({"name": "lb.instance.image", "value": value, "activeValue": active});
+            serde_json::from_value::<Setting>(setting).expect("a setting").text()
+        };
+        assert_eq!(text(json!("a"), json!("b")).as_deref(), Some("a"));
+        for value in [Value::Null, json!("")] {
+            assert_eq!(text(value.clone(), json!("b")).as_deref(), Some("b"));
+            assert_eq!(text(value, json!("")), None);
+        }
+    }
+
+    #[test]
+    fn services_have_their_own_fields_and_the_common_ones() {
+        let text = json!({
+            "id": "1s7", "name": "a", "stackId": "1st5", "state": "active", "removed": null,
+            "actions": {"activate": "/x"}, "launchConfig": null, "publicEndpoints": null, "anything": 5,
+            "externalIpAddresses": ["10.0.0.1"], "lbConfig": {"portRules": [{"sourcePort": 80}], "x": 1},
+        });
+        let found: LoadBalancerService = serde_json::from_value(text.clone()).expect("a load balancer");
+        assert_eq!((found.common.id.as_str(), found.common.stack_id.as_deref()), ("1s7", Some("1st5")));
+        assert!(!found.common.is_gone() && found.common.is_active() && !found.common.is_updating());
+        assert_eq!(found.lb_config.port_rules.len(), 1);
+        let found: ExternalService = serde_json::from_value(text).expect("an external service");
+        assert_eq!(found.external_ip_addresses, ["10.0.0.1"]);
+        assert!(found.common.actions.contains_key("activate"));
+        serde_json::from_value::<ExternalService>(json!({"name": "a"})).expect_err("no identity");
     }
 
     #[test]

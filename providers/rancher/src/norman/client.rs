@@ -1,12 +1,18 @@
 //! The HTTP client of one Rancher server: one API key or token, one deadline for each call, limited sizes, no redirects.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use cloudprovider::{Error, Result, error_chain};
+use cloudprovider::{ConfigProblem, Error, ErrorKind, Result, error_chain};
 use http::{Method, header};
 use reqwest::{Upgraded, Url};
 use secrecy::ExposeSecret as _;
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -41,22 +47,26 @@ pub(crate) struct Client {
     credentials: Credentials,
     timeout: Duration,
     pub(crate) page_size: u32,
+    /// Until when the server wants to be left alone.
+    paused: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Client {
     /// A client of the API below `base`, with the settings of a server. Opens no connection.
     ///
     /// # Errors
-    /// The reason, if there can be no client.
-    pub(crate) fn new(config: &ServerConfig, base: &str) -> Result<Self, String> {
-        let base = Url::parse(base).map_err(|error| error.to_string())?;
+    /// Why there can be no client. A fault that belongs to no key has an empty one.
+    pub(crate) fn new(config: &ServerConfig, base: &str) -> Result<Self, ConfigProblem> {
+        let base = Url::parse(base).map_err(|error| ConfigProblem::new("url", error.to_string()))?;
         let builder = reqwest::Client::builder();
         let mut builder = if config.insecure {
             tls::install_crypto_provider();
             // Whoever accepts any certificate does not mind whose it is either.
             builder.tls_danger_accept_invalid_certs(true)
         } else {
-            builder.tls_backend_preconfigured(tls::client_config(config.authorities.clone())?)
+            let key = if config.authorities.is_some() { "caFile, caCert" } else { "" };
+            let tls = tls::client_config(config.authorities.clone());
+            builder.tls_backend_preconfigured(tls.map_err(|why| ConfigProblem::new(key, why))?)
         };
         let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
         if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
@@ -69,13 +79,14 @@ impl Client {
             .tcp_keepalive(KEEPALIVE)
             .user_agent(concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| error_chain(&error))?;
+            .map_err(|error| ConfigProblem::new("", error_chain(&error)))?;
         Ok(Self {
             http,
             base,
             credentials: config.credentials.clone(),
             timeout: config.timeout,
             page_size: config.page_size,
+            paused: Arc::default(),
         })
     }
 
@@ -127,6 +138,7 @@ impl Client {
 
     /// Opens a WebSocket.
     pub(crate) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
+        self.check_pause()?;
         let key = generate_key();
         let request = self
             .request(Method::GET, url)
@@ -158,7 +170,24 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        self.in_time(async { read(request.send().await.map_err(unreachable)?).await }).await
+        self.check_pause()?;
+        let reply = self.in_time(async { read(request.send().await.map_err(unreachable)?).await }).await?;
+        if let Some(pause) = reply.pause() {
+            *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
+        }
+        Ok(reply)
+    }
+
+    /// Fails while the server wants to be left alone. So one refusal is enough for all callers.
+    fn check_pause(&self) -> Result<()> {
+        let until = *self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            Some(left) if !left.is_zero() => {
+                let words = "the server has had too many requests (429), and is left alone for a while";
+                Err(Error::new(ErrorKind::RateLimited, words).with_retry_after(left))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
@@ -174,7 +203,7 @@ impl Client {
     async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let late = || {
             let message = format!("no answer within {:?}", self.timeout);
-            Error::new(cloudprovider::ErrorKind::Timeout, message)
+            Error::new(ErrorKind::Timeout, message)
         };
         tokio::time::timeout(self.timeout, call).await.unwrap_or_else(|_| Err(late()))
     }

@@ -78,6 +78,10 @@ impl Reply {
             403 => {
                 Error::new(ErrorKind::PermissionDenied, format!("the API key may not do this (403){words}"))
             }
+            404 if code.as_deref() == Some("ActionNotAvailable") => Error::new(
+                ErrorKind::Conflict,
+                format!("the state of the object does not allow this now (404){words}"),
+            ),
             404 => unavailable(format!(
                 "there is no such resource (404){words}; check url and apiVersion, and what the API key may see"
             )),
@@ -86,7 +90,7 @@ impl Reply {
                 format!("somebody else changed this at the same time (409){words}"),
             ),
             429 => Error::new(ErrorKind::RateLimited, format!("too many requests (429){words}"))
-                .with_retry_after(self.retry_after().unwrap_or(RETRY_AFTER)),
+                .with_retry_after(self.pause().unwrap_or(RETRY_AFTER)),
             422 if code.as_deref() == Some("NotUnique") => {
                 Error::new(ErrorKind::Conflict, format!("there is one already (422){words}"))
             }
@@ -99,6 +103,11 @@ impl Reply {
             Some(after) if status == 503 => error.with_retry_after(after),
             _ => error,
         })
+    }
+
+    /// How long the server wants to be left alone, if it had too many requests.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        (self.status == 429).then(|| self.retry_after().unwrap_or(RETRY_AFTER))
     }
 
     fn retry_after(&self) -> Option<Duration> {

@@ -160,7 +160,7 @@ async fn a_load_balancer_is_made_changed_and_deleted() {
     let cost = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
     assert_eq!((cost("loadbalancerservices"), cost("externalservices"), cost("hosts")), (1, 1, 0));
 
-    server.cloud().slow_removal = 2;
+    server.cloud().slow_removal = 4;
     let error = balancers.delete(CLUSTER, &web).await.expect_err("not gone yet");
     assert_eq!((error.kind(), error.retry_after()), (ErrorKind::InProgress, Some(Duration::from_secs(1))));
     let error = balancers.ensure(CLUSTER, &web, &[]).await.expect_err("it is leaving");
@@ -392,6 +392,20 @@ async fn ports_that_cannot_be_changed_make_it_anew() {
 }
 
 #[tokio::test]
+async fn ports_that_take_their_time_do_not_make_it_anew() {
+    let (server, running, nodes) = cluster().await;
+    ensure(&running, &service(&[(80, 30080)]), &nodes).await;
+    let made = balancer(&server)["id"].clone();
+    // The answer to the change, and some reads after it, show the ports from before.
+    server.cloud().slow_ports = 4;
+    let (_, tries) = ensure(&running, &service(&[(443, 30443)]), &nodes).await;
+    assert!(tries > 0, "no call waits for it");
+    let changed = balancer(&server);
+    assert_eq!((&changed["id"], &changed["launchConfig"]["ports"]), (&made, &json!(["443:443/tcp"])));
+    assert_eq!(rules(&server).len(), 3);
+}
+
+#[tokio::test]
 async fn what_cannot_be_done_is_refused_before_anything_is_made() {
     let (server, running, nodes) = cluster().await;
     let mut dns = service(&[(53, 30053)]);
@@ -418,10 +432,10 @@ async fn faults_say_nothing_about_load_balancers() {
     for fault in [
         Fault::error(401, "Unauthorized"),
         Fault::error(404, "NotFound"),
-        Fault::error(429, "TooMany").with_header("retry-after", "1"),
         Fault::error(500, "ServerError"),
         Fault::login_page(),
         Fault::redirect(),
+        Fault::error(429, "TooMany").with_header("retry-after", "1"),
     ] {
         server.set_fault(Some(fault));
         let answers: [Result<()>; 4] = [
@@ -436,12 +450,66 @@ async fn faults_say_nothing_about_load_balancers() {
         }
         server.set_fault(None);
     }
+    // Nobody calls a server that has asked for a pause.
+    let calls = server.calls();
+    let error = running.balancers().get(CLUSTER, &web).await.expect_err("a pause");
+    assert_eq!((error.kind(), server.calls()), (ErrorKind::RateLimited, calls));
+    tokio::time::sleep(error.retry_after().expect("a time")).await;
     assert_eq!(running.balancers().get(CLUSTER, &web).await.expect("an answer"), Some(status));
     // Two of one name: a person has to decide.
     let copy = balancer(&server);
     server.cloud().create("loadBalancerService", copy);
     let error = running.balancers().get(CLUSTER, &web).await.expect_err("two");
     assert_eq!(error.kind(), ErrorKind::Ambiguous);
+}
+
+#[tokio::test]
+async fn a_load_balancer_loses_no_node_because_the_hosts_are_not_known() {
+    let (server, running, nodes) = cluster().await;
+    let web = service(&[(80, 30080)]);
+    ensure(&running, &web, &nodes).await;
+    drop(running);
+    let all: Vec<_> = nodes.iter().collect();
+    // Another daemon, which cannot list the hosts.
+    server.cloud().bad_page = Some((1, Fault::error(500, "ServerError")));
+    let running = start(&server, "").await;
+    for _ in 0..3 {
+        let error = running.balancers().update(CLUSTER, &web, &all).await.expect_err("nobody knows");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.report());
+    }
+    assert_eq!((rules(&server).len(), externals(&server).len()), (3, 3));
+    server.cloud().bad_page = None;
+    running.until("node-1", "present").await;
+    running.balancers().update(CLUSTER, &web, &all).await.expect("updated");
+    assert_eq!(rules(&server).len(), 3);
+}
+
+#[tokio::test]
+async fn a_stack_that_is_being_removed_is_waited_for() {
+    let (server, running, nodes) = cluster().await;
+    let web = service(&[(80, 30080)]);
+    let stack = server
+        .cloud()
+        .create("stack", json!({"name": "kubernetes-loadbalancers", "state": "removing", "externalId": ""}));
+    let error = running.balancers().ensure(CLUSTER, &web, &[&nodes[0]]).await.expect_err("not yet");
+    assert_eq!((error.kind(), error.retry_after()), (ErrorKind::InProgress, Some(Duration::from_secs(1))));
+    running.balancers().delete(CLUSTER, &web).await.expect("there is nothing");
+    server.cloud().objects.remove(&("stack", stack));
+    ensure(&running, &web, &nodes).await;
+}
+
+#[tokio::test]
+async fn an_empty_setting_hides_no_value() {
+    let (server, running, nodes) = cluster().await;
+    for object in server.cloud().objects.values_mut().filter(|one| one["name"] == "lb.instance.image") {
+        object["activeValue"] = object["value"].clone();
+        object["value"] = json!("");
+    }
+    ensure(&running, &service(&[(80, 30080)]), &nodes).await;
+    assert_eq!(
+        balancer(&server)["launchConfig"]["imageUuid"],
+        json!("docker:rancher/lb-service-haproxy:v0.9.14")
+    );
 }
 
 #[tokio::test]

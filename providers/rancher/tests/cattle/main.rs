@@ -9,5 +9,6 @@ mod conformance;
 mod faults;
 mod hosts;
 mod load_balancers;
+mod parallel;
 mod support;
 mod tls;

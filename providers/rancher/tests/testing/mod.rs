@@ -63,8 +63,12 @@ pub(crate) struct Cloud {
     pub(crate) crash_point: Option<(&'static str, &'static str)>,
     /// New connections are closed at once.
     pub(crate) is_away: bool,
+    /// Requests with this text in their URL or body wait.
+    pub(crate) held: Option<String>,
     /// Ports of a load balancer cannot be changed.
     pub(crate) fixes_ports: bool,
+    /// How many reads of a load balancer show the ports from before a change, while it is being updated.
+    pub(crate) slow_ports: usize,
     /// How many listings of load balancers a removed one stays in.
     pub(crate) slow_removal: usize,
     /// How many reads of a load balancer pass before it has public endpoints.
@@ -73,6 +77,8 @@ pub(crate) struct Cloud {
     pub(crate) no_events: bool,
     removing: BTreeMap<String, usize>,
     waiting: BTreeMap<String, usize>,
+    /// Container settings that load balancers get after some reads.
+    updating: BTreeMap<String, (usize, Value)>,
 }
 
 /// A wrong answer.

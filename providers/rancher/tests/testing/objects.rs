@@ -106,6 +106,7 @@ impl Cloud {
     pub(super) fn shown(&mut self, key: &(&'static str, String)) -> Value {
         let (kind, id) = key;
         if *kind == "loadBalancerService" {
+            self.finish_update(id);
             self.give_endpoints(id);
         }
         let mut object = self.objects[key].clone();
@@ -122,6 +123,18 @@ impl Cloud {
         let urls = actions.iter().map(|name| ((*name).to_owned(), json!(format!("{base}?action={name}"))));
         object["actions"] = Value::Object(urls.collect());
         object
+    }
+
+    /// An update that takes its time ends after some reads.
+    fn finish_update(&mut self, id: &str) {
+        let Some((left, launch_config)) = self.updating.get_mut(id) else { return };
+        if *left > 0 {
+            *left -= 1;
+            return;
+        }
+        let fields = json!({"launchConfig": launch_config, "state": "active"});
+        self.updating.remove(id);
+        self.change("loadBalancerService", id, fields);
     }
 
     fn give_endpoints(&mut self, id: &str) {
@@ -217,12 +230,22 @@ impl Cloud {
             }
         }
         for field in fields {
-            let skips = *field == "launchConfig" && self.fixes_ports;
-            if let Some(value) = body.get(*field).filter(|_| !skips) {
-                self.change(kind, id, json!({*field: value}));
+            let Some(value) = body.get(*field) else { continue };
+            match *field {
+                "launchConfig" if self.fixes_ports => {}
+                "launchConfig" if self.slow_ports > 0 => {
+                    self.updating.insert(id.to_owned(), (self.slow_ports, value.clone()));
+                    self.change(kind, id, json!({"state": "updating-active"}));
+                }
+                _ => self.change(kind, id, json!({*field: value})),
             }
         }
-        Ok(self.shown(&key))
+        let mut shown = self.shown(&key);
+        if self.fixes_ports && body.get("launchConfig").is_some() {
+            // It repeats what it was asked for.
+            shown["launchConfig"] = body["launchConfig"].clone();
+        }
+        Ok(shown)
     }
 
     /// `DELETE` of an object.

@@ -1,29 +1,17 @@
 //! Compares a load balancer with what it has to be. Pure rules.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use cloudprovider::{LoadBalancerIngress, LoadBalancerStatus};
 
-use super::demand::{Demand, Port};
+use super::{
+    demand::{Demand, Port},
+    haproxy::with_source_ranges,
+};
 use crate::cattle::model::{LaunchConfig, LbConfig, LoadBalancerService, PortRule};
-
-/// The name of the access list in HAProxy's configuration. It marks the lines that are ours.
-const ACCESS_LIST: &str = "kubernetes_source_range";
 
 /// The protocol of all rules.
 const TCP: &str = "tcp";
-
-/// The description of the external services that are made for this cluster. It marks them: others are not ours to delete.
-pub(crate) fn description(cluster: &str) -> String {
-    format!("made by cloud-controller-manager for a Node of cluster {cluster}")
-}
-
-/// The addresses of the external services, by name. Nodes whose names become one share it.
-pub(crate) type Backends = BTreeMap<String, BTreeSet<IpAddr>>;
 
 /// What to send to change a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,43 +81,6 @@ fn port_rules(demand: &Demand, services: &BTreeSet<String>) -> Vec<PortRule> {
 /// The services that a load balancer sends to.
 pub(crate) fn services_of(found: &LoadBalancerService) -> BTreeSet<String> {
     found.lb_config.port_rules.iter().filter_map(|rule| rule.service_id.clone()).collect()
-}
-
-/// The text that Rancher appends to HAProxy's configuration. Lines of the operator are kept.
-fn with_source_ranges(text: &str, demand: &Demand) -> String {
-    if demand.source_ranges.is_empty() && !text.contains(ACCESS_LIST) {
-        return text.to_owned();
-    }
-    let mut kept: Vec<&str> = Vec::new();
-    let mut is_ours = false;
-    for line in text.lines() {
-        if line.contains(ACCESS_LIST) {
-            // The header above belongs to our lines, unless other lines came between.
-            if !is_ours && kept.last().is_some_and(|last| last.trim_start().starts_with("frontend ")) {
-                kept.pop();
-            }
-            is_ours = true;
-        } else {
-            is_ours = false;
-            kept.push(line);
-        }
-    }
-    let mut result = kept.join("\n").trim_end().to_owned();
-    if demand.source_ranges.is_empty() {
-        return result;
-    }
-    for port in &demand.ports {
-        if !result.is_empty() && !result.ends_with('\n') {
-            result.push('\n');
-        }
-        // Writing to a text cannot fail.
-        let _ = writeln!(result, "frontend {}", port.source);
-        for range in &demand.source_ranges {
-            let _ = writeln!(result, "    acl {ACCESS_LIST} src {range}");
-        }
-        let _ = writeln!(result, "    tcp-request connection reject unless {ACCESS_LIST}");
-    }
-    result
 }
 
 /// The status of a Service: each address once, IPv4 first.
