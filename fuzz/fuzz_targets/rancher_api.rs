@@ -8,4 +8,5 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     measured::decode(bytes);
     measured::decode_load_balancers(bytes);
+    measured::decode_management(bytes);
 });

@@ -18,6 +18,7 @@ use crate::{
         inventory::Hosts,
     },
     config::Config,
+    detect::CattleOrNot,
     instances::{Answer, Rules, look_up},
     norman::client::Client,
     provider_id,
@@ -33,6 +34,8 @@ const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct HostInstances {
     client: Client,
+    /// A client below `/v3`, if the configuration does not say that the server is Rancher 1.6.
+    asked: Option<Client>,
     hosts: Arc<Hosts>,
     rules: Rules,
     intervals: Intervals,
@@ -41,10 +44,12 @@ pub(crate) struct HostInstances {
 }
 
 impl HostInstances {
-    /// The hosts that this client sees. They are read once [`follow`](Self::follow) is called.
-    pub(crate) fn new(client: Client, config: &Config) -> Self {
+    /// The hosts that this client sees. They are read once [`follow`](Self::follow) is called. If they cannot be listed,
+    /// `asked` says whether the server is Rancher 2.x.
+    pub(crate) fn new(client: Client, asked: Option<Client>, config: &Config) -> Self {
         Self {
             client,
+            asked,
             hosts: Arc::new(Hosts::new()),
             rules: Rules { address_types: config.address_types, zones: config.zones.clone() },
             intervals: Intervals {
@@ -56,6 +61,11 @@ impl HostInstances {
         }
     }
 
+    /// The client of the server.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The hosts in memory.
     pub(crate) fn hosts(&self) -> &Arc<Hosts> {
         &self.hosts
@@ -64,10 +74,10 @@ impl HostInstances {
     /// The work that follows the hosts until `stop` is cancelled. To be called once.
     pub(crate) fn follow(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let _ = self.started.set(Instant::now());
-        let (client, hosts, intervals) = (self.client.clone(), Arc::clone(&self.hosts), self.intervals);
-        let stopped = self.stopped.clone();
+        let source = CattleOrNot { cattle: self.client.clone(), management: self.asked.clone() };
+        let (hosts, intervals, stopped) = (Arc::clone(&self.hosts), self.intervals, self.stopped.clone());
         async move {
-            follow::run(&client, &hosts, intervals, stop).await;
+            follow::run(&source, &hosts, intervals, stop).await;
             stopped.cancel();
         }
     }

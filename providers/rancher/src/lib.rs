@@ -34,8 +34,10 @@
 mod addresses;
 mod cattle;
 mod config;
+mod detect;
 mod hosts;
 mod instances;
+mod management;
 #[doc(hidden)]
 pub mod measured;
 mod norman;
@@ -49,7 +51,7 @@ pub use config::{
     LoadBalancerMode, ManagementConfig, ServerConfig, ZoneRules,
 };
 pub use provider::{RancherProvider, factory};
-pub use provider_id::{format_provider_id, parse_provider_id};
+pub use provider_id::{format_machine_id, format_provider_id, parse_machine_id, parse_provider_id};
 
 /// The provider's name, as in `--cloud-provider` and before the `://` of its provider IDs.
 pub const NAME: &str = "rancher";

@@ -1,6 +1,10 @@
 //! What benchmarks and fuzz targets call. No part of the interface.
 
-use crate::cattle::{events, model};
+use crate::{
+    cattle::{events, model},
+    management,
+    norman::pages::Collection,
+};
 
 /// Decodes a page of hosts, and an event.
 pub fn decode(bytes: &[u8]) -> (bool, bool) {
@@ -15,4 +19,12 @@ pub fn decode(bytes: &[u8]) -> (bool, bool) {
 pub fn decode_load_balancers(bytes: &[u8]) -> usize {
     let page = serde_json::from_slice::<model::Collection<model::LoadBalancerService>>(bytes);
     page.map_or(0, |page| page.data.len())
+}
+
+/// Decodes what Rancher 2.x answers: a page of nodes, a cluster, and a Machine. Returns how much of it is known.
+pub fn decode_management(bytes: &[u8]) -> usize {
+    let nodes = serde_json::from_slice::<Collection<management::nodes::ListedNode>>(bytes);
+    let nodes = nodes.map_or(0, |page| management::nodes::machines(page.data, "local").len());
+    let cluster = serde_json::from_slice::<management::cluster::Cluster>(bytes);
+    nodes + usize::from(cluster.is_ok_and(|cluster| cluster.is_active())) + management::objects::decode(bytes)
 }

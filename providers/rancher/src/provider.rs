@@ -13,16 +13,35 @@ use crate::{
     cattle::load_balancer::CattleLoadBalancers,
     config::{ApiVersion, Config, Environment, LoadBalancerMode},
     hosts::HostInstances,
+    management::instances::MachineInstances,
     norman::client::Client,
 };
 
 /// Rancher as a cloud.
 #[derive(Debug)]
 pub struct RancherProvider {
-    instances: HostInstances,
+    platform: Platform,
     load_balancer: Option<Box<dyn LoadBalancer>>,
     started: OnceLock<()>,
     tasks: TaskTracker,
+}
+
+/// What the server is.
+#[derive(Debug)]
+enum Platform {
+    /// Rancher 1.6.
+    Cattle(Box<HostInstances>),
+    /// Rancher 2.x.
+    Management(Box<MachineInstances>),
+}
+
+impl Platform {
+    fn instances(&self) -> &dyn Instances {
+        match self {
+            Self::Cattle(instances) => &**instances,
+            Self::Management(instances) => &**instances,
+        }
+    }
 }
 
 /// Makes a provider from a configuration text and the environment. Checks everything and opens no connection.
@@ -41,27 +60,36 @@ impl RancherProvider {
     /// [`ErrorKind::InvalidConfiguration`] if there can be no client with these settings.
     pub fn new(config: &Config) -> Result<Self> {
         let invalid = |problem| Error::invalid_configuration(vec![problem]);
-        if config.api_version == ApiVersion::V3 {
-            return Err(invalid(ConfigProblem::new("apiVersion", "Rancher 2.x (v3) is not supported yet")));
-        }
-        let client = Client::new(&config.server, &config.cattle_url()).map_err(invalid)?;
-        let instances = HostInstances::new(client.clone(), config);
-        let load_balancer = load_balancer(config, client, &instances);
-        Ok(Self { instances, load_balancer, started: OnceLock::new(), tasks: TaskTracker::new() })
+        let client = |url: &str| Client::new(&config.server, url).map_err(invalid);
+        let management = client(&config.management_url())?;
+        let platform = match &config.management {
+            Some(cluster) => {
+                Platform::Management(Box::new(MachineInstances::new(management, config, cluster)))
+            }
+            None => {
+                let asked = (config.api_version == ApiVersion::Auto).then_some(management);
+                Platform::Cattle(Box::new(HostInstances::new(client(&config.cattle_url())?, asked, config)))
+            }
+        };
+        let load_balancer = load_balancer(config, &platform)?;
+        Ok(Self { platform, load_balancer, started: OnceLock::new(), tasks: TaskTracker::new() })
     }
 }
 
 /// The load balancers of the configured mode.
-fn load_balancer(
-    config: &Config,
-    client: Client,
-    instances: &HostInstances,
-) -> Option<Box<dyn LoadBalancer>> {
-    match config.load_balancer.mode {
-        LoadBalancerMode::None => None,
-        LoadBalancerMode::Cattle => {
-            let hosts = Arc::clone(instances.hosts());
-            Some(Box::new(CattleLoadBalancers::new(client, hosts, config.load_balancer.clone())))
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfiguration`] if this Rancher has none of the kind.
+fn load_balancer(config: &Config, platform: &Platform) -> Result<Option<Box<dyn LoadBalancer>>> {
+    match (config.load_balancer.mode, platform) {
+        (LoadBalancerMode::None, _) => Ok(None),
+        (LoadBalancerMode::Cattle, Platform::Cattle(instances)) => {
+            let (client, hosts) = (instances.client().clone(), Arc::clone(instances.hosts()));
+            Ok(Some(Box::new(CattleLoadBalancers::new(client, hosts, config.load_balancer.clone()))))
+        }
+        (LoadBalancerMode::Cattle, Platform::Management(_)) => {
+            let problem = ConfigProblem::new("loadBalancer.mode", "cattle needs Rancher 1.6");
+            Err(Error::invalid_configuration(vec![problem]))
         }
     }
 }
@@ -76,7 +104,10 @@ impl CloudProvider for RancherProvider {
         if self.started.set(()).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         }
-        self.tasks.spawn(self.instances.follow(context.stop));
+        match &self.platform {
+            Platform::Cattle(instances) => self.tasks.spawn(instances.follow(context.stop)),
+            Platform::Management(instances) => self.tasks.spawn(instances.follow(context.stop)),
+        };
         Ok(())
     }
 
@@ -86,7 +117,7 @@ impl CloudProvider for RancherProvider {
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
-        Some(&self.instances)
+        Some(self.platform.instances())
     }
 
     fn zones(&self) -> Option<&dyn Zones> {
@@ -114,18 +145,18 @@ impl CloudProvider for RancherProvider {
 #[async_trait]
 impl Instances for RancherProvider {
     fn owns(&self, provider_id: &str) -> bool {
-        self.instances.owns(provider_id)
+        self.platform.instances().owns(provider_id)
     }
 
     fn provider_id_form(&self) -> Option<&str> {
-        self.instances.provider_id_form()
+        self.platform.instances().provider_id_form()
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        self.instances.lookup(nodes).await
+        self.platform.instances().lookup(nodes).await
     }
 
     fn changes(&self) -> Option<InstanceStream> {
-        self.instances.changes()
+        self.platform.instances().changes()
     }
 }

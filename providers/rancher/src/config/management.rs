@@ -8,9 +8,6 @@ use super::{
     words::ApiVersion,
 };
 
-/// The namespace in which Rancher keeps the clusters that it makes.
-const NAMESPACE: &str = "fleet-default";
-
 /// The longest name of a cluster.
 const MAX_NAME: usize = 253;
 
@@ -23,8 +20,8 @@ pub(super) fn management(
     if version != ApiVersion::V3 {
         return None;
     }
-    let namespace = settings.text("namespace").unwrap_or(NAMESPACE).to_owned();
-    if !dns::is_label(&namespace) {
+    let namespace = settings.text("namespace").map(str::to_owned);
+    if namespace.as_deref().is_some_and(|namespace| !dns::is_label(namespace)) {
         findings
             .problem(settings.origin("namespace"), "must be the name of a namespace, such as fleet-default");
     }

@@ -99,8 +99,9 @@ pub enum Credentials {
 pub struct ManagementConfig {
     /// The cluster that the Nodes belong to.
     pub cluster: ClusterSelector,
-    /// The namespace of the management cluster with the objects of Rancher's provisioning. Default `fleet-default`.
-    pub namespace: String,
+    /// The namespace of the management cluster with the objects of Rancher's provisioning. `None`: the one that the
+    /// server names for the cluster, which is usually `fleet-default`.
+    pub namespace: Option<String>,
 }
 
 /// Names a cluster of a Rancher 2.x server.

@@ -92,7 +92,8 @@ fn every_key_is_read_in_both_formats() {
     let [yaml, gcfg] = [yaml, gcfg].map(|text| format!("{:?}", read(text).expect(text)));
     assert_eq!(yaml, gcfg);
     for part in [
-        "https://r.example.org:8443/sub/v2-beta/projects/1a7",
+        "url: \"https://r.example.org:8443/sub\"",
+        "project: Some(\"1a7\")",
         "timeout: 20s",
         "page_size: 50",
         "refresh_interval: 60s",
@@ -211,10 +212,7 @@ fn a_token_takes_the_place_of_a_key() {
         assert_eq!(token.expose_secret(), TOKEN);
         assert!(!format!("{config:?}").contains("battery"), "{config:?}");
         assert_eq!(config.management_url(), "https://h/v3");
-        let expected = ManagementConfig {
-            cluster: ClusterSelector::Id("local".to_owned()),
-            namespace: "fleet-default".to_owned(),
-        };
+        let expected = ManagementConfig { cluster: ClusterSelector::Id("local".to_owned()), namespace: None };
         assert_eq!(config.management, Some(expected));
     }
     let error = read(&format!("url: https://h\nclusterID: local\ntoken: {TOKEN}\naccessKey: a\n"));

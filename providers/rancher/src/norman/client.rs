@@ -8,7 +8,7 @@ use std::{
 };
 
 use cloudprovider::{ConfigProblem, Error, ErrorKind, Result, error_chain};
-use http::{Method, header};
+use http::{HeaderValue, Method, header};
 use reqwest::{Upgraded, Url};
 use secrecy::ExposeSecret as _;
 use serde::{Serialize, de::DeserializeOwned};
@@ -32,6 +32,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A silent connection is probed after this time.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The type of the answers that are asked for.
+const JSON: &str = "application/json";
 
 /// A page of 10,000 hosts is smaller.
 const MAX_BODY: usize = 128 << 20;
@@ -136,12 +139,42 @@ impl Client {
         if reply.status == 404 { Ok(()) } else { reply.check() }
     }
 
+    /// Reads from an API of the same server whose successful answers somebody else decodes, as they arrive. `timeout`
+    /// is the time for the whole answer. Answers with one of the statuses `passed` are successful too.
+    ///
+    /// # Errors
+    /// Those of every other answer, and of one that is no JSON.
+    pub(crate) async fn forward(
+        &self,
+        url: Url,
+        accept: Option<HeaderValue>,
+        timeout: Duration,
+        passed: &[u16],
+    ) -> Result<reqwest::Response> {
+        let accept = accept.unwrap_or(HeaderValue::from_static(JSON));
+        let request = self.request(Method::GET, url).timeout(timeout).header(header::ACCEPT, accept);
+        let response = self.in_time(async { request.send().await.map_err(unreachable) }).await?;
+        let is_json = response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|kind| kind.contains("json"));
+        if passed.contains(&response.status().as_u16()) || response.status().is_success() && is_json {
+            return Ok(response);
+        }
+        let reply = self.in_time(read(response)).await?;
+        // An answer without a fault is JSON all the same, though its header does not say so.
+        reply.decode::<serde_json::Value>()?;
+        Err(unavailable("the answer does not say that it is JSON"))
+    }
+
     /// Opens a WebSocket.
     pub(crate) async fn web_socket(&self, url: Url) -> Result<WebSocketStream<Upgraded>> {
         self.check_pause()?;
         let key = generate_key();
         let request = self
             .request(Method::GET, url)
+            .header(header::ACCEPT, JSON)
             .header(header::CONNECTION, "Upgrade")
             .header(header::UPGRADE, "websocket")
             .header(header::SEC_WEBSOCKET_VERSION, "13")
@@ -166,7 +199,7 @@ impl Client {
     }
 
     async fn send(&self, method: Method, url: Url, body: Option<&impl Serialize>) -> Result<Reply> {
-        let mut request = self.request(method, url);
+        let mut request = self.request(method, url).header(header::ACCEPT, JSON);
         if let Some(body) = body {
             request = request.json(body);
         }
@@ -191,7 +224,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
-        let request = self.http.request(method, url).header(header::ACCEPT, "application/json");
+        let request = self.http.request(method, url);
         match &self.credentials {
             Credentials::Key { access, secret } => {
                 request.basic_auth(access.expose_secret(), Some(secret.expose_secret()))

@@ -1,0 +1,337 @@
+//! The machines in memory, how good that memory is, and who wants to know.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef, Result};
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    time::Instant,
+};
+
+use super::machine::{Machine, is_same_name, short};
+
+/// How many changes a slow listener may lag behind before it has to read everything again.
+const CHANGES_KEPT: usize = 1024;
+
+/// How many keys of machines that are gone are remembered. A forgotten one costs a listing.
+const GONE_KEPT: usize = 10_000;
+
+/// The machines of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    machines: HashMap<String, Arc<Machine>>,
+    /// Keys by the provider ID that Rancher has.
+    by_id: HashMap<String, Vec<String>>,
+    /// Keys by the first label of the Node's name and of other names, in lower case.
+    by_name: HashMap<String, Vec<String>>,
+}
+
+impl Inventory {
+    pub(super) fn new(machines: impl IntoIterator<Item = Machine>) -> Self {
+        let mut inventory = Self::default();
+        machines.into_iter().for_each(|machine| inventory.put(machine));
+        inventory
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.machines.is_empty()
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<Machine>> {
+        self.machines.get(key)
+    }
+
+    pub(super) fn put(&mut self, machine: Machine) {
+        self.remove(&machine.key);
+        let key = machine.key.clone();
+        if let Some(id) = &machine.provider_id {
+            self.by_id.entry(id.clone()).or_default().push(key.clone());
+        }
+        for name in labels(&machine) {
+            self.by_name.entry(name).or_default().push(key.clone());
+        }
+        self.machines.insert(key, Arc::new(machine));
+    }
+
+    pub(super) fn remove(&mut self, key: &str) -> Option<Arc<Machine>> {
+        let machine = self.machines.remove(key)?;
+        let forget = |index: &mut HashMap<String, Vec<String>>, word: &str| {
+            let Some(keys) = index.get_mut(word) else { return };
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                index.remove(word);
+            }
+        };
+        if let Some(id) = &machine.provider_id {
+            forget(&mut self.by_id, id);
+        }
+        for name in labels(&machine) {
+            forget(&mut self.by_name, &name);
+        }
+        Some(machine)
+    }
+
+    /// The machine for which Rancher has this provider ID.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(super) fn with_id(&self, id: &str) -> Result<Option<&Arc<Machine>>> {
+        self.only(self.by_id.get(id).into_iter().flatten(), |_| true, "have this provider ID")
+    }
+
+    /// The machine that Rancher has bound to the Node of this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(super) fn with_node(&self, node: &str) -> Result<Option<&Arc<Machine>>> {
+        let is_its =
+            |machine: &Machine| machine.node.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node));
+        self.only(self.candidates(node), is_its, "are bound to this Node")
+    }
+
+    /// The machine that is bound to no Node yet and has this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`] if there are several.
+    pub(super) fn with_name(&self, node: &str) -> Result<Option<&Arc<Machine>>> {
+        let is_free = |machine: &Machine| match &machine.node {
+            Some(name) => is_same_name(name, node),
+            None => machine.names.iter().any(|name| is_same_name(name, node)),
+        };
+        self.only(self.candidates(node), is_free, "have the Node's name")
+    }
+
+    fn candidates(&self, node: &str) -> impl Iterator<Item = &String> {
+        self.by_name.get(&short(node).to_ascii_lowercase()).into_iter().flatten()
+    }
+
+    fn only<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a String>,
+        fits: impl Fn(&Machine) -> bool,
+        what: &str,
+    ) -> Result<Option<&Arc<Machine>>> {
+        let mut found = keys.filter_map(|key| self.machines.get(key)).filter(|machine| fits(machine));
+        match (found.next(), found.next()) {
+            (found, None) => Ok(found),
+            (one, Some(other)) => {
+                let one = one.map_or("", |one| one.shown.as_str());
+                let words = format!("{one} and {} both {what}", other.shown);
+                Err(Error::new(ErrorKind::Ambiguous, words))
+            }
+        }
+    }
+}
+
+/// The first labels of all names of a machine, each once.
+fn labels(machine: &Machine) -> HashSet<String> {
+    let names = machine.names.iter().chain(&machine.node);
+    names.map(|name| short(name).to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+}
+
+/// What the machines are known from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Truth {
+    /// The Machines of Cluster API. What is not there any more is gone.
+    Machines,
+    /// The nodes of the server, which only mirror the cluster's Nodes. They prove no absence.
+    #[default]
+    Mirror,
+}
+
+/// The state of the memory.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The ID of the cluster.
+    pub(super) cluster: String,
+    pub(super) truth: Truth,
+    /// Whether the server reaches the cluster.
+    pub(super) is_active: bool,
+    pub(super) inventory: Inventory,
+    /// Infrastructure by the key of the machine that owns it.
+    pub(super) infrastructure: HashMap<String, String>,
+    /// Keys of machines that are gone. A UID never comes back.
+    pub(super) gone: HashSet<String>,
+    /// When the last complete listing began.
+    pub(super) listed: Option<Instant>,
+    /// Why there is no up-to-date listing, and when that was known. `None` after a complete one.
+    pub(super) trouble: Option<(Error, Instant)>,
+}
+
+impl State {
+    fn note_gone(&mut self, key: String) {
+        if self.gone.len() >= GONE_KEPT {
+            self.gone.clear();
+        }
+        self.gone.insert(key);
+    }
+}
+
+/// A complete listing.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) cluster: String,
+    pub(super) truth: Truth,
+    pub(super) is_active: bool,
+    pub(super) machines: Vec<Machine>,
+    /// As in [`State::infrastructure`].
+    pub(super) infrastructure: HashMap<String, String>,
+}
+
+/// A change of one machine.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// This is the machine now.
+    Put(Machine),
+    /// The machine with this key is gone.
+    Remove(String),
+    /// The machine with this key has this infrastructure now, or has none any more.
+    Infrastructure(String, Option<String>),
+}
+
+/// The state, and who wants to know of its changes.
+#[derive(Debug)]
+pub(super) struct Machines {
+    state: RwLock<State>,
+    /// Counts changes of the state.
+    versions: watch::Sender<u64>,
+    changes: broadcast::Sender<InstanceChange>,
+    /// Wakes the task that lists.
+    wanted: Notify,
+}
+
+impl Machines {
+    /// Nothing is known yet.
+    pub(super) fn new() -> Self {
+        Self {
+            state: RwLock::default(),
+            versions: watch::Sender::new(0),
+            changes: broadcast::Sender::new(CHANGES_KEPT),
+            wanted: Notify::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    pub(super) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
+        self.changes.subscribe()
+    }
+
+    /// Asks for a listing, soon.
+    pub(super) fn want_listing(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Waits until somebody asks for a listing.
+    pub(super) async fn listing_wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Takes over a complete listing that began at this time.
+    pub(super) fn replace(&self, listing: Listing, began: Instant) {
+        self.change(|state| {
+            let inventory = Inventory::new(listing.machines);
+            let mut references = Vec::new();
+            let is_same_cluster = state.cluster == listing.cluster && state.truth == listing.truth;
+            let vanished: Vec<_> = state
+                .inventory
+                .machines
+                .values()
+                .filter(|old| inventory.get(&old.key).is_none())
+                .cloned()
+                .collect();
+            for old in vanished {
+                references.extend(old.references(&state.cluster));
+                if is_same_cluster {
+                    state.note_gone(old.key.clone());
+                }
+            }
+            for machine in inventory.machines.values() {
+                state.gone.remove(&machine.key);
+                if state.inventory.get(&machine.key) != Some(machine) {
+                    references.extend(machine.references(&listing.cluster));
+                }
+            }
+            if !is_same_cluster {
+                state.gone.clear();
+            }
+            state.cluster = listing.cluster;
+            state.truth = listing.truth;
+            state.is_active = listing.is_active;
+            state.inventory = inventory;
+            state.infrastructure = listing.infrastructure;
+            state.listed = Some(began);
+            state.trouble = None;
+            references
+        });
+    }
+
+    /// Takes over a change of one machine.
+    pub(super) fn apply(&self, change: Change) {
+        self.change(|state| {
+            let cluster = state.cluster.clone();
+            match change {
+                Change::Put(machine) => {
+                    state.gone.remove(&machine.key);
+                    let before = state.inventory.get(&machine.key).cloned();
+                    if before.as_deref() == Some(&machine) {
+                        return Vec::new();
+                    }
+                    let mut references = machine.references(&cluster);
+                    // The name may have changed too.
+                    references.extend(before.iter().flat_map(|before| before.references(&cluster)));
+                    state.inventory.put(machine);
+                    references
+                }
+                Change::Remove(key) => {
+                    let Some(before) = state.inventory.remove(&key) else { return Vec::new() };
+                    state.note_gone(key);
+                    before.references(&cluster)
+                }
+                Change::Infrastructure(key, Some(name)) => {
+                    state.infrastructure.insert(key, name);
+                    Vec::new()
+                }
+                Change::Infrastructure(key, None) => {
+                    state.infrastructure.remove(&key);
+                    // Its Node may be judged only now.
+                    Machine { key, ..Machine::default() }.references(&cluster)
+                }
+            }
+        });
+    }
+
+    /// Notes that these machines are not in a complete listing.
+    pub(super) fn confirm_gone(&self, keys: impl IntoIterator<Item = String>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        keys.into_iter().for_each(|key| state.note_gone(key));
+    }
+
+    /// Notes that there is no up-to-date listing.
+    pub(super) fn fail(&self, error: Error) {
+        self.change(|state| {
+            state.trouble = Some((error, Instant::now()));
+            Vec::new()
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State) -> Vec<InstanceRef>) {
+        let mut references = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+        self.versions.send_modify(|number| *number += 1);
+        references.sort_by(|a, b| (&a.provider_id, &a.name).cmp(&(&b.provider_id, &b.name)));
+        references.dedup();
+        if !references.is_empty() {
+            // Nobody may be listening.
+            let _ = self.changes.send(InstanceChange::Changed(references));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Tests of what a look-up answers, from state to answer.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::management::{
+    inventory::{Inventory, State},
+    machine::KnownAddresses,
+};
+
+const UID: &str = "7f3a1c52-9e0b-4d6a-8a53-0d5f2b7c9e11";
+const OTHER: &str = "0b5f0c4e-7a54-4f6a-9c5c-0e9f6f3a5d11";
+
+fn machine(key: &str, name: &str) -> Machine {
+    let internal: IpAddr = "10.0.0.1".parse().expect("an IP");
+    Machine {
+        key: key.to_owned(),
+        shown: format!("Machine fleet-default/{name}"),
+        names: BTreeSet::from([name.to_owned()]),
+        addresses: KnownAddresses { internal: vec![internal], external: Vec::new() },
+        ..Machine::default()
+    }
+}
+
+fn bound(key: &str, name: &str, node: &str) -> Machine {
+    Machine { node: Some(node.to_owned()), ..machine(key, name) }
+}
+
+fn state(machines: impl IntoIterator<Item = Machine>) -> State {
+    State {
+        cluster: "c-m-abcdefgh".to_owned(),
+        truth: Truth::Machines,
+        is_active: true,
+        inventory: Inventory::new(machines),
+        listed: Some(Instant::now()),
+        ..State::default()
+    }
+}
+
+fn node(name: &str) -> NodeIdentity {
+    NodeIdentity { name: name.to_owned(), ..NodeIdentity::default() }
+}
+
+fn with_id(name: &str, key: &str) -> NodeIdentity {
+    NodeIdentity { provider_id: Some(format!("rancher://c-m-abcdefgh/{key}")), ..node(name) }
+}
+
+fn with_label(name: &str, uid: &str) -> NodeIdentity {
+    NodeIdentity { labels: [(MACHINE_LABEL.to_owned(), uid.to_owned())].into(), ..node(name) }
+}
+
+/// The answer in a word.
+fn answer(node: &NodeIdentity, state: &State) -> String {
+    match look_up(node, state, &ZoneRules::default()) {
+        Answer::Settled(InstanceLookup::Present(instance)) => {
+            format!("present {}", instance.provider_id.as_ref().map_or("", |id| id.as_str()))
+        }
+        Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
+        Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {}", error.kind(), error.report()),
+        Answer::Starting(_) => "starting".to_owned(),
+        Answer::Nowhere(key) => format!("nowhere {}", key.unwrap_or_default()),
+    }
+}
+
+fn is(node: &NodeIdentity, state: &State, expected: &str) {
+    let answer = answer(node, state);
+    assert!(answer.starts_with(expected), "{}: {answer}, and not {expected}", node.name);
+}
+
+#[test]
+fn the_label_decides_and_is_checked() {
+    let id = format!("present rancher://c-m-abcdefgh/{UID}");
+    for (machine, name, expected) in [
+        (machine(UID, "pool-1"), "pool-1", id.as_str()),
+        (machine(UID, "pool-1"), "POOL-1.example.org", &id),
+        (bound(UID, "pool-1", "node-1"), "node-1", &id),
+        // Names that Rancher cuts to a length.
+        (machine(UID, "a-very-long-name-of-a-pool-1"), "a-very-long-0f3c9", &id),
+        (machine(UID, "pool-1"), "node-1", "conflict"),
+        (bound(UID, "pool-1", "node-1"), "pool-1", "conflict"),
+        (machine(UID, "a-very-long-name-of-a-pool-1"), "a-very-wide-0f3c9", "conflict"),
+        (machine(UID, "a-very-long-name-of-a-pool-1"), "a-very-long-xxxxx", "conflict"),
+        (machine(OTHER, "pool-1"), "pool-1", "conflict"),
+    ] {
+        is(&with_label(name, UID), &state([machine]), expected);
+    }
+    // A restored management cluster: the label has the old UID, and Rancher knows the Node.
+    is(&with_label("node-1", UID), &state([bound(OTHER, "pool-1", "node-1")]), "present");
+}
+
+#[test]
+fn without_a_label_ranchers_own_binding_decides_and_then_the_name() {
+    let all =
+        state([bound(UID, "pool-1", "node-1"), machine(OTHER, "node-2"), bound("c", "node-3", "node-4")]);
+    is(&node("node-1"), &all, &format!("present rancher://c-m-abcdefgh/{UID}"));
+    is(&node("NODE-2.example.org"), &all, &format!("present rancher://c-m-abcdefgh/{OTHER}"));
+    is(&node("node-3"), &all, "nowhere");
+    is(&node("pool-1"), &all, "nowhere");
+    let twins = state([machine(UID, "node-1.example.org"), machine(OTHER, "node-1.example.com")]);
+    is(&node("node-1"), &twins, "ambiguous");
+    is(&node("node-1.example.org"), &twins, &format!("present rancher://c-m-abcdefgh/{UID}"));
+}
+
+#[test]
+fn a_provider_id_decides_alone() {
+    let all = state([bound(UID, "pool-1", "node-1")]);
+    is(&with_id("whatever", UID), &all, "present");
+    is(&with_id("whatever", &UID.to_uppercase()), &all, "present");
+    is(&with_id("node-9", OTHER), &all, &format!("nowhere {OTHER}"));
+    is(&with_id("node-1", OTHER), &all, "conflict");
+    let elsewhere = NodeIdentity { provider_id: Some(format!("rancher://c-other/{UID}")), ..node("node-1") };
+    is(&elsewhere, &all, "invalid_input");
+    let cattle = NodeIdentity { provider_id: Some(format!("rancher://{UID}")), ..node("node-1") };
+    is(&cattle, &all, "invalid_input");
+    let mirrored = with_id("node-9", "machine-abcde");
+    is(&mirrored, &all, "conflict");
+    let copied = Machine { provider_id: mirrored.provider_id.clone(), ..machine(UID, "pool-1") };
+    is(&mirrored, &state([copied]), "present rancher://c-m-abcdefgh/machine-abcde");
+}
+
+#[test]
+fn only_what_is_known_to_be_gone_is_absent() {
+    let mut all = state([machine(UID, "node-1")]);
+    all.gone.insert(OTHER.to_owned());
+    is(&with_id("old", OTHER), &all, "absent");
+    all.infrastructure.insert(OTHER.to_owned(), "custom-9".to_owned());
+    is(&with_id("old", OTHER), &all, "in_progress");
+    all.infrastructure.clear();
+    for kind in [
+        ErrorKind::Unauthenticated,
+        ErrorKind::PermissionDenied,
+        ErrorKind::Unavailable,
+        ErrorKind::RateLimited,
+    ] {
+        all.trouble = Some((Error::new(kind, "away"), Instant::now()));
+        for node in [with_id("old", OTHER), with_id("node-1", UID), node("node-1"), node("nobody")] {
+            is(&node, &all, kind.as_str());
+        }
+    }
+    all.trouble = None;
+    all.inventory = Inventory::default();
+    is(&with_id("old", OTHER), &all, "unavailable");
+    is(&node("old"), &all, "unavailable");
+    all.listed = None;
+    is(&with_id("old", OTHER), &all, "starting");
+}
+
+#[test]
+fn a_mirror_proves_no_absence() {
+    let mut all = state([bound("machine-abcde", "node-1", "node-1")]);
+    all.truth = Truth::Mirror;
+    all.gone.insert(OTHER.to_owned());
+    is(&with_id("old", OTHER), &all, "unavailable");
+    is(&with_id("node-1", OTHER), &all, "unavailable");
+    is(&with_label("node-1", UID), &all, "present rancher://c-m-abcdefgh/machine-abcde");
+    is(&node("nobody"), &all, "nowhere");
+    all.is_active = false;
+    is(&node("nobody"), &all, "unavailable");
+}
+
+#[test]
+fn the_provider_id_that_rancher_has_is_followed() {
+    let restored = format!("rancher://c-m-abcdefgh/{OTHER}");
+    let copy = |id: &str| state([Machine { provider_id: Some(id.to_owned()), ..machine(UID, "node-1") }]);
+    is(&node("node-1"), &copy(&restored), &format!("present {restored}"));
+    is(&with_id("x", OTHER), &copy(&restored), &format!("present {restored}"));
+    is(&node("node-1"), &copy(&format!("rancher://c-m-abcdefgh/{UID}")), "present");
+    for foreign in ["rke2://node-1", "k3s://node-1", "harvester://1", "rancher://1"] {
+        is(&node("node-1"), &copy(foreign), "conflict");
+        // The Node's own ID was written here, so it stays.
+        is(&with_id("node-1", UID), &copy(foreign), &format!("present rancher://c-m-abcdefgh/{UID}"));
+    }
+}
+
+#[test]
+fn zones_and_types_are_the_machines() {
+    let look = |machine: Machine, truth| {
+        let state = State { truth, ..state([machine]) };
+        match look_up(&node("node-1"), &state, &ZoneRules::default()) {
+            Answer::Settled(InstanceLookup::Present(instance)) => *instance,
+            other => panic!("{other:?}"),
+        }
+    };
+    let plain = || machine(UID, "node-1");
+    let metadata = look(plain(), Truth::Machines).metadata;
+    assert_eq!((metadata.zone, metadata.instance_type.as_deref()), (None, Some("rancher")));
+    assert_eq!(look(plain(), Truth::Mirror).metadata.instance_type, None);
+    let placed = Machine { failure_domain: Some("fd-1".to_owned()), ..plain() };
+    assert_eq!(look(placed.clone(), Truth::Machines).metadata.zone.as_deref(), Some("fd-1"));
+    let label = [("topology.kubernetes.io/zone".to_owned(), "rack-7".to_owned())].into();
+    let labelled =
+        Machine { labels: label, instance_type: Some("VmwarevsphereMachine".to_owned()), ..placed };
+    let metadata = look(labelled, Truth::Machines).metadata;
+    assert_eq!(metadata.zone.as_deref(), Some("rack-7"));
+    assert_eq!(metadata.instance_type.as_deref(), Some("VmwarevsphereMachine"));
+    let leaving = look(Machine { is_leaving: true, ..plain() }, Truth::Machines);
+    assert_eq!((leaving.power_state, leaving.power_state.is_shutdown()), (PowerState::ShuttingDown, false));
+    let unaddressed = look(Machine { addresses: KnownAddresses::default(), ..plain() }, Truth::Machines);
+    assert_eq!(unaddressed.incomplete.map(|error| error.kind()), Some(ErrorKind::InProgress));
+}

@@ -1,0 +1,14 @@
+//! The provider against Rancher 2.x: `/v3` is a server in the process that answers as a real Rancher 2.9 was seen to
+//! answer, and `/apis` is a real kube-apiserver with Rancher's custom resources.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may")]
+
+mod conformance;
+mod detection;
+mod faults;
+mod machines;
+mod management_cluster;
+mod nodes;
+mod rancher;
+mod support;
+mod tls;

@@ -1,0 +1,237 @@
+//! A Rancher 2.x server in the process. It refuses what a real one refuses, and passes `/apis` on to a real API server.
+
+mod answers;
+mod connections;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// The token of a user who may see everything.
+pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
+/// The token of a user who may log in and nothing else.
+pub(crate) const POWERLESS: &str = "token-fghij:stapler-stapler";
+
+/// A running server. It ends when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct FakeRancher {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    scheme: &'static str,
+}
+
+struct Shared {
+    server: Mutex<Server>,
+    /// Cancelled to break all connections; then replaced.
+    connections: Mutex<CancellationToken>,
+    stop: CancellationToken,
+    upstream: Option<Upstream>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    }
+}
+
+/// The API server behind `/apis`.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) url: String,
+    pub(crate) client: reqwest::Client,
+    /// The API server's tokens of the user who may see everything, and of one without rights.
+    pub(crate) tokens: [String; 2],
+}
+
+/// What the server has, and how it behaves.
+#[derive(Default)]
+pub(crate) struct Server {
+    pub(crate) clusters: Vec<Value>,
+    pub(crate) nodes: Vec<Value>,
+    /// Tokens that expired. They are unknown to the server, like any other text.
+    pub(crate) expired: BTreeSet<&'static str>,
+    /// How many requests each collection got.
+    pub(crate) calls: BTreeMap<String, usize>,
+    /// The answer to every request whose path begins so, while it is set.
+    pub(crate) fault: Option<(&'static str, Fault)>,
+    /// The answer to the page of this number, from 1, of a listing of nodes.
+    pub(crate) bad_page: Option<(usize, Fault)>,
+    /// New connections are closed at once.
+    pub(crate) is_away: bool,
+}
+
+/// A wrong answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+impl Fault {
+    /// An error in the form of the API.
+    pub(crate) fn error(status: u16, code: &str) -> Self {
+        let body = json!({"baseType": "error", "code": code, "message": "scripted", "status": status, "type": "error"});
+        Self {
+            status,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: body.to_string(),
+        }
+    }
+
+    /// What a real server answers without a valid token: the status is a text, and there is no code.
+    pub(crate) fn unauthorized() -> Self {
+        let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;
+        Self { body: body.to_owned(), ..Self::error(401, "") }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    /// A login page, with status 200.
+    pub(crate) fn login_page() -> Self {
+        let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
+        Self { status: 200, headers, body: "<!doctype html><title>Rancher</title>".to_owned() }
+    }
+
+    /// A redirect to a login page.
+    pub(crate) fn redirect() -> Self {
+        let headers = vec![("location", "https://login.example.org/".to_owned())];
+        Self { status: 302, headers, body: String::new() }
+    }
+}
+
+impl FakeRancher {
+    /// A server without an API server behind it, on a free port of loopback.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(None, None).await
+    }
+
+    /// A server with certificates, an API server behind it, or both.
+    pub(crate) async fn start_with(acceptor: Option<TlsAcceptor>, upstream: Option<Upstream>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            server: Mutex::default(),
+            connections: Mutex::default(),
+            stop: CancellationToken::new(),
+            upstream,
+        });
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        tokio::spawn(connections::serve(listener, acceptor, Arc::downgrade(&shared), shared.stop.clone()));
+        Self { shared, address, scheme }
+    }
+
+    /// The URL of the server, without a path.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// A configuration for a cluster of this server, with further lines.
+    pub(crate) fn config(&self, cluster: &str, more: &str) -> String {
+        format!("url: {}\ntoken: {TOKEN}\nclusterID: {cluster}\n{more}", self.url())
+    }
+
+    /// The state, to look at and to change.
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
+        self.shared.server()
+    }
+
+    /// Adds a cluster that the server reaches.
+    pub(crate) fn add_cluster(&self, id: &str, name: &str, namespace: &str) {
+        let cluster = json!({
+            "id": id, "type": "cluster", "baseType": "cluster", "name": name, "state": "active", "driver": "imported",
+            "transitioning": "no", "fleetWorkspaceName": namespace, "apiEndpoint": "https://10.43.0.1:443",
+        });
+        self.server().clusters.push(cluster);
+    }
+
+    /// Sets the state of a cluster. Its nodes stay as they are.
+    pub(crate) fn set_state(&self, cluster: &str, state: &str) {
+        for known in self.server().clusters.iter_mut().filter(|known| known["id"] == cluster) {
+            known["state"] = json!(state);
+        }
+    }
+
+    /// Adds the mirror of a Node, as a real server showed it. Returns its ID.
+    pub(crate) fn add_node(&self, cluster: &str, name: &str) -> String {
+        let mut server = self.server();
+        let id = format!("{cluster}:machine-{:05x}", server.nodes.len());
+        server.nodes.push(json!({
+            "id": id, "type": "node", "baseType": "node", "clusterId": cluster, "name": "", "nodeName": name,
+            "requestedHostname": name, "hostname": null, "providerId": "", "ipAddress": "fd00::1",
+            "externalIpAddress": "203.0.113.1", "state": "active", "transitioning": "no", "imported": false,
+            "worker": true, "etcd": false, "controlPlane": false, "customConfig": null, "annotations": {},
+            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "of-the-node"},
+        }));
+        id
+    }
+
+    /// Changes fields of a node.
+    pub(crate) fn change_node(&self, id: &str, fields: &Value) {
+        for node in self.server().nodes.iter_mut().filter(|node| node["id"] == id) {
+            for (name, value) in fields.as_object().expect("fields") {
+                node[name] = value.clone();
+            }
+        }
+    }
+
+    /// Removes the mirror of a Node.
+    pub(crate) fn remove_node(&self, id: &str) {
+        self.server().nodes.retain(|node| node["id"] != id);
+    }
+
+    /// Breaks all connections and refuses new ones.
+    pub(crate) fn go_away(&self) {
+        self.server().is_away = true;
+        self.break_connections();
+    }
+
+    /// Accepts connections again.
+    pub(crate) fn come_back(&self) {
+        self.server().is_away = false;
+    }
+
+    /// Sets the answer to every request whose path begins so.
+    pub(crate) fn set_fault(&self, fault: Option<(&'static str, Fault)>) {
+        let is_set = fault.is_some();
+        self.server().fault = fault;
+        if is_set {
+            // What is open already would not notice.
+            self.break_connections();
+        }
+    }
+
+    fn break_connections(&self) {
+        let mut connections = self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.cancel();
+        *connections = CancellationToken::new();
+    }
+
+    /// How many requests there were so far, of all kinds.
+    pub(crate) fn calls(&self) -> usize {
+        self.server().calls.values().sum()
+    }
+}
+
+impl Shared {
+    fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection_token(&self) -> CancellationToken {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,117 @@
+//! What `/v3` answers.
+
+use serde_json::{Value, json};
+
+use super::{Fault, POWERLESS, Server, TOKEN};
+
+/// A request as far as it matters.
+pub(super) struct Request {
+    /// Scheme and authority, for complete URLs.
+    pub(super) origin: String,
+    pub(super) path: String,
+    pub(super) query: Vec<(String, String)>,
+    /// The token, whether it came as a bearer token or as user and password.
+    pub(super) token: Option<String>,
+}
+
+/// What a user may see.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    All,
+    Nothing,
+}
+
+/// The default and the most objects of a page.
+const DEFAULT_LIMIT: usize = 1000;
+const MAX_LIMIT: usize = 10_000;
+
+/// The filters that the server knows.
+const FILTERS: [&str; 4] = ["id", "clusterId", "name", "nodeName"];
+
+/// Counts a request, and checks what every one needs.
+pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fault> {
+    let mut parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    // Objects count as their collection.
+    parts.truncate(if parts.first() == Some(&"v3") { 2 } else { 6 });
+    let watches = request.query.iter().any(|(name, value)| name == "watch" && value == "true");
+    let what = parts.last().copied().unwrap_or_default();
+    *server.calls.entry(if watches { format!("watch {what}") } else { what.to_owned() }).or_default() += 1;
+    if let Some((_, fault)) = server.fault.as_ref().filter(|(begin, _)| request.path.starts_with(begin)) {
+        return Err(fault.clone());
+    }
+    match request.token.as_deref() {
+        Some(token) if server.expired.contains(token) => Err(Fault::unauthorized()),
+        Some(TOKEN) => Ok(Rights::All),
+        Some(POWERLESS) => Ok(Rights::Nothing),
+        _ => Err(Fault::unauthorized()),
+    }
+}
+
+/// The answer to a request that was admitted.
+pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Result<Value, Fault> {
+    let parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    let objects = match parts.get(1) {
+        None => return Ok(json!({"type": "apiRoot", "baseType": "apiRoot", "links": {}})),
+        Some(&"clusters") => &server.clusters,
+        Some(&"nodes") => &server.nodes,
+        Some(_) => return Err(Fault::error(404, "NotFound")),
+    };
+    // Without rights the lists are empty, and there is no error.
+    let seen = if rights == Rights::All { objects.as_slice() } else { &[] };
+    match parts.get(2) {
+        None => list(server, request, seen),
+        Some(id) => {
+            let found = seen.iter().find(|object| object["id"] == **id);
+            found.cloned().ok_or_else(|| Fault::error(404, "NotFound"))
+        }
+    }
+}
+
+/// A page of a collection. The marker is the ID of its first object.
+fn list(server: &Server, request: &Request, seen: &[Value]) -> Result<Value, Fault> {
+    let value =
+        |name: &str| request.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let fits = |object: &&Value| {
+        // A filter that is not known is ignored.
+        let known = request.query.iter().filter(|(name, _)| FILTERS.contains(&name.as_str()));
+        known.into_iter().all(|(name, value)| object[name] == *value)
+    };
+    let mut all: Vec<_> = seen.iter().filter(fits).collect();
+    if request.query.iter().any(|(name, _)| name.ends_with("_in")) {
+        all.clear();
+    }
+    let limit =
+        value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let first =
+        value("marker").map_or(Some(0), |marker| all.iter().position(|object| object["id"] == marker));
+    let first = first.ok_or_else(|| Fault::error(422, "InvalidOption"))?;
+    if let Some((page, fault)) = &server.bad_page
+        && *page == first / limit + 1
+        && request.path.ends_with("/nodes")
+    {
+        return Err(fault.clone());
+    }
+    let end = all.len().min(first + limit);
+    let page_url = |at: usize| {
+        let others = request.query.iter().filter(|(name, _)| name != "marker");
+        let query: Vec<_> = others.map(|(name, value)| format!("{name}={value}")).collect();
+        let marker = all.get(at).and_then(|object| object["id"].as_str()).unwrap_or_default();
+        json!(format!("{}{}?{}&marker={marker}", request.origin, request.path, query.join("&")))
+    };
+    let mut pagination = json!({"limit": limit, "total": all.len()});
+    if all.len() > limit {
+        pagination["partial"] = json!(true);
+        pagination["first"] = page_url(0);
+        if first > 0 {
+            pagination["previous"] = page_url(first.saturating_sub(limit));
+        }
+        if end < all.len() {
+            pagination["next"] = page_url(end);
+            pagination["last"] = page_url(all.len() - 1);
+        }
+    }
+    Ok(json!({
+        "type": "collection", "links": {"self": format!("{}{}", request.origin, request.path)},
+        "createTypes": {}, "actions": {}, "pagination": pagination, "filters": {}, "data": all[first..end],
+    }))
+}

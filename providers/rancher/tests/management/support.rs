@@ -1,0 +1,107 @@
+//! Providers on the server.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider::{
+    CloudProvider, FactoryInput, Instance, InstanceLookup, Instances, NodeAddress, NodeIdentity, StartContext,
+};
+use cloudprovider_rancher::{Config, Environment, RancherProvider};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// A provider that is started. It ends with this value.
+pub(crate) struct Running {
+    pub(crate) provider: Arc<RancherProvider>,
+    stop: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A provider with this configuration, not started. It lists more often than an operator may ask for, unless the
+/// configuration says how often.
+pub(crate) fn provider(text: &str) -> cloudprovider::Result<RancherProvider> {
+    let mut config = Config::read(&FactoryInput::new(text), &Environment::default())?;
+    if !text.contains("pollInterval") {
+        config.poll_interval = Duration::from_millis(100);
+    }
+    RancherProvider::new(&config)
+}
+
+/// A provider with this configuration, started.
+pub(crate) async fn start(config: &str) -> Running {
+    let provider = Arc::new(provider(config).expect("a good configuration"));
+    let stop = CancellationToken::new();
+    provider.start(StartContext::new(stop.clone(), "test")).await.expect("it starts");
+    Running { provider, stop }
+}
+
+impl Running {
+    pub(crate) async fn look_up(&self, nodes: &[NodeIdentity]) -> Vec<InstanceLookup> {
+        self.provider.lookup(&nodes.iter().collect::<Vec<_>>()).await
+    }
+
+    /// The answer for a Node, in a word.
+    pub(crate) async fn answer(&self, node: &NodeIdentity) -> String {
+        in_a_word(&self.look_up(std::slice::from_ref(node)).await[0])
+    }
+
+    /// Waits until the answer for a Node begins so.
+    pub(crate) async fn until(&self, node: &NodeIdentity, expected: &str) -> String {
+        for _ in 0..400 {
+            let answer = self.answer(node).await;
+            if answer.starts_with(expected) {
+                return answer;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{} is {:?} and does not become {expected:?}", node.name, self.answer(node).await);
+    }
+
+    /// The instance of a Node that is there.
+    pub(crate) async fn instance(&self, node: &NodeIdentity) -> Instance {
+        self.until(node, "present").await;
+        match self.look_up(std::slice::from_ref(node)).await.remove(0) {
+            InstanceLookup::Present(instance) => *instance,
+            other => panic!("not present: {other:?}"),
+        }
+    }
+}
+
+/// An answer in a word, for comparisons.
+pub(crate) fn in_a_word(lookup: &InstanceLookup) -> String {
+    match lookup {
+        InstanceLookup::Present(instance) => format!("present {}", instance.power_state),
+        InstanceLookup::Absent => "absent".to_owned(),
+        InstanceLookup::Unknown(error) => format!("unknown {}: {}", error.kind(), error.report()),
+    }
+}
+
+/// The provider ID of an instance.
+pub(crate) fn id_of(instance: &Instance) -> String {
+    instance.provider_id.as_ref().expect("a provider ID").as_str().to_owned()
+}
+
+/// The addresses of an instance.
+pub(crate) fn addresses_of(instance: &Instance) -> Vec<String> {
+    let shown = |address: &NodeAddress| format!("{} {}", address.address_type, address.address);
+    instance.metadata.addresses.iter().map(shown).collect()
+}
+
+/// A Node as its kubelet registers it.
+pub(crate) fn node(name: &str) -> NodeIdentity {
+    NodeIdentity {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        annotations: [("alpha.kubernetes.io/provided-node-ip".to_owned(), "10.9.9.9".to_owned())].into(),
+        ..NodeIdentity::default()
+    }
+}
+
+/// A Node that has been initialised with this provider ID.
+pub(crate) fn node_with_id(name: &str, id: &str) -> NodeIdentity {
+    NodeIdentity { provider_id: Some(id.to_owned()), ..node(name) }
+}
