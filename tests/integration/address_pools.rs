@@ -10,6 +10,7 @@ mod ours;
 mod play;
 mod presets;
 mod sharing;
+mod shown;
 mod values;
 mod wanted;
 
@@ -37,6 +38,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         in_real_time(Target::ApiServer, "one_call_for_each_service", |api| {
             daemon::one_call_for_each_service(api).boxed_local()
+        }),
+        in_real_time(Target::Sandbox, "what_is_shown_is_claimed", |api| {
+            shown::what_is_shown_is_claimed(api).boxed_local()
         }),
         trial("memory::address_pools::ours_gives_the_same_but_for_wanted_differences", ours),
     ]

@@ -11,7 +11,7 @@ pub(super) enum Action {
     Repair,
     /// Ask the cloud whether the load balancer is as it was.
     Verify,
-    /// Delete the load balancer, then remove the finalizer.
+    /// Clear the status, delete the load balancer, remove the finalizer.
     CleanUp,
     /// Delete the load balancer of a Service that is gone, or that another one of the same name has replaced.
     DeleteOld,

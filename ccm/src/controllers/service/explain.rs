@@ -126,7 +126,12 @@ fn away_from_it(service: &Service, cloud: &Result<Option<LoadBalancerStatus>, Er
     }
     let mut next = Vec::new();
     match cloud {
-        Ok(Some(_)) => next.push("delete the load balancer".to_owned()),
+        Ok(Some(_)) => {
+            if !service.content.status.ingress.is_empty() {
+                next.push("clear the status".to_owned());
+            }
+            next.push("delete the load balancer".to_owned());
+        }
         Ok(None) => {}
         Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
         Err(_) => next.push("ask the cloud whether there is a load balancer, and delete it".to_owned()),
@@ -198,6 +203,13 @@ mod tests {
             assert_eq!(plan.wanted, wanted, "{service:?}");
             assert!(plan.next.last().is_some_and(|step| step.starts_with(last)), "{last} in {plan:?}");
         }
+    }
+
+    #[test]
+    fn the_status_is_cleared_first() {
+        let there = Ok(Some(LoadBalancerStatus::default()));
+        let plan = plan(&service(json!({"type": "LoadBalancer"}), true, true), &[], &there);
+        assert_eq!(plan.next, ["clear the status", "delete the load balancer", "remove the finalizer"]);
     }
 
     #[test]

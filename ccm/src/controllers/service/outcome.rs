@@ -82,7 +82,7 @@ impl Failure {
         Self { why, retry_after: error.retry_after(), unsupported, cloud_called: true, version: None }
     }
 
-    /// An error of the API server, before any call of the cloud.
+    /// An error of the API server. No call of the cloud came before it, as far as this says.
     pub(super) fn of_write(tried: &str, error: &crate::writes::WriteError) -> Self {
         let why = format!("{tried}: {error}");
         Self { why, retry_after: None, unsupported: false, cloud_called: false, version: None }

@@ -62,7 +62,6 @@ impl ServiceController {
                 memory.verify_at = verify_at;
             }
             // What the watch shows next decides.
-            Outcome::Outdated { cloud_called: true, .. } => {}
             Outcome::Outdated { cloud_called: false, .. } => memory.may_exist = before.may_exist,
             Outcome::NotOurs => {
                 memory.succeed(Standing::NotOurs);
@@ -96,7 +95,7 @@ impl ServiceController {
             }
             // The back ends were noted before the call.
             Outcome::Stopped if action == Action::UpdateNodes => memory.nodes.clone_from(&before.nodes),
-            Outcome::Updated | Outcome::Stopped => {}
+            Outcome::Outdated { .. } | Outcome::Updated | Outcome::Stopped => {}
             Outcome::Failed(failure) => {
                 note_failure(memory, action, before, failure, now);
                 return true;

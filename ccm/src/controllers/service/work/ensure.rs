@@ -29,6 +29,18 @@ struct Progress<'a> {
     is_called: bool,
 }
 
+impl Progress<'_> {
+    /// Takes over what the API server says. Ends the work if the Service wants no load balancer any more.
+    fn go_on_with(&mut self, now: Service) -> Result<(), Early> {
+        self.version = Some(now.resource_version.clone());
+        if !now.wants_load_balancer() || now.deleting {
+            return Err(Outcome::Outdated { version: self.version.take(), cloud_called: self.is_called });
+        }
+        *self.told = Arc::new(now);
+        Ok(())
+    }
+}
+
 impl Shared {
     pub(super) async fn ensure(
         &self,
@@ -67,18 +79,7 @@ impl Shared {
         let written = self.writer.patch_status_and_read(&service, patch::add_finalizer()).await;
         let tried = "failed to add load balancer cleanup finalizer";
         let now = written.map_err(|error| self.not_written(&service, tried, &error))?;
-        self.go_on_with(progress, now)
-    }
-
-    /// Takes over what the API server says. Ends the work if the Service wants no load balancer any more.
-    fn go_on_with(&self, progress: &mut Progress<'_>, now: Service) -> Result<(), Early> {
-        progress.version = Some(now.resource_version.clone());
-        if !now.wants_load_balancer() || now.deleting {
-            let (version, cloud_called) = (progress.version.take(), progress.is_called);
-            return Err(Outcome::Outdated { version, cloud_called });
-        }
-        *progress.told = Arc::new(now);
-        Ok(())
+        progress.go_on_with(now)
     }
 
     /// Calls the cloud, again if the Service has changed before the provider could change it.
@@ -136,10 +137,9 @@ impl Shared {
             })
         };
         match written {
-            Ok(None) => Ok(false),
-            Ok(Some(now)) => self.go_on_with(progress, now).map(|()| true),
-            // It vanished meanwhile, and has no status any more.
-            Err(WriteError::Gone) => Ok(false),
+            // If it vanished meanwhile, it has no status any more.
+            Ok(None) | Err(WriteError::Gone) => Ok(false),
+            Ok(Some(now)) => progress.go_on_with(now).map(|()| true),
             Err(error) => {
                 let failure = Failure::of_write("failed to update load balancer status", &error);
                 let version = progress.version.clone();
