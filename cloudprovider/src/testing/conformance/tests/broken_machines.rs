@@ -125,7 +125,7 @@ impl Broken {
     /// Writes this mark on the instance and the disk with its UID, whosever they are.
     fn take_over(&self, mark: &Mark) {
         let is_of_it = |line: &String| line.starts_with("instance/") && line.ends_with(&mark.uid);
-        if self.cloud.objects().iter().any(|line| is_of_it(line)) {
+        if self.cloud.objects().iter().any(is_of_it) {
             self.cloud.change(&mark.uid, |instance| instance.mark = Some(mark.clone()));
         }
     }
@@ -262,8 +262,7 @@ impl DynMachines for Broken {
         let answer = self.part().delete_machine(&request, record).await;
         keep(kept, record);
         match (self.wrong, answer) {
-            (Wrong::GoneTooEarly, Ok(_)) => Ok(Deletion::Gone),
-            (Wrong::ErrorsAreGone, Err(_)) => Ok(Deletion::Gone),
+            (Wrong::GoneTooEarly, Ok(_)) | (Wrong::ErrorsAreGone, Err(_)) => Ok(Deletion::Gone),
             (_, answer) => answer,
         }
     }
@@ -318,7 +317,9 @@ impl Instances for Broken {
         }
         let without = |change| match change {
             InstanceChange::Changed(mut all) => {
-                all.iter_mut().for_each(|one| one.machine = None);
+                for one in &mut all {
+                    one.machine = None;
+                }
                 InstanceChange::Changed(all)
             }
             InstanceChange::Resync => InstanceChange::Resync,

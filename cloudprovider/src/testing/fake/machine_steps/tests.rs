@@ -1,17 +1,16 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    CloudProvider, InstanceChange, StartContext,
+    CloudProvider, InstanceChange, Instances, ProviderId, StartContext,
     machines::{BootstrapData, BootstrapFormat, ClusterContext},
     testing::FakeCloud,
 };
-use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 const TASK_TIME: Duration = Duration::from_secs(30);
 
@@ -43,7 +42,7 @@ async fn step(provider: &Arc<dyn CloudProvider>, record: &mut Record<Value>) -> 
 async fn a_machine_is_made_step_by_step() {
     let cloud = cloud();
     let provider = started(&cloud).await;
-    let mut changes = provider.instances().and_then(|instances| instances.changes()).expect("changes");
+    let mut changes = provider.instances().and_then(Instances::changes).expect("changes");
     let mut record = Record::default();
     let report = step(&provider, &mut record).await.expect("a report");
     assert_eq!(report.wait().map(|wait| &*wait.message), Some("task-1 of one"));
@@ -61,7 +60,7 @@ async fn a_machine_is_made_step_by_step() {
     let report = step(&provider, &mut record).await.expect("a report");
     assert!(report.is_done());
     let machine = report.present().expect("it exists");
-    assert_eq!(machine.instance.provider_id.as_ref().map(|id| id.as_str()), Some("fake:///uid-1"));
+    assert_eq!(machine.instance.provider_id.as_ref().map(ProviderId::as_str), Some("fake:///uid-1"));
     assert_eq!(machine.failure_domain.as_deref(), Some("a"));
     assert_eq!(cloud.objects(), ["disk/one of uid-1", "instance/one of uid-1"]);
     assert_eq!(cloud.bootstrap_of("uid-1").map(|data| data.expose().to_vec()), Some(b"{}".to_vec()));
