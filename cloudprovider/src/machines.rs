@@ -79,6 +79,7 @@
 //!   names the mark's UID in [`InstanceRef::machine`](crate::InstanceRef::machine), of a machine as well as of
 //!   a cluster, for every change that a step could be waiting for: the machine itself, its lease, its task, its
 //!   image. The controller wakes the object with this identity. A resync wakes all.
+//! - So a provider with machines has [`Instances`](crate::Instances) too.
 //! - A provider without a stream names times in its [`Wait`]s.
 //!
 //! # Errors

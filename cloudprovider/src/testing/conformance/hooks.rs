@@ -136,7 +136,8 @@ pub trait Hooks: Send + Sync {
     }
 
     /// A line for each thing in the cloud that machines and clusters consist of: instances, disks, seeds,
-    /// reservations, endpoints. Those of others too. The same thing has the same line each time.
+    /// reservations, endpoints. Those of others too. The same thing has the same line each
+    /// time, and no other thing has it.
     async fn machine_objects(&self) -> Hook<Vec<String>> {
         Err(HookError::NotOffered("machine_objects"))
     }

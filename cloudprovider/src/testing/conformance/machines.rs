@@ -50,6 +50,11 @@ pub(super) const CHECKS: &[Check] = &[
         look: |run| interrupted::cut_off(run).boxed(),
     },
     Check {
+        name: "deletion-cut-off",
+        says: "After a step towards gone that was cut off anywhere, another provider deletes the rest.",
+        look: |run| interrupted::deletion_cut_off(run).boxed(),
+    },
+    Check {
         name: "deleted",
         says: "A machine that was deleted is gone with all its parts, others stay, and deleting it again succeeds.",
         look: |run| deletion::deleted(run).boxed(),

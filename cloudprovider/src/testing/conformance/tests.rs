@@ -87,6 +87,7 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "machines/restart: machines, which the provider has not",
             "machines/status-lost: machines, which the provider has not",
             "machines/cut-off: machines, which the provider has not",
+            "machines/deletion-cut-off: machines, which the provider has not",
             "machines/deleted: machines, which the provider has not",
             "machines/never-made: machines, which the provider has not",
             "machines/deleted-early: machines, which the provider has not",

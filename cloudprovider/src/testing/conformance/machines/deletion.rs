@@ -1,11 +1,11 @@
 //! Rules about deleting machines.
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
     super::run::{Checked, Run, ensure},
     driver::{Driver, described},
-    interrupted::take,
+    interrupted::{MAX_TIME, take},
 };
 use crate::machines::Deletion;
 
@@ -44,8 +44,11 @@ pub(super) async fn never_made(run: &Run<'_>) -> Checked {
 
 pub(super) async fn deleted_early(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
-    let before = driver.things().await?;
+    let (before, began) = (driver.things().await?, Instant::now());
     for steps in 0..STEPS_MADE {
+        if began.elapsed() > MAX_TIME {
+            return Ok(format!("after each of the first {steps} steps, with its status and without"));
+        }
         for is_lost in [false, true] {
             let mut object = driver.object();
             let is_done = take(&driver, &mut object, steps).await?;

@@ -106,7 +106,12 @@ impl<'a> Driver<'a> {
 
     /// Everything in the cloud that machines and clusters consist of.
     pub(super) async fn things(&self) -> Checked<BTreeSet<String>> {
-        Ok(self.run.hooks.machine_objects().await?.into_iter().collect())
+        let mut all = BTreeSet::new();
+        for line in self.run.hooks.machine_objects().await? {
+            ensure(!all.contains(&line), || format!("two things in the cloud are {line:?}"))?;
+            all.insert(line);
+        }
+        Ok(all)
     }
 
     /// Fails unless the cloud has exactly these things.

@@ -1,8 +1,11 @@
 //! For each rule about machines, a provider that breaks it.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures::StreamExt as _;
@@ -49,6 +52,8 @@ enum Wrong {
     DeletesOnce,
     /// Without a machine there is nothing to delete, whatever task is running.
     IgnoresTasks,
+    /// Only a process that saw the machine deletes its disk.
+    ForgetsParts,
     /// A machine of this name is taken over.
     AdoptsByName,
     /// A machine of this name is deleted.
@@ -98,6 +103,8 @@ struct Broken {
     common: Arc<Common>,
     /// Which of the providers it is.
     number: usize,
+    /// The machines that it saw.
+    seen: Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Broken {
@@ -218,7 +225,10 @@ impl DynMachines for Broken {
             _ => {}
         }
         match (self.wrong, answer) {
-            (_, Ok(MachineReport::Present(machine))) => Ok(self.machine(&request, *machine)),
+            (_, Ok(MachineReport::Present(machine))) => {
+                self.seen.lock().expect("no panic").insert(mark.uid.clone());
+                Ok(self.machine(&request, *machine))
+            }
             (Wrong::HidesWhatIsForeign, Err(error)) => {
                 Err(Error::new(error.kind(), "something is in the way"))
             }
@@ -241,7 +251,13 @@ impl DynMachines for Broken {
         let mark = &request.mark;
         let has =
             |what: &str| self.cloud.objects().contains(&format!("{what}/{} of {}", mark.name(), mark.uid));
+        let mut saw = self.seen.lock().expect("no panic").contains(&mark.uid);
+        if has("instance") {
+            saw = true;
+            self.seen.lock().expect("no panic").insert(mark.uid.clone());
+        }
         match self.wrong {
+            Wrong::ForgetsParts if !saw => return Ok(Deletion::Gone),
             Wrong::DeletesOnce if !has("instance") && !has("disk") => {
                 return Err(Error::new(ErrorKind::NotFound, "there is no such machine"));
             }
@@ -366,7 +382,14 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         let (cloud, common) = (subject.cloud.clone(), Arc::<Common>::default());
         subject.wrap = Box::new(move |inner| {
             let number = common.providers.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Broken { inner, cloud: cloud.clone(), wrong, common: common.clone(), number })
+            Arc::new(Broken {
+                inner,
+                cloud: cloud.clone(),
+                wrong,
+                common: common.clone(),
+                number,
+                seen: Mutex::default(),
+            })
         });
         (rule, subject)
     };
@@ -381,6 +404,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/restart", Wrong::IdentityInMemory),
         of("machines/status-lost", Wrong::IdentityInTheStatus),
         of("machines/cut-off", Wrong::IdentityInTheStatus),
+        of("machines/deletion-cut-off", Wrong::ForgetsParts),
         of("machines/deleted", Wrong::GoneTooEarly),
         of("machines/deleted", Wrong::DeletesOnce),
         of("machines/never-made", Wrong::DeletesOnce),
