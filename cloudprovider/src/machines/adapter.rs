@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Capacity, ClusterContext, ClusterReport, ClusterRequest, Deletion, DynMachines, Kinds, MachineReport,
@@ -24,9 +24,9 @@ impl<M: Machines> DynMachines for M {
     fn schemas(&self) -> Schemas {
         Schemas {
             machine_spec: schema::<M::MachineSpec>(),
-            machine_status: schema::<M::MachineStatus>(),
+            machine_status: status_schema::<M::MachineStatus>(),
             cluster_spec: schema::<M::ClusterSpec>(),
-            cluster_status: schema::<M::ClusterStatus>(),
+            cluster_status: status_schema::<M::ClusterStatus>(),
         }
     }
 
@@ -139,8 +139,18 @@ fn untyped<S: Status>(typed: Record<S>, record: &mut Record<Value>) -> Result<()
 }
 
 fn schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        // CRDs know no `$schema`.
+        settings.meta_schema = None;
+    });
     settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// The schema of a status. That of `()`, a status without fields, is an object without fields.
+fn status_schema<T: JsonSchema>() -> Value {
+    let schema = schema::<T>();
+    if schema["type"] == "object" { schema } else { json!({ "type": "object" }) }
 }
 
 #[cfg(test)]

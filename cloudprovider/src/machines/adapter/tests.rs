@@ -1,7 +1,6 @@
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::*;
 use crate::{
@@ -210,7 +209,8 @@ async fn the_kinds_their_schemas_and_a_capacity() {
     assert_eq!(disk["x-kubernetes-validations"], json!([{"rule": "self.sizeGiB > 0"}]));
     assert_eq!(schemas.machine_spec["required"], json!(["vcpus"]));
     assert_eq!(schemas.machine_status["properties"]["taskRef"]["type"], "string");
-    assert!(!schemas.machine_spec.to_string().contains("$ref"));
+    assert!(!schemas.machine_spec.to_string().contains('$'), "neither $ref nor $schema");
+    assert_eq!(schemas.cluster_status, json!({"type": "object"}));
 
     let capacity = cloud.capacity(&json!({"vcpus": 4, "disks": [{"sizeGiB": 20}]})).await.expect("known");
     let resources: Vec<_> = capacity.resources.iter().map(|(name, much)| (&**name, &**much)).collect();
