@@ -3,12 +3,15 @@
 #[path = "../../providers/rancher/tests/testing/mod.rs"]
 #[allow(dead_code, reason = "the provider's own tests use the rest")]
 mod fake_cattle;
+mod reload;
+mod services;
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use cloudprovider::FactoryInput;
 use cloudprovider_rancher::{Config, Environment, RancherProvider};
+use futures::{FutureExt, future::LocalBoxFuture};
 use libtest_mimic::Trial;
 use sandbox::kubelet;
 use serde_json::json;
@@ -28,19 +31,32 @@ const SOON: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-deletion-grace-period=1s", "--node-deletion-minimum-age=0s"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [Target::Sandbox, Target::ApiServer]
-        .map(|target| {
-            // The server uses real connections, so the clock cannot be paused here.
-            let name = format!("{}::rancher::a_node_lives_and_dies_with_its_host", target.as_str());
-            trial(&name, move || -> Outcome {
-                runtime(false)?.block_on(async {
-                    let api = Api::connect(target).await?;
-                    life(&api).await?;
-                    Ok(api.nothing_was_refused()?)
-                })
-            })
+    let both = [Target::Sandbox, Target::ApiServer].into_iter().flat_map(|target| {
+        [
+            on(target, "a_node_lives_and_dies_with_its_host", |api, _| life(api).boxed_local()),
+            on(target, "services_have_load_balancers", |api, _| services::life(api).boxed_local()),
+            on(target, "a_server_in_trouble_loses_no_load_balancer", |api, target| {
+                services::trouble(api, target).boxed_local()
+            }),
+        ]
+    });
+    both.chain([on(Target::Sandbox, "url_and_key_are_followed", |api, _| reload::reload(api).boxed_local())])
+        .collect()
+}
+
+/// A scenario on an API server. The server of Rancher uses real connections, so the clock cannot be paused.
+fn on(
+    target: Target,
+    name: &str,
+    scenario: fn(&Api, Target) -> LocalBoxFuture<'_, anyhow::Result<()>>,
+) -> Trial {
+    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
+        runtime(false)?.block_on(async {
+            let api = Api::connect(target).await?;
+            scenario(&api, target).await?;
+            Ok(api.nothing_was_refused()?)
         })
-        .into()
+    })
 }
 
 async fn life(api: &Api) -> anyhow::Result<()> {
