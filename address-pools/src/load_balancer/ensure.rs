@@ -154,13 +154,14 @@ impl Inner {
             let port = service.health_check_node_port.filter(|port| request.is_local && *port != 0);
             self.local.watch(ledger.services(), &request.service, port).await;
         }
-        // Another Service may have an address as soon as it is given back. If this one still shows it, that is done by the call
-        // that the controller makes when the status is another one.
-        let shown = if self.announcer.writes_status() { &[][..] } else { &request.in_status };
-        for address in plan.release.iter().filter(|address| !shown.contains(address)) {
+        for address in &plan.release {
             ledger.release(&request.service, *address).await?;
         }
-        if shown.iter().all(|address| addresses.contains(address)) {
+        // What the status shows stays reserved, also where it was never claimed, until the controller has written the new status and
+        // asks again.
+        let shows_another =
+            request.status_is_ours && request.in_status.iter().any(|address| !addresses.contains(address));
+        if !shows_another {
             ledger.with(|index| index.end_reservations(uid))?;
         }
         for warning in warnings_of(request, &plan) {
