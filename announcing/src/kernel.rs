@@ -113,18 +113,12 @@ impl Kernel {
     }
 
     /// Waits until the host receives packets for these addresses, which it has acknowledged. For IPv6 that comes some
-    /// milliseconds later, in the kernel's own time. Before that it would forward packets for them, and so lose its neighbours'
-    /// answers.
+    /// milliseconds later, in the kernel's own time. Until then a host that forwards packets would send those for the address
+    /// back to the network, and so lose its neighbours' answers: traffic would stop for a second.
     pub(crate) async fn take_effect(&self, addresses: &[IpAddr]) {
-        let deadline = Instant::now() + EFFECT_TIMEOUT;
-        for address in addresses.iter().filter(|address| address.is_ipv6()) {
-            while !self.is_local(*address).await {
-                if Instant::now() > deadline {
-                    tracing::debug!(%address, "is announced, though the kernel does not receive packets for it yet");
-                    return;
-                }
-                sleep(EFFECT_POLL_INTERVAL).await;
-            }
+        let of_ipv6 = addresses.iter().copied().filter(IpAddr::is_ipv6);
+        if let Some(address) = wait_until_local(of_ipv6, |address| self.is_local(address).boxed()).await {
+            tracing::debug!(%address, "is announced, though the kernel does not receive packets for it yet");
         }
     }
 
@@ -181,6 +175,23 @@ impl Kernel {
                 .map_err(|error| failed(&format!("delete {address} from interface {interface}"), &error)),
         }
     }
+}
+
+/// Waits until `is_local` holds for each of these addresses. Returns the first one for which it does not in time.
+async fn wait_until_local<'a>(
+    addresses: impl Iterator<Item = IpAddr>,
+    is_local: impl Fn(IpAddr) -> BoxFuture<'a, bool>,
+) -> Option<IpAddr> {
+    let deadline = Instant::now() + EFFECT_TIMEOUT;
+    for address in addresses {
+        while !is_local(address).await {
+            if Instant::now() >= deadline {
+                return Some(address);
+            }
+            sleep(EFFECT_POLL_INTERVAL).await;
+        }
+    }
+    None
 }
 
 /// Acts on each of these, on many at once. The answers have the order of `targets`.
@@ -324,6 +335,29 @@ fn failed(action: &str, error: &netlink::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_says_which_addresses_are_its_own() {
+        let kernel = Kernel::default();
+        for (address, is_local) in [("127.0.0.1", true), ("192.0.2.1", false)] {
+            assert_eq!(kernel.is_local(address.parse().expect("an address")).await, is_local, "{address}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_waited_for_until_they_take_effect() {
+        let addresses = ["fd00::1", "fd00::2"].map(|text| text.parse::<IpAddr>().expect("an address"));
+        let began = Instant::now();
+        let later = |milliseconds: u64| {
+            let then = began + Duration::from_millis(milliseconds);
+            move |_: IpAddr| async move { Instant::now() >= then }.boxed()
+        };
+        assert_eq!(wait_until_local(addresses.into_iter(), later(20)).await, None);
+        assert_eq!(began.elapsed(), Duration::from_millis(20));
+        // and not for ever
+        assert_eq!(wait_until_local(addresses.into_iter(), later(5_000)).await, Some(addresses[0]));
+        assert_eq!(began.elapsed(), Duration::from_millis(20) + EFFECT_TIMEOUT);
+    }
 
     /// A route of the main table to everything, out of this interface.
     fn default(kind: RouteType, metric: u32, interface: u32) -> RouteNetlinkMessage {

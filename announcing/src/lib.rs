@@ -39,7 +39,8 @@
 //!
 //! The neighbours are told by gratuitous ARP (a request and a reply) and by unsolicited neighbour advertisements: at once, after
 //! 0.1, 0.5, 1 and 2 seconds, and then every 30 seconds; also when the interface comes back or has a new Ethernet
-//! address. Nothing is announced on loopback interfaces, and on those without Ethernet addresses.
+//! address. "At once" means when the kernel receives packets for the address: for IPv6 that is a little later than its
+//! acknowledgement. Nothing is announced on loopback interfaces, and on those without Ethernet addresses.
 //!
 //! With kube-proxy in its mode IPVS, every host has the addresses of all Services on `kube-ipvs0`, and answers for them unless
 //! kube-proxy's `strictARP` is on. Those addresses do not count as somebody else's.

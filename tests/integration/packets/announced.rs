@@ -1,11 +1,18 @@
 //! The daemon itself announces the addresses of load balancers. It runs on two of the Nodes, and one of them leads.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
+use ccm::{
+    manifests::ManifestOptions,
+    permissions::{self, Permission},
+};
+use cloudprovider::CloudProvider as _;
+use cloudprovider_libvirt::{Config, LibvirtProvider};
 use k8s_openapi::api::networking::v1::IPAddress;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
@@ -19,8 +26,9 @@ use super::{
 };
 use crate::{
     api::{Api, Target},
-    daemon::binary,
+    daemon::{binary, parse},
     hypervisors::test_driver_file,
+    shipped_roles,
     support::eventually,
     trial::{Outcome, runtime},
 };
@@ -30,20 +38,22 @@ const SOON: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(25);
 /// A leader that ends in order is replaced within this time, for the clients.
 const TAKE_OVER: Duration = Duration::from_secs(1);
-
-/// A client whose neighbour discovery meets the moment between two hosts asks again after this time (RFC 4861).
-const RETRANS_TIMER: Duration = Duration::from_secs(1);
 const SERVICE: &str = "announced";
+/// The service account of the daemons.
+const ACCOUNT: &str = "announcing-daemons";
 
 /// The daemons, by the number of their Node.
 struct Daemons {
     running: Vec<Option<Process>>,
     arguments: Vec<String>,
     folder: TempDir,
+    roles: ManifestOptions,
+    permissions: Vec<Permission>,
 }
 
 impl Daemons {
-    fn new(control_plane: &ControlPlane) -> anyhow::Result<Self> {
+    /// They are the manifests' service account, with exactly the roles that are shipped for this configuration.
+    async fn new(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let folder = TempDir::new()?;
         let (config, domains) = (folder.path().join("cloud.yaml"), folder.path().join("kvm.xml"));
         std::fs::write(&domains, test_driver_file(0..1)?)?;
@@ -59,16 +69,22 @@ impl Daemons {
         });
         // JSON is YAML
         std::fs::write(&config, pools.to_string())?;
-        let arguments = vec![
+        let mut arguments = vec![
             "--cloud-provider=libvirt".to_owned(),
             format!("--cloud-config={}", config.display()),
-            format!("--kubeconfig={}", control_plane.kubeconfig().display()),
             // the Nodes are no machines of this hypervisor
             "--controllers=service-lb-controller".to_owned(),
             "--secure-port=0".to_owned(),
             "-v=4".to_owned(),
         ];
-        Ok(Self { running: Vec::new(), arguments, folder })
+        let flags = parse(&arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let provider = LibvirtProvider::new(Config::parse(&pools.to_string(), None)?);
+        let mut permissions = permissions::needed(&flags);
+        permissions.extend(permissions::needed_for_service_access(&flags, &provider.service_access_needs()));
+        let roles = ManifestOptions { name: ACCOUNT.to_owned(), ..ManifestOptions::new("libvirt") };
+        let kubeconfig = shipped_roles::bind(control_plane, &roles, &permissions).await?;
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        Ok(Self { running: Vec::new(), arguments, folder, roles, permissions })
     }
 
     /// Starts one on this Node.
@@ -86,6 +102,15 @@ impl Daemons {
     /// Takes the one on this Node, to end it.
     fn take(&mut self, number: usize) -> anyhow::Result<Process> {
         self.running.get_mut(number).and_then(Option::take).context("a daemon on this Node")
+    }
+
+    /// That the roles were enough.
+    fn were_not_refused(&self, api: &Api) -> anyhow::Result<()> {
+        let users: BTreeSet<String> =
+            self.permissions.iter().map(|needed| shipped_roles::holder(&self.roles, needed)).collect();
+        let refused = api.refused_to(&users.iter().map(String::as_str).collect::<Vec<_>>())?;
+        ensure!(refused.is_empty(), "the shipped roles do not allow {refused:?}");
+        Ok(())
     }
 
     fn log_file(&self, number: usize) -> PathBuf {
@@ -109,10 +134,11 @@ pub(super) fn by_the_daemon() -> Outcome {
             cluster.register(number + 1, node).await?;
         }
         let _proxies = start_proxies(&api, &lan)?;
-        let mut daemons = Daemons::new(control_plane)?;
+        let mut daemons = Daemons::new(control_plane).await?;
         let outcome = scenario(&api, &lan, &cluster, &mut daemons).await;
-        let outcome = outcome.with_context(|| daemons.logs());
-        drop(daemons);
+        let outcome = outcome.and_then(|()| daemons.were_not_refused(&api)).with_context(|| daemons.logs());
+        daemons.running.clear();
+        shipped_roles::unbind(control_plane, &daemons.roles, &daemons.permissions)?;
         cluster.clear().await?;
         Ok(outcome?)
     })
@@ -185,8 +211,7 @@ async fn leader_is_asked_to_end(
         let knocks = knocking.end()?;
         let pause = longest_pause(&knocks);
         println!("the longest pause of {address} with {} requests: {pause:?}", knocks.len());
-        let limit = if address.contains(':') { TAKE_OVER + RETRANS_TIMER } else { TAKE_OVER };
-        ensure!(pause < limit, "{address} did not answer for {pause:?}");
+        ensure!(pause < TAKE_OVER, "{address} did not answer for {pause:?}");
         ensure!(knocks.last().is_some_and(|knock| knock.outcome.is_ok()), "{address} does not answer");
     }
     ensure!(taken < TAKE_OVER, "the other daemon took {taken:?}");
