@@ -9,6 +9,7 @@ mod jobs;
 mod metrics;
 mod pass;
 mod plan;
+mod progress;
 mod retries;
 mod row;
 mod step;

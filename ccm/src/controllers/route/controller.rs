@@ -19,6 +19,7 @@ use super::{
     jobs::{Ended, Jobs, Subject},
     metrics::{Outcome, RouteMetrics, Trigger},
     pass::{Limits, Listed, Memory, PATIENCE, Planned, Shared, list, plan_pass},
+    progress::Progress,
     retries::{Failure, Retries, Work},
     step::{Step, WrittenCondition},
     told::Told,
@@ -96,21 +97,6 @@ impl std::fmt::Debug for Current {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Current").field("number", &self.number).finish_non_exhaustive()
     }
-}
-
-/// How far a pass has come since it was planned.
-#[derive(Debug)]
-struct Progress {
-    since: Instant,
-    /// Jobs that have not ended.
-    open: usize,
-    wanted: usize,
-    missing: usize,
-    has_changed: bool,
-    /// What is tried later.
-    waits: HashSet<Work>,
-    /// The lines for the log that hold.
-    lines: HashSet<String>,
 }
 
 /// The last pass, for `/debug/state`.
@@ -388,13 +374,14 @@ impl RouteController {
         match step {
             Step::Created | Step::Deleted | Step::NotDue(_) | Step::Stopped => {}
             Step::UnderWay(work) => {
-                let subjects = Subject::of(&work);
-                if self.jobs.are_under_way_before(pass, &subjects) {
-                    self.left_alone.extend(subjects);
-                } else {
+                let subjects = Subject::of(&work).into_iter();
+                let busy = subjects.filter(|subject| self.jobs.are_busy_with(subject, pass));
+                let busy: Vec<Subject> = busy.collect();
+                if busy.is_empty() {
                     // It has ended since this pass began.
                     self.ask();
                 }
+                self.left_alone.extend(busy);
             }
             Step::Failed(failure) => {
                 let (work, error) = (failure.work.clone(), failure.error.clone());
@@ -476,28 +463,6 @@ impl RouteController {
             "underWay": self.jobs.to_json(),
             "waiting": self.retries.to_json(),
         })
-    }
-}
-
-impl Progress {
-    fn note(&mut self, step: &Step) {
-        match step {
-            Step::Created => {
-                self.missing = self.missing.saturating_sub(1);
-                self.has_changed = true;
-            }
-            Step::Deleted => self.has_changed = true,
-            Step::Failed(failure) | Step::InProgress(failure) => {
-                self.waits.insert(failure.work.clone());
-            }
-            Step::NotDue(work) | Step::UnderWay(work) => {
-                self.waits.insert(work.clone());
-            }
-            Step::Would(what) => {
-                self.lines.insert(what.clone());
-            }
-            Step::Written { .. } | Step::Stopped => {}
-        }
     }
 }
 

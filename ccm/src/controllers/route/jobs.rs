@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{retries::Work, step::Step};
 
-/// What a job changes. Two jobs never change the same thing at once.
+/// What a job changes. Jobs of different passes never change the same thing at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     /// The routes with this CIDR.
@@ -85,10 +85,9 @@ impl Jobs {
         self.known.values().flat_map(|(_, subjects)| subjects).cloned().collect()
     }
 
-    /// Whether a pass before this one still changes something of this.
-    pub(super) fn are_under_way_before(&self, this: u64, of: &[Subject]) -> bool {
-        let earlier = self.known.values().filter(|(pass, _)| *pass < this);
-        earlier.flat_map(|(_, subjects)| subjects).any(|subject| of.contains(subject))
+    /// Whether a pass before this one still changes this.
+    pub(super) fn are_busy_with(&self, subject: &Subject, before: u64) -> bool {
+        self.known.values().any(|(pass, subjects)| *pass < before && subjects.contains(subject))
     }
 
     /// For `/debug/state`.
