@@ -97,6 +97,20 @@ fn no_crate_depends_on_more_of_ours_than_it_may() {
     }
 }
 
+/// What a provider's author never compiles because of the contract.
+const NOT_IN_THE_CONTRACT: [&str; 5] = ["hyper", "k8s-openapi", "kube", "kube-core", "reqwest"];
+
+#[test]
+fn the_contract_has_no_client_of_kubernetes_and_no_http() {
+    let tree =
+        cargo(&["tree", "--locked", "-p=cloudprovider", "--edges=normal", "--prefix=none", "--all-features"]);
+    let tree = String::from_utf8(tree).expect("text");
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains("schemars"), "{tree}");
+    let found: Vec<_> = NOT_IN_THE_CONTRACT.into_iter().filter(|name| crates.contains(name)).collect();
+    assert!(found.is_empty(), "cloudprovider depends on {found:?}");
+}
+
 /// What only the secure port needs.
 const FOR_THE_PORT: [&str; 5] = ["flate2", "moka", "pprof", "rcgen", "x509-parser"];
 

@@ -2,13 +2,16 @@ use cloudprovider::testing::conformance::{self, Hook, HookError, Hooks, MachineC
 
 use super::*;
 
+/// The UUID of a machine that was there before.
+const UUID: &str = "4c4c4544-0001-4000-8000-000000000001";
+
 /// The hooks of the conformance suites, with all that the lab can do.
 struct LabHooks(Arc<Lab>);
 
 impl LabHooks {
     fn new() -> Self {
         let lab = Lab::new();
-        lab.create(vm("4c4c4544-0001-4000-8000-000000000001", "node-1"));
+        lab.create(vm(UUID, "node-1"));
         Self(lab)
     }
 }
@@ -29,7 +32,8 @@ impl Hooks for LabHooks {
         Ok(Arc::new(LabProvider::new(self.0.clone())))
     }
     async fn nodes(&self) -> Hook<Vec<NodeIdentity>> {
-        Ok(vec![NodeIdentity { name: "node-1".to_owned(), ..NodeIdentity::default() }])
+        let system_uuid = Some(UUID.to_owned());
+        Ok(vec![NodeIdentity { name: "node-1".to_owned(), system_uuid, ..NodeIdentity::default() }])
     }
     async fn power_off(&self, node: &NodeIdentity) -> Hook {
         self.0.change(uuid(node)?, |vm| vm.is_running = false);

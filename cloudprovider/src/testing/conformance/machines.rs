@@ -120,6 +120,11 @@ pub(super) const CHECKS: &[Check] = &[
         look: |run| seen::told(run).boxed(),
     },
     Check {
+        name: "told-after-restart",
+        says: "What a step of another process waits for is told too.",
+        look: |run| seen::told_after_restart(run).boxed(),
+    },
+    Check {
         name: "capacity",
         says: "The capacity of a spec is told the same each time, in quantities.",
         look: |run| seen::capacity(run).boxed(),

@@ -101,6 +101,7 @@ async fn what_was_not_checked_is_told_with_the_reason() {
             "machines/addresses: machines, which the provider has not",
             "machines/failure-domain: machines, which the provider has not",
             "machines/told: machines, which the provider has not",
+            "machines/told-after-restart: machines, which the provider has not",
             "machines/capacity: machines, which the provider has not",
             "machines/cluster: machines, which the provider has not",
             "configuration/good: the hook `configuration`",

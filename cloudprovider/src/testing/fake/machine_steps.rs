@@ -1,6 +1,6 @@
 //! The steps of the fake cloud's machines: an example of how a provider writes them.
 
-use std::future::pending;
+use std::{future::pending, sync::PoisonError};
 
 use tokio::{
     task::yield_now,
@@ -69,8 +69,13 @@ impl FakeProvider {
         answer
     }
 
-    /// Pushes a change of this machine at this time, as a cloud does that follows its tasks.
-    fn push_at(&self, at: Instant, mark: &Mark) {
+    /// Pushes a change of this machine at this time, as a cloud does that follows its tasks. What an earlier process
+    /// followed has to be followed again, so each step that waits says for what. `what` is followed once.
+    fn follow(&self, what: &str, at: Instant, mark: &Mark) {
+        let is_new = self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned());
+        if !is_new {
+            return;
+        }
         let (cloud, uid, stopped) = (self.cloud.clone(), mark.uid.clone(), self.stopped.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -85,10 +90,8 @@ impl FakeProvider {
     fn task(&self, mark: &Mark, record: &mut Record<FakeMachineStatus>) -> Result<Option<Wait>> {
         let state = self.cloud.lock();
         if let Some((id, until)) = state.machines.running(mark) {
-            if record.status.task_ref.as_ref() != Some(id) {
-                record.status.task_ref = Some(id.clone());
-                self.push_at(until, mark);
-            }
+            record.status.task_ref = Some(id.clone());
+            self.follow(id, until, mark);
             return Ok(Some(Wait::task(format!("{id} of {}", mark.name()))));
         }
         let known = record.status.task_ref.take().and_then(|id| Some((state.machines.tasks.get(&id)?, id)));
@@ -111,7 +114,7 @@ impl FakeProvider {
     ) -> Result<Wait> {
         let begin = |state: &mut State| Ok(state.machines.begin(mark, work, Instant::now()));
         let (id, until) = self.change(operation, mark.name(), begin).await?;
-        self.push_at(until, mark);
+        self.follow(&id, until, mark);
         let wait = Wait::task(format!("{id} of {}", mark.name()));
         record.status.task_ref = Some(id);
         Ok(wait)
@@ -210,11 +213,10 @@ impl FakeProvider {
             if let Some(instance) = state.instances.get_mut(&mark.uid) {
                 instance.power_state = PowerState::Running;
             }
-            Ok(state.machines.lease(&mark.uid, Instant::now()))
+            state.machines.lease(&mark.uid, Instant::now());
+            Ok(())
         };
-        let leased = self.change(Operation::PowerOn, mark.name(), power_on).await?;
-        self.push_at(leased, mark);
-        Ok(())
+        self.change(Operation::PowerOn, mark.name(), power_on).await
     }
 }
 
@@ -248,8 +250,13 @@ impl Machines for FakeProvider {
         let Some(now) = self.machine(mark)? else {
             return Ok(MachineReport::lost(format!("instance {} is gone", mark.uid)));
         };
-        let waits = now.metadata.addresses.is_empty() && !now.power_state.is_shutdown();
-        let wait = waits.then(|| Wait::address(format!("{} has no address yet", mark.name())));
+        let wait = if now.metadata.addresses.is_empty() && !now.power_state.is_shutdown() {
+            let leased = self.cloud.lock().machines.lease(&mark.uid, Instant::now());
+            self.follow(&format!("address of {}", mark.uid), leased, mark);
+            Some(Wait::address(format!("{} has no address yet", mark.name())))
+        } else {
+            None
+        };
         let domain = now.metadata.zone.clone();
         let machine = PresentMachine::new(self.seen(&mark.uid, &now)).with_failure_domain(domain);
         Ok(machine.with_wait(task.or(wait)).into())

@@ -1,6 +1,10 @@
 //! A provider on the fake cloud.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -18,6 +22,8 @@ pub(super) struct FakeProvider {
     /// Cancelled when the `stop` token of the start context is.
     pub(super) stopped: CancellationToken,
     pub(super) tasks: TaskTracker,
+    /// The work of the cloud whose end this provider tells.
+    pub(super) followed: Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -46,7 +52,13 @@ type Asked<'a> = (&'a NodeIdentity, Option<String>, Found);
 impl FakeProvider {
     fn new(cloud: FakeCloud) -> Self {
         let form = format!("{}:///<id>", cloud.shared.name);
-        Self { cloud, form, stopped: CancellationToken::new(), tasks: TaskTracker::new() }
+        Self {
+            cloud,
+            form,
+            stopped: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            followed: Mutex::default(),
+        }
     }
 
     /// Records a call, and applies the latency and the fault that the test has set.

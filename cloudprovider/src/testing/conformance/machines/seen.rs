@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     InstanceChange, InstanceLookup, InstanceStream, NodeAddress, NodeAddressType,
-    machines::{ClusterRequest, Deletion, Mark, Record},
+    machines::{ClusterRequest, Deletion, Mark, Record, Wait},
 };
 
 /// More steps than any machine needs. A provider whose steps wake their own object would go on for ever.
@@ -146,66 +146,110 @@ async fn woken(
     }
 }
 
-fn count(steps: &mut usize, object: &Object) -> Checked<()> {
-    *steps += 1;
-    ensure(*steps < MAX_STEPS, || format!("{} is told again and again, and nothing changes", object.name()))
+/// What the answers and the stream say leads to the next step, and nothing else.
+struct Follower<'a> {
+    driver: &'a Driver<'a>,
+    stream: InstanceStream,
+    steps: usize,
+}
+
+impl<'a> Follower<'a> {
+    fn new(driver: &'a Driver<'a>) -> Checked<Self> {
+        match driver.working.instances()?.changes() {
+            Some(stream) => Ok(Self { driver, stream, steps: 0 }),
+            None => not_checked("changes, which the provider does not push"),
+        }
+    }
+
+    fn count(&mut self, object: &Object) -> Checked<()> {
+        self.steps += 1;
+        let words = || format!("{} is told again and again, and nothing changes", object.name());
+        ensure(self.steps < MAX_STEPS, words)
+    }
+
+    /// Waits until the next step is due.
+    async fn wait(&mut self, object: &Object, wait: Option<&Wait>) -> Checked<()> {
+        match wait {
+            Some(Wait { look_again_after: None, message, .. }) => self.woken(object, message).await,
+            Some(Wait { look_again_after: Some(after), .. }) => {
+                // The time has come, if no change did before.
+                let _ = woken(&mut self.stream, object, *after, "").await;
+                Ok(())
+            }
+            None => {
+                sleep(POLL_INTERVAL).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn woken(&mut self, object: &Object, waits_for: &str) -> Checked<()> {
+        woken(&mut self.stream, object, self.driver.run.hooks.patience(), waits_for).await
+    }
+
+    /// Steps until nothing is left to do, or until the first wait of an object that exists or is being created.
+    async fn make(&mut self, object: &mut Object, is_to_end: bool) -> Checked<()> {
+        loop {
+            self.count(object)?;
+            let answer = self.driver.step(object).await?;
+            match &answer {
+                Ok(report) if report.is_done() || !is_to_end => return Ok(()),
+                Ok(report) => self.wait(object, report.wait()).await?,
+                Err(error) if error.is_retryable() => self.wait(object, None).await?,
+                Err(error) => return failed(error.report()),
+            }
+        }
+    }
+
+    async fn delete(&mut self, object: &mut Object) -> Checked<()> {
+        loop {
+            self.count(object)?;
+            match self.driver.delete_step(object).await? {
+                Ok(Deletion::Gone) => return Ok(()),
+                Ok(Deletion::Deleting(wait)) => self.wait(object, Some(&wait)).await?,
+                Err(error) if error.is_retryable() => self.wait(object, None).await?,
+                Err(error) => return failed(error.report()),
+            }
+        }
+    }
 }
 
 pub(super) async fn told(run: &Run<'_>) -> Checked {
     let driver = Driver::start(run).await?;
-    let patience = run.hooks.patience();
-    let Some(mut stream) = driver.working.instances()?.changes() else {
-        return not_checked("changes, which the provider does not push");
-    };
     let before = driver.things().await?;
+    let mut follower = Follower::new(&driver)?;
     let mut object = driver.object();
-    // Only what the answers and the stream say leads to the next step.
-    let mut steps = 0;
-    loop {
-        count(&mut steps, &object)?;
-        let answer = driver.step(&mut object).await?;
-        let wait = match &answer {
-            Ok(report) if report.is_done() => break,
-            Ok(report) => report.wait(),
-            Err(error) if error.is_retryable() => None,
-            Err(error) => return failed(error.report()),
-        };
-        match wait {
-            Some(wait) => match wait.look_again_after {
-                Some(after) => {
-                    let event = woken(&mut stream, &object, after, &wait.message);
-                    // The time has come, if no event did before.
-                    let _ = event.await;
-                }
-                None => woken(&mut stream, &object, patience, &wait.message).await?,
-            },
-            None => sleep(POLL_INTERVAL).await,
-        }
-    }
+    follower.make(&mut object, true).await?;
     let node = node_of(run, &object).await?;
-    let mut done = "made";
-    match run.hooks.power_off(&node).await {
+    let done = match run.hooks.power_off(&node).await {
         Ok(()) => {
-            woken(&mut stream, &object, patience, "powered off behind our back").await?;
-            done = "made, powered off";
+            follower.woken(&object, "powered off behind our back").await?;
+            "made, powered off, deleted"
         }
-        Err(HookError::NotOffered(_)) => {}
+        Err(HookError::NotOffered(_)) => "made, deleted",
         Err(error) => return Err(error.into()),
-    }
-    loop {
-        count(&mut steps, &object)?;
-        match driver.delete_step(&mut object).await? {
-            Ok(Deletion::Gone) => break,
-            Ok(Deletion::Deleting(wait)) => match wait.look_again_after {
-                Some(after) => drop(woken(&mut stream, &object, after, &wait.message).await),
-                None => woken(&mut stream, &object, patience, &wait.message).await?,
-            },
-            Err(error) if error.is_retryable() => sleep(POLL_INTERVAL).await,
-            Err(error) => return failed(error.report()),
-        }
-    }
+    };
+    follower.delete(&mut object).await?;
     driver.has_only(&before, "with the machine gone").await?;
-    Ok(format!("{done}, deleted"))
+    Ok(done.to_owned())
+}
+
+pub(super) async fn told_after_restart(run: &Run<'_>) -> Checked {
+    let mut driver = Driver::start(run).await?;
+    let before = driver.things().await?;
+    for is_lost in [false, true] {
+        let mut object = driver.object();
+        Follower::new(&driver)?.make(&mut object, false).await?;
+        driver = driver.restart().await?;
+        if is_lost {
+            object.forget_status();
+        }
+        let mut follower = Follower::new(&driver)?;
+        follower.make(&mut object, true).await?;
+        follower.delete(&mut object).await?;
+        driver.has_only(&before, "with the machine gone").await?;
+    }
+    Ok("with its status and without".to_owned())
 }
 
 pub(super) async fn capacity(run: &Run<'_>) -> Checked {

@@ -80,6 +80,8 @@ enum Wrong {
     IgnoresFailureDomains,
     /// Changes do not say whose they are.
     TellsNoMachine,
+    /// Only what the same process began is told.
+    TellsItsOwnOnly,
     /// The capacity grows.
     GuessesCapacity,
     /// The endpoint moves.
@@ -105,6 +107,8 @@ struct Broken {
     number: usize,
     /// The machines that it saw.
     seen: Mutex<BTreeSet<String>>,
+    /// The machines that it began.
+    began: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl std::fmt::Debug for Broken {
@@ -213,6 +217,9 @@ impl DynMachines for Broken {
             }
             Wrong::TrustsUids => self.take_over(mark),
             _ => {}
+        }
+        if !self.cloud.objects().iter().any(|line| line.ends_with(&mark.uid)) {
+            self.began.lock().expect("no panic").insert(mark.uid.clone());
         }
         let kept = record.status.get("id").cloned();
         let answer = self.part().ensure_machine(&request, record).await;
@@ -328,13 +335,16 @@ impl Instances for Broken {
 
     fn changes(&self) -> Option<InstanceStream> {
         let changes = self.inner.instances()?.changes()?;
-        if self.wrong != Wrong::TellsNoMachine {
-            return Some(changes);
-        }
-        let without = |change| match change {
+        let (wrong, seen) = (self.wrong, self.began.clone());
+        let without = move |change| match change {
             InstanceChange::Changed(mut all) => {
                 for one in &mut all {
-                    one.machine = None;
+                    let is_known = |uid: &String| seen.lock().expect("no panic").contains(uid);
+                    one.machine = one.machine.take().filter(|uid| match wrong {
+                        Wrong::TellsNoMachine => false,
+                        Wrong::TellsItsOwnOnly => is_known(uid),
+                        _ => true,
+                    });
                 }
                 InstanceChange::Changed(all)
             }
@@ -389,6 +399,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
                 common: common.clone(),
                 number,
                 seen: Mutex::default(),
+                began: Arc::default(),
             })
         });
         (rule, subject)
@@ -422,6 +433,7 @@ pub(super) fn broken() -> Vec<(&'static str, Subject)> {
         of("machines/addresses", Wrong::SharesAddresses),
         of("machines/failure-domain", Wrong::IgnoresFailureDomains),
         of("machines/told", Wrong::TellsNoMachine),
+        of("machines/told-after-restart", Wrong::TellsItsOwnOnly),
         of("machines/capacity", Wrong::GuessesCapacity),
         of("machines/cluster", Wrong::MovesEndpoints),
         of("machines/cluster", Wrong::LeavesEndpoints),
