@@ -187,7 +187,7 @@ impl<'a> Follower<'a> {
         woken(&mut self.stream, object, self.driver.run.hooks.patience(), waits_for).await
     }
 
-    /// Steps until nothing is left to do, or until the first wait of an object that exists or is being created.
+    /// Steps until nothing is left to do, or only until the first step that succeeds.
     async fn make(&mut self, object: &mut Object, is_to_end: bool) -> Checked<()> {
         loop {
             self.count(object)?;

@@ -106,3 +106,40 @@ async fn a_dead_daemon_gets_no_answer_and_its_last_change_is_made() {
     }
     assert!(!cloud().recover(), "it never died");
 }
+
+/// Makes a machine and deletes it.
+async fn whole_life(provider: &Arc<dyn CloudProvider>) {
+    let machines = provider.machines().expect("machines");
+    let (mut record, second) = (Record::default(), Duration::from_secs(1));
+    while !step(provider, &mut record).await.expect("a report").is_done() {
+        sleep(second).await;
+    }
+    while machines.delete_machine(&request(), &mut record).await.expect("an answer") != Deletion::Gone {
+        sleep(second).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_the_daemon_dies_nothing_is_left_or_made_twice() {
+    let limit = Duration::from_secs(600);
+    for changes in 0.. {
+        let cloud = cloud();
+        cloud.crash_after(changes);
+        let first = started(&cloud).await;
+        let is_whole = timeout(limit, whole_life(&first)).await.is_ok();
+        assert_eq!(cloud.recover(), !is_whole);
+        let calls =
+            [Operation::CreateDisk, Operation::CreateMachine, Operation::PowerOn, Operation::PowerOff];
+        let before = calls.map(|call| cloud.count(call));
+        if is_whole {
+            assert_eq!((changes, before), (7, [1, 1, 1, 1]), "each change of a life was the last one once");
+            return;
+        }
+        timeout(limit, whole_life(&started(&cloud).await)).await.expect("it goes on");
+        assert_eq!(cloud.objects(), <[String; 0]>::default(), "after {changes} changes");
+        // While the machine was made, the second process only goes on.
+        if changes < 4 {
+            assert_eq!(calls.map(|call| cloud.count(call)), [1, 1, 1, 1], "after {changes} changes");
+        }
+    }
+}
