@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cloudprovider::{ConfigProblem, Error, ErrorKind, Result};
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::{
     cattle::{
@@ -13,6 +13,22 @@ use crate::{
     },
     norman::client::Client,
 };
+
+/// What identifies a listing.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    resource_type: Option<String>,
+}
+
+impl Answer {
+    fn lists_clusters(&self) -> bool {
+        self.kind == "collection" && self.resource_type.as_deref() == Some("cluster")
+    }
+}
 
 /// A server that is probably Rancher 1.6. While it answers as such, no call is made to find out.
 #[derive(Debug)]
@@ -31,7 +47,10 @@ impl CattleOrNot {
         else {
             return error;
         };
-        if management.get::<Value>(management.url("")).await.is_err() {
+        let mut url = management.url("clusters");
+        url.query_pairs_mut().append_pair("limit", "1");
+        let is_other = management.get::<Answer>(url).await.is_ok_and(|answer| answer.lists_clusters());
+        if !is_other {
             return error;
         }
         let words =

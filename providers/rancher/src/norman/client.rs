@@ -153,6 +153,7 @@ impl Client {
     ) -> Result<reqwest::Response> {
         let accept = accept.unwrap_or(HeaderValue::from_static(JSON));
         let request = self.request(Method::GET, url).timeout(timeout).header(header::ACCEPT, accept);
+        self.check_pause()?;
         let response = self.in_time(async { request.send().await.map_err(unreachable) }).await?;
         let is_json = response
             .headers()
@@ -163,6 +164,7 @@ impl Client {
             return Ok(response);
         }
         let reply = self.in_time(read(response)).await?;
+        self.note_pause(&reply);
         // An answer without a fault is JSON all the same, though its header does not say so.
         reply.decode::<serde_json::Value>()?;
         Err(unavailable("the answer does not say that it is JSON"))
@@ -205,10 +207,15 @@ impl Client {
         }
         self.check_pause()?;
         let reply = self.in_time(async { read(request.send().await.map_err(unreachable)?).await }).await?;
+        self.note_pause(&reply);
+        Ok(reply)
+    }
+
+    /// Remembers how long the server wants to be left alone, if it says so.
+    fn note_pause(&self, reply: &Reply) {
         if let Some(pause) = reply.pause() {
             *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
         }
-        Ok(reply)
     }
 
     /// Fails while the server wants to be left alone. So one refusal is enough for all callers.

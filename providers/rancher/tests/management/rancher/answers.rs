@@ -51,7 +51,7 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
 pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Result<Value, Fault> {
     let parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let objects = match parts.get(1) {
-        None => return Ok(json!({"type": "apiRoot", "baseType": "apiRoot", "links": {}})),
+        None => return Err(Fault::error(404, "NotFound")),
         Some(&"clusters") => &server.clusters,
         Some(&"nodes") => &server.nodes,
         Some(_) => return Err(Fault::error(404, "NotFound")),
@@ -110,8 +110,9 @@ fn list(server: &Server, request: &Request, seen: &[Value]) -> Result<Value, Fau
             pagination["last"] = page_url(all.len() - 1);
         }
     }
+    let resource_type = request.path.rsplit('/').next().and_then(|plural| plural.strip_suffix('s'));
     Ok(json!({
-        "type": "collection", "links": {"self": format!("{}{}", request.origin, request.path)},
+        "type": "collection", "resourceType": resource_type, "links": {"self": format!("{}{}", request.origin, request.path)},
         "createTypes": {}, "actions": {}, "pagination": pagination, "filters": {}, "data": all[first..end],
     }))
 }
