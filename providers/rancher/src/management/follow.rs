@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cluster::{self, Cluster},
     inventory::{Change, Listing, Machines, Truth},
+    machine::Machine,
     nodes,
     objects::{self, MachineObject, Objects},
     transport::{self, error, is_not_found, kubernetes},
@@ -123,7 +124,7 @@ struct GroupVersion {
 
 /// What a watch says.
 enum Seen {
-    Machine(watcher::Result<Event<MachineObject>>),
+    Machine(Box<watcher::Result<Event<MachineObject>>>),
     Bootstrap(watcher::Result<Event<PartialObjectMeta<DynamicObject>>>),
     CustomMachine(watcher::Result<Event<PartialObjectMeta<DynamicObject>>>),
 }
@@ -233,65 +234,47 @@ impl Session<'_> {
                 () = self.machines.listing_wanted(), if is_listed => return Ok(()),
                 () = sleep_until(self.began + self.source.refresh_interval), if is_listed => return Ok(()),
             };
-            let change = match next {
+            let step = match next {
                 None => return Err(Error::new(ErrorKind::Unavailable, "the watches ended")),
-                Some(Seen::Machine(Err(fault))) => return Err(error(&fault).with_operation("watch Machines")),
-                Some(Seen::Bootstrap(Err(fault)) | Seen::CustomMachine(Err(fault))) => {
-                    match fault {
-                        // Other infrastructure than Rancher's own.
-                        watcher::Error::InitialListFailed(cause) if is_not_found(&cause) => unlisted -= 1,
-                        fault => {
-                            return Err(
-                                error(&fault).with_operation("watch RKEBootstraps and CustomMachines")
-                            );
-                        }
-                    }
+                Some(Seen::Machine(event)) => {
+                    let event = (*event).map_err(|fault| error(&fault).with_operation("watch Machines"))?;
+                    Step::of(event, |object: MachineObject, is_there| match is_there {
+                        true if object.spec.cluster_name != name => None,
+                        true => objects.put_machine(object).map(put),
+                        false => objects.remove_machine(&object).map(Change::Remove),
+                    })
+                }
+                Some(Seen::Bootstrap(event)) => {
+                    step_if_served(event, "watch RKEBootstraps", |object, is_there| {
+                        let machine = if is_there {
+                            objects.put_bootstrap(&object.metadata)
+                        } else {
+                            objects.remove_bootstrap(&object.metadata)
+                        };
+                        machine.map(put)
+                    })?
+                }
+                Some(Seen::CustomMachine(event)) => {
+                    step_if_served(event, "watch CustomMachines", |object, is_there| {
+                        let owner = objects.set_infrastructure(&object.metadata, is_there)?;
+                        Some(Change::Infrastructure(owner, object.metadata.name.filter(|_| is_there)))
+                    })?
+                }
+            };
+            let change = match step {
+                // A watcher that begins anew has lost its place.
+                Step::Begun if is_listed => return Ok(()),
+                Step::Begun => None,
+                Step::Listed => {
+                    unlisted -= 1;
                     None
                 }
-                Some(Seen::Machine(Ok(event))) => match event {
-                    Event::Init if is_listed => return Ok(()),
-                    Event::Init => None,
-                    Event::InitDone => {
-                        unlisted -= 1;
-                        None
-                    }
-                    Event::InitApply(object) | Event::Apply(object) if object.spec.cluster_name == name => {
-                        objects.put_machine(object).map(Change::Put)
-                    }
-                    Event::InitApply(_) | Event::Apply(_) => None,
-                    Event::Delete(object) => objects.remove_machine(&object).map(Change::Remove),
-                },
-                Some(Seen::Bootstrap(Ok(event))) => match event {
-                    Event::Init if is_listed => return Ok(()),
-                    Event::Init => None,
-                    Event::InitDone => {
-                        unlisted -= 1;
-                        None
-                    }
-                    Event::InitApply(object) | Event::Apply(object) => {
-                        objects.put_bootstrap(&object.metadata).map(Change::Put)
-                    }
-                    Event::Delete(object) => objects.remove_bootstrap(&object.metadata).map(Change::Put),
-                },
-                Some(Seen::CustomMachine(Ok(event))) => match event {
-                    Event::Init if is_listed => return Ok(()),
-                    Event::Init => None,
-                    Event::InitDone => {
-                        unlisted -= 1;
-                        None
-                    }
-                    Event::InitApply(object) | Event::Apply(object) => {
-                        let owner = objects.set_infrastructure(&object.metadata, true);
-                        owner.map(|owner| Change::Infrastructure(owner, object.metadata.name))
-                    }
-                    Event::Delete(object) => {
-                        let owner = objects.set_infrastructure(&object.metadata, false);
-                        owner.map(|owner| Change::Infrastructure(owner, None))
-                    }
-                },
+                Step::Changed(change) => change,
             };
             if is_listed {
-                change.into_iter().for_each(|change| self.machines.apply(change));
+                if let Some(change) = change {
+                    self.machines.apply(change);
+                }
             } else if unlisted == 0 {
                 let machines = objects.machines();
                 tracing::debug!(machines = machines.len(), "the Machines were listed");
@@ -331,10 +314,51 @@ impl Session<'_> {
             until_error(watcher(api, config.clone()))
         };
         stream::select_all([
-            until_error(watcher(machines, config.clone())).map(Seen::Machine).boxed(),
+            until_error(watcher(machines, config.clone()))
+                .map(|event| Seen::Machine(Box::new(event)))
+                .boxed(),
             metadata(objects::bootstraps()).map(Seen::Bootstrap).boxed(),
             metadata(objects::custom_machines()).map(Seen::CustomMachine).boxed(),
         ])
+    }
+}
+
+fn put(machine: Machine) -> Change {
+    Change::Put(Box::new(machine))
+}
+
+/// What an event means for a listing.
+enum Step {
+    /// It begins, or begins anew.
+    Begun,
+    /// It is complete.
+    Listed,
+    /// An object is there, or is gone.
+    Changed(Option<Change>),
+}
+
+impl Step {
+    /// The meaning of an event. `note` takes over an object and whether it is there.
+    fn of<K>(event: Event<K>, note: impl FnOnce(K, bool) -> Option<Change>) -> Self {
+        match event {
+            Event::Init => Self::Begun,
+            Event::InitDone => Self::Listed,
+            Event::InitApply(object) | Event::Apply(object) => Self::Changed(note(object, true)),
+            Event::Delete(object) => Self::Changed(note(object, false)),
+        }
+    }
+}
+
+/// The same for a kind that a management cluster may not have: then there are no objects of it.
+fn step_if_served<K>(
+    event: watcher::Result<Event<K>>,
+    operation: &'static str,
+    note: impl FnOnce(K, bool) -> Option<Change>,
+) -> Result<Step> {
+    match event {
+        Ok(event) => Ok(Step::of(event, note)),
+        Err(watcher::Error::InitialListFailed(cause)) if is_not_found(&cause) => Ok(Step::Listed),
+        Err(fault) => Err(error(&fault).with_operation(operation)),
     }
 }
 

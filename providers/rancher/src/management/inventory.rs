@@ -32,7 +32,9 @@ pub(super) struct Inventory {
 impl Inventory {
     pub(super) fn new(machines: impl IntoIterator<Item = Machine>) -> Self {
         let mut inventory = Self::default();
-        machines.into_iter().for_each(|machine| inventory.put(machine));
+        for machine in machines {
+            inventory.put(machine);
+        }
         inventory
     }
 
@@ -185,7 +187,7 @@ pub(super) struct Listing {
 #[derive(Debug)]
 pub(super) enum Change {
     /// This is the machine now.
-    Put(Machine),
+    Put(Box<Machine>),
     /// The machine with this key is gone.
     Remove(String),
     /// The machine with this key has this infrastructure now, or has none any more.
@@ -283,13 +285,13 @@ impl Machines {
                 Change::Put(machine) => {
                     state.gone.remove(&machine.key);
                     let before = state.inventory.get(&machine.key).cloned();
-                    if before.as_deref() == Some(&machine) {
+                    if before.as_deref() == Some(&*machine) {
                         return Vec::new();
                     }
                     let mut references = machine.references(&cluster);
                     // The name may have changed too.
                     references.extend(before.iter().flat_map(|before| before.references(&cluster)));
-                    state.inventory.put(machine);
+                    state.inventory.put(*machine);
                     references
                 }
                 Change::Remove(key) => {
@@ -313,7 +315,9 @@ impl Machines {
     /// Notes that these machines are not in a complete listing.
     pub(super) fn confirm_gone(&self, keys: impl IntoIterator<Item = String>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        keys.into_iter().for_each(|key| state.note_gone(key));
+        for key in keys {
+            state.note_gone(key);
+        }
     }
 
     /// Notes that there is no up-to-date listing.

@@ -51,10 +51,9 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
 pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Result<Value, Fault> {
     let parts: Vec<_> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let objects = match parts.get(1) {
-        None => return Err(Fault::error(404, "NotFound")),
         Some(&"clusters") => &server.clusters,
         Some(&"nodes") => &server.nodes,
-        Some(_) => return Err(Fault::error(404, "NotFound")),
+        _ => return Err(Fault::error(404, "NotFound")),
     };
     // Without rights the lists are empty, and there is no error.
     let seen = if rights == Rights::All { objects.as_slice() } else { &[] };
