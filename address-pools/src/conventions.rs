@@ -48,13 +48,13 @@ pub enum Announcer {
 
 /// What is written into a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome<'a> {
+pub struct Outcome<'a> {
     /// The addresses in the order of `spec.ipFamilies`, or kube-vip's word for DHCP.
-    pub(crate) addresses: &'a [IpAddr],
+    pub addresses: &'a [IpAddr],
     /// The interface of their pool.
-    pub(crate) interface: Option<&'a str>,
+    pub interface: Option<&'a str>,
     /// The key by which the Service shares them.
-    pub(crate) sharing_key: Option<&'a str>,
+    pub sharing_key: Option<&'a str>,
 }
 
 impl Announcer {
@@ -117,7 +117,7 @@ impl Announcer {
     }
 
     /// What to write so that it announces the addresses.
-    pub(crate) fn change(self, service: &LoadBalancerService, outcome: &Outcome<'_>) -> ServiceChange {
+    pub fn change(self, service: &LoadBalancerService, outcome: &Outcome<'_>) -> ServiceChange {
         let mut change = Change { service, change: ServiceChange::default() };
         match self {
             Self::Itself | Self::Nobody => {}
@@ -161,7 +161,7 @@ impl Announcer {
     }
 
     /// What to remove from a Service that gives its addresses back: what was picked for it, not what a person wrote.
-    pub(crate) fn removal(self, service: &LoadBalancerService) -> ServiceChange {
+    pub fn removal(self, service: &LoadBalancerService) -> ServiceChange {
         let mut change = ServiceChange::default();
         if let Some(picked) = service.annotations.get(PICKED_INTERFACE) {
             change.annotations.insert(PICKED_INTERFACE.to_owned(), None);

@@ -41,7 +41,7 @@ mod warnings;
 
 pub use announce::{Announce, Fault};
 pub use config::{Config, Source};
-pub use conventions::{Announcer, KUBE_VIP_IPS, PICKED, POOL, SHARING_KEY};
+pub use conventions::{Announcer, KUBE_VIP_IPS, Outcome, PICKED, POOL, SHARING_KEY};
 pub use host::HostAnnouncer;
 pub use load_balancer::PooledLoadBalancer;
 pub use local::{KubeProxy, LocalEndpoints};

@@ -17,7 +17,7 @@ const RULES: [Rule; 15] = [
     ("netlink", &[], &[]),
     ("sandbox", &[], &[]),
     ("cloudprovider-libvirt", &["address-pools", "cloudprovider", "netlink"], &[]),
-    ("cloudprovider-rancher", &["cloudprovider"], &["test-env"]),
+    ("cloudprovider-rancher", &["address-pools", "cloudprovider"], &["test-env"]),
     ("cloudprovider-vsphere", &["address-pools", "cloudprovider"], &["test-env"]),
     ("component", &["basics"], &["sandbox"]),
     ("ccm", &["cloudprovider", "component"], &["sandbox"]),

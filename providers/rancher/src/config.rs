@@ -8,6 +8,7 @@
 //! ```
 
 mod build;
+mod harvester;
 mod keys;
 mod load_balancer;
 mod management;
@@ -20,6 +21,7 @@ mod words;
 
 use cloudprovider::{Error, FactoryInput, Result};
 
+pub use harvester::{HarvesterAnnouncer, HarvesterConfig, Ipam};
 pub use load_balancer::{LoadBalancerConfig, LoadBalancerMode};
 pub use parts::{ClusterSelector, Config, Credentials, ManagementConfig, ServerConfig, ZoneRules};
 pub use settings::Environment;

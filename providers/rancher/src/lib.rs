@@ -37,6 +37,8 @@ mod config;
 mod detect;
 mod hosts;
 mod instances;
+mod kubeconfig;
+mod load_balancers;
 mod management;
 #[doc(hidden)]
 pub mod measured;
@@ -47,9 +49,10 @@ mod tls;
 mod zones;
 
 pub use config::{
-    AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment, LoadBalancerConfig,
-    LoadBalancerMode, ManagementConfig, ServerConfig, ZoneRules,
+    AddressTypes, ApiVersion, ClusterSelector, Config, Credentials, Environment, HarvesterAnnouncer,
+    HarvesterConfig, Ipam, LoadBalancerConfig, LoadBalancerMode, ManagementConfig, ServerConfig, ZoneRules,
 };
+pub use kubeconfig::KubernetesAccess;
 pub use provider::{RancherProvider, factory};
 pub use provider_id::{format_machine_id, format_provider_id, parse_machine_id, parse_provider_id};
 

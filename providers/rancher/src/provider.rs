@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use cloudprovider::{
     CloudProvider, Clusters, ConfigProblem, DynMachines, Error, ErrorKind, FactoryInput, InstanceLookup,
-    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, StartContext, Zones, async_trait,
+    InstanceStream, Instances, LoadBalancer, NodeIdentity, Result, Routes, ServiceAccessNeeds, StartContext,
+    Zones, async_trait,
 };
 use tokio_util::task::TaskTracker;
 
@@ -13,6 +14,7 @@ use crate::{
     cattle::load_balancer::CattleLoadBalancers,
     config::{ApiVersion, Config, Environment, LoadBalancerMode},
     hosts::HostInstances,
+    load_balancers::LoadBalancers,
     management::instances::MachineInstances,
     norman::client::Client,
 };
@@ -21,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub struct RancherProvider {
     platform: Platform,
-    load_balancer: Option<Box<dyn LoadBalancer>>,
+    load_balancers: LoadBalancers,
     started: OnceLock<()>,
     tasks: TaskTracker,
 }
@@ -71,8 +73,8 @@ impl RancherProvider {
                 Platform::Cattle(Box::new(HostInstances::new(client(&config.cattle_url())?, asked, config)))
             }
         };
-        let load_balancer = load_balancer(config, &platform)?;
-        Ok(Self { platform, load_balancer, started: OnceLock::new(), tasks: TaskTracker::new() })
+        let load_balancers = load_balancers(config, &platform)?;
+        Ok(Self { platform, load_balancers, started: OnceLock::new(), tasks: TaskTracker::new() })
     }
 }
 
@@ -80,17 +82,18 @@ impl RancherProvider {
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfiguration`] if this Rancher has none of the kind.
-fn load_balancer(config: &Config, platform: &Platform) -> Result<Option<Box<dyn LoadBalancer>>> {
+fn load_balancers(config: &Config, platform: &Platform) -> Result<LoadBalancers> {
     match (config.load_balancer.mode, platform) {
-        (LoadBalancerMode::None, _) => Ok(None),
         (LoadBalancerMode::Cattle, Platform::Cattle(instances)) => {
             let (client, hosts) = (instances.client().clone(), Arc::clone(instances.hosts()));
-            Ok(Some(Box::new(CattleLoadBalancers::new(client, hosts, config.load_balancer.clone()))))
+            let cattle = CattleLoadBalancers::new(client, hosts, config.load_balancer.clone());
+            Ok(LoadBalancers::Cattle(cattle))
         }
         (LoadBalancerMode::Cattle, Platform::Management(_)) => {
             let problem = ConfigProblem::new("loadBalancer.mode", "cattle needs Rancher 1.6");
             Err(Error::invalid_configuration(vec![problem]))
         }
+        _ => Ok(LoadBalancers::new(config)),
     }
 }
 
@@ -104,6 +107,7 @@ impl CloudProvider for RancherProvider {
         if self.started.set(()).is_err() {
             return Err(Error::new(ErrorKind::Conflict, "the provider was started already"));
         }
+        self.load_balancers.start(&context, &self.tasks)?;
         match &self.platform {
             Platform::Cattle(instances) => self.tasks.spawn(instances.follow(context.stop)),
             Platform::Management(instances) => self.tasks.spawn(instances.follow(context.stop)),
@@ -116,6 +120,14 @@ impl CloudProvider for RancherProvider {
         self.tasks.wait().await;
     }
 
+    fn service_access_needs(&self) -> ServiceAccessNeeds {
+        self.load_balancers.needs()
+    }
+
+    fn changes_host_network(&self) -> bool {
+        self.load_balancers.announces()
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self.platform.instances())
     }
@@ -126,7 +138,7 @@ impl CloudProvider for RancherProvider {
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
-        self.load_balancer.as_deref()
+        self.load_balancers.part()
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

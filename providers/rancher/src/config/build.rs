@@ -5,7 +5,8 @@ use std::{ops::RangeInclusive, time::Duration};
 use cloudprovider::{FactoryInput, label_key_fault};
 
 use super::{
-    load_balancer::{LoadBalancerConfig, load_balancer},
+    harvester::harvester,
+    load_balancer::{LoadBalancerConfig, address_pools, load_balancer},
     management::management,
     parts::{Config, ZoneRules},
     server::{project, server, url},
@@ -44,6 +45,8 @@ pub(super) fn build(settings: &Settings, input: &FactoryInput, findings: &mut Fi
     let address_types = settings.word("addresses.types", (AddressTypes::ALL, AddressTypes::as_str), findings);
     let zones = zones(settings, findings);
     let load_balancer = load_balancer(settings, version, retry_interval, findings);
+    let address_pools = address_pools(settings, load_balancer.mode, findings);
+    let harvester = harvester(settings, input, load_balancer.mode, findings);
     Some(Config {
         api_version: version,
         server: server?,
@@ -54,6 +57,8 @@ pub(super) fn build(settings: &Settings, input: &FactoryInput, findings: &mut Fi
         address_types: address_types.unwrap_or(AddressTypes::Internal),
         zones,
         load_balancer,
+        address_pools,
+        harvester,
     })
 }
 

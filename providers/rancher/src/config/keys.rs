@@ -69,11 +69,23 @@ pub(super) const KEYS: &[Key] = &[
     key("loadBalancer.stackExternalID", "LoadBalancer", "stack-external-id", Kind::Text),
     key("loadBalancer.imageSetting", "LoadBalancer", "image-setting", Kind::Text),
     key("loadBalancer.retryInterval", "LoadBalancer", "retry-interval", Kind::Duration),
+    key("loadBalancer.harvester.kubeconfig", "Harvester", "kubeconfig", Kind::Text),
+    key("loadBalancer.harvester.namespace", "Harvester", "namespace", Kind::Text),
+    key("loadBalancer.harvester.ipam", "Harvester", "ipam", Kind::Text),
+    key("loadBalancer.harvester.ipPool", "Harvester", "ip-pool", Kind::Text),
+    key("loadBalancer.harvester.network", "Harvester", "network", Kind::Text),
+    key("loadBalancer.harvester.interface", "Harvester", "interface", Kind::Text),
+    key("loadBalancer.harvester.announcedBy", "Harvester", "announced-by", Kind::Text),
 ];
 
 /// The key that is called so in YAML.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
+}
+
+/// The names of the keys that begin so.
+pub(super) fn below(prefix: &str) -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|key| key.name).filter(move |name| name.starts_with(prefix))
 }
 
 /// Whether `path` is a mapping of keys in YAML.

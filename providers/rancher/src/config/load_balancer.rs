@@ -41,16 +41,16 @@ words! {
     /// Nothing: Services of type `LoadBalancer` are left to others. The default with Rancher 2.x.
     None = "none",
     /// Cattle's own load balancers. Rancher 1.6 only, and the default there.
-    Cattle = "cattle"
+    Cattle = "cattle",
+    /// Addresses of the pools in the section `addressPools`, and the default if there is one.
+    Pool = "pool",
+    /// Load balancers of Harvester.
+    Harvester = "harvester"
 }
 
 /// Keys that only the mode `cattle` uses.
-const CATTLE_KEYS: [&str; 4] = [
-    "loadBalancer.stackName",
-    "loadBalancer.stackExternalID",
-    "loadBalancer.imageSetting",
-    "loadBalancer.retryInterval",
-];
+const CATTLE_KEYS: [&str; 3] =
+    ["loadBalancer.stackName", "loadBalancer.stackExternalID", "loadBalancer.imageSetting"];
 
 /// Reads the section. `version` is what the configuration says of the server.
 pub(super) fn load_balancer(
@@ -63,6 +63,7 @@ pub(super) fn load_balancer(
     let mode = settings
         .word("loadBalancer.mode", (LoadBalancerMode::ALL, LoadBalancerMode::as_str), findings)
         .unwrap_or(match version {
+            _ if settings.address_pools.is_some() => LoadBalancerMode::Pool,
             ApiVersion::V3 => LoadBalancerMode::None,
             ApiVersion::Auto | ApiVersion::V2Beta => LoadBalancerMode::Cattle,
         });
@@ -84,3 +85,33 @@ pub(super) fn load_balancer(
         retry_interval,
     }
 }
+
+/// Reads the section `addressPools`, which only the mode `pool` uses.
+pub(super) fn address_pools(
+    settings: &Settings,
+    mode: LoadBalancerMode,
+    findings: &mut Findings,
+) -> Option<address_pools::Config> {
+    let (key, origin) = (address_pools::Config::KEY, settings.origin("loadBalancer.mode"));
+    let pools = settings
+        .address_pools
+        .as_ref()
+        .and_then(|value| address_pools::Config::read(key, value, &mut findings.problems));
+    match (mode, settings.address_pools.is_some()) {
+        (LoadBalancerMode::Pool, true) => return pools,
+        (LoadBalancerMode::Pool, false) => {
+            findings.problem(origin, format!("is pool, which needs the section {key}; list pools there"));
+        }
+        (other, true) if settings.has("loadBalancer.mode") => {
+            findings.problem(
+                origin,
+                format!("is {other}, and there are {key}; set it to pool, or leave {key} out"),
+            );
+        }
+        _ => {}
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use rustls::RootCertStore;
 use secrecy::SecretString;
 
 use super::{
+    harvester::HarvesterConfig,
     load_balancer::LoadBalancerConfig,
     words::{AddressTypes, ApiVersion},
 };
@@ -44,6 +45,10 @@ pub struct Config {
     pub zones: ZoneRules,
     /// Load balancers.
     pub load_balancer: LoadBalancerConfig,
+    /// The pools of the mode `pool`. Always there in that mode, and only then.
+    pub address_pools: Option<address_pools::Config>,
+    /// The settings of the mode `harvester`. Always there in that mode, and only then.
+    pub harvester: Option<HarvesterConfig>,
 }
 
 impl Config {

@@ -44,6 +44,10 @@ fn read_gcfg(text: &str, findings: &mut Findings) -> Option<Settings> {
             KEYS.iter().filter(|key| key.section.eq_ignore_ascii_case(&section.name)).collect();
         // Files of the old manager were never read, so an unknown name is no reason to refuse one.
         let Some(first) = known.first() else {
+            if section.name.eq_ignore_ascii_case(address_pools::Config::KEY) {
+                findings.problem("", "address pools can be given in YAML only; write the file in YAML");
+                continue;
+            }
             let mut sections: Vec<_> = KEYS.iter().map(|key| key.section).collect();
             sections.dedup();
             let hint = keys::hint(&section.name, sections.into_iter());
@@ -126,6 +130,10 @@ fn read_mapping(path: &str, map: Map<String, Value>, settings: &mut Settings, fi
     let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     for (name, value) in map {
         let origin = full(&name);
+        if origin == address_pools::Config::KEY {
+            settings.address_pools = Some(value);
+            continue;
+        }
         if keys::is_mapping(&origin) {
             match value {
                 Value::Object(map) => read_mapping(&origin, map, settings, findings),

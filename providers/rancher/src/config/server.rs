@@ -188,7 +188,7 @@ fn secret(
 }
 
 /// A path is relative to the folder of the configuration file.
-fn resolve(input: &FactoryInput, file: &str) -> std::path::PathBuf {
+pub(super) fn resolve(input: &FactoryInput, file: &str) -> std::path::PathBuf {
     let folder = input.config_path.as_deref().and_then(Path::parent);
     folder.map_or_else(|| file.into(), |folder| folder.join(file))
 }

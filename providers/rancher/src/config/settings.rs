@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use cloudprovider::{ConfigProblem, TextOddity, parse_bool, parse_duration};
+use serde_json::Value;
 
 use super::keys::{KEYS, Key, Kind};
 
@@ -14,6 +15,8 @@ pub(super) struct Settings {
     refused: Vec<&'static str>,
     /// Whether the file is written in gcfg.
     is_gcfg: bool,
+    /// The section `addressPools`, which has keys of its own.
+    pub(super) address_pools: Option<Value>,
 }
 
 /// A value, and where the operator wrote it.

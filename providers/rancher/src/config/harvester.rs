@@ -1,0 +1,164 @@
+//! The keys `loadBalancer.harvester`.
+
+use std::fmt;
+
+use cloudprovider::{FactoryInput, dns};
+
+use super::{
+    load_balancer::LoadBalancerMode,
+    server::resolve,
+    settings::{Findings, Settings},
+    words::words,
+};
+use crate::kubeconfig::KubernetesAccess;
+
+/// The namespace of a kubeconfig that names none.
+const NAMESPACE: &str = "default";
+
+/// The longest name of an interface in Linux.
+const MAX_INTERFACE_NAME: usize = 15;
+
+/// What the keys begin with.
+const SECTION: &str = "loadBalancer.harvester.";
+
+/// Settings of load balancers in Harvester.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HarvesterConfig {
+    /// How Harvester is reached.
+    pub access: KubernetesAccess,
+    /// The namespace of the load balancers, which must be that of the cluster's virtual machines. Default: that of the
+    /// kubeconfig's context.
+    pub namespace: String,
+    /// Where Harvester takes addresses from, unless a Service says otherwise. Default `pool`.
+    pub ipam: Ipam,
+    /// The `IPPool` to take addresses from. Without one Harvester picks it.
+    pub ip_pool: Option<String>,
+    /// The network of the cluster's virtual machines, as `<namespace>/<name>`. Harvester picks the pool by it.
+    pub network: Option<String>,
+    /// The interface of the Nodes on which kube-vip announces.
+    pub interface: Option<String>,
+    /// Who announces the addresses in the cluster. Default `kube-vip`.
+    pub announcer: HarvesterAnnouncer,
+}
+
+words! {
+    /// Where Harvester takes the address of a load balancer from.
+    Ipam:
+    /// One of its pools.
+    Pool = "pool",
+    /// A DHCP server, which kube-vip asks.
+    Dhcp = "dhcp"
+}
+
+words! {
+    /// Who announces addresses of Harvester in the cluster.
+    HarvesterAnnouncer:
+    /// kube-vip, which writes the status of the Service.
+    KubeVip = "kube-vip",
+    /// Nobody that the daemon knows of. The daemon writes the status.
+    None = "none"
+}
+
+/// Reads the keys, which only the mode `harvester` uses.
+pub(super) fn harvester(
+    settings: &Settings,
+    input: &FactoryInput,
+    mode: LoadBalancerMode,
+    findings: &mut Findings,
+) -> Option<HarvesterConfig> {
+    if mode != LoadBalancerMode::Harvester {
+        for name in super::keys::below(SECTION).filter(|name| settings.has(name)) {
+            findings.warning(settings.origin(name), "has no effect: it is for loadBalancer.mode: harvester");
+        }
+        return None;
+    }
+    let key = |name: &str| format!("{SECTION}{name}");
+    let checked = |name: &str, is_good: fn(&str) -> bool, what: &str, findings: &mut Findings| {
+        let text = settings.text(&key(name))?;
+        if !is_good(text) {
+            findings.problem(settings.origin(&key(name)), what);
+        }
+        Some(text.to_owned())
+    };
+    let access = access(settings, input, findings);
+    let namespace =
+        checked("namespace", dns::is_label, "must be the name of a namespace in Harvester", findings);
+    let ipam = settings.word(&key("ipam"), (Ipam::ALL, Ipam::as_str), findings);
+    let ip_pool =
+        checked("ipPool", dns::is_subdomain, "must be the name of an IPPool in Harvester", findings);
+    let is_network = |text: &str| {
+        text.split_once('/')
+            .is_some_and(|(namespace, name)| dns::is_label(namespace) && dns::is_subdomain(name))
+    };
+    let network = checked(
+        "network",
+        is_network,
+        "must be a network of Harvester as NAMESPACE/NAME, such as default/vlan100",
+        findings,
+    );
+    let is_interface = |text: &str| {
+        text.len() <= MAX_INTERFACE_NAME && !text.contains(|c: char| c == '/' || c.is_whitespace())
+    };
+    let interface = checked(
+        "interface",
+        is_interface,
+        "must be the name of a network interface: at most 15 characters",
+        findings,
+    );
+
+    let announcer =
+        settings.word(&key("announcedBy"), (HarvesterAnnouncer::ALL, HarvesterAnnouncer::as_str), findings);
+    let announcer = announcer.unwrap_or(HarvesterAnnouncer::KubeVip);
+    let ipam = ipam.unwrap_or(Ipam::Pool);
+    if (ipam, announcer) == (Ipam::Dhcp, HarvesterAnnouncer::None) {
+        let what = "dhcp needs kube-vip, which asks the DHCP server: leave announcedBy out, or set pool";
+        findings.problem(settings.origin(&key("ipam")), what);
+    }
+    if interface.is_some() && announcer == HarvesterAnnouncer::None {
+        let what = "has no effect: it is for kube-vip, and announcedBy is none";
+        findings.warning(settings.origin(&key("interface")), what);
+    }
+    let access = access?;
+    let namespace = namespace.or_else(|| access.namespace().map(str::to_owned));
+    Some(HarvesterConfig {
+        namespace: namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
+        access,
+        ipam,
+        ip_pool,
+        network,
+        interface,
+        announcer,
+    })
+}
+
+fn access(settings: &Settings, input: &FactoryInput, findings: &mut Findings) -> Option<KubernetesAccess> {
+    let key = format!("{SECTION}kubeconfig");
+    let origin = settings.origin(&key);
+    let Some(file) = settings.text(&key) else {
+        if !settings.has(&key) {
+            let what =
+                "is missing; name the file with the kubeconfig of Harvester, which the mode harvester needs";
+            findings.problem(origin, what);
+        }
+        return None;
+    };
+    match KubernetesAccess::read(input, &resolve(input, file)) {
+        Ok(access) => {
+            if access.is_insecure() {
+                findings.warning(
+                    origin,
+                    "has insecure-skip-tls-verify, so the certificate of Harvester is not verified",
+                );
+            }
+            Some(access)
+        }
+        Err(why) => {
+            findings.problem(origin, why);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
