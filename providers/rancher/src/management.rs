@@ -15,6 +15,7 @@
 
 mod addresses;
 pub(crate) mod cluster;
+pub(crate) mod clusters;
 mod follow;
 pub(crate) mod instances;
 mod inventory;

@@ -15,7 +15,7 @@ use crate::{
     config::{ApiVersion, Config, Environment, LoadBalancerMode},
     hosts::HostInstances,
     load_balancers::LoadBalancers,
-    management::instances::MachineInstances,
+    management::{clusters::ManagementClusters, instances::MachineInstances},
     norman::client::Client,
 };
 
@@ -24,6 +24,8 @@ use crate::{
 pub struct RancherProvider {
     platform: Platform,
     load_balancers: LoadBalancers,
+    /// Set with Rancher 2.x.
+    clusters: Option<ManagementClusters>,
     started: OnceLock<()>,
     tasks: TaskTracker,
 }
@@ -64,6 +66,7 @@ impl RancherProvider {
         let invalid = |problem| Error::invalid_configuration(vec![problem]);
         let client = |url: &str| Client::new(&config.server, url).map_err(invalid);
         let management = client(&config.management_url())?;
+        let clusters = config.management.is_some().then(|| ManagementClusters::new(management.clone()));
         let platform = match &config.management {
             Some(cluster) => {
                 Platform::Management(Box::new(MachineInstances::new(management, config, cluster)))
@@ -74,7 +77,7 @@ impl RancherProvider {
             }
         };
         let load_balancers = load_balancers(config, &platform)?;
-        Ok(Self { platform, load_balancers, started: OnceLock::new(), tasks: TaskTracker::new() })
+        Ok(Self { platform, load_balancers, clusters, started: OnceLock::new(), tasks: TaskTracker::new() })
     }
 }
 
@@ -146,7 +149,7 @@ impl CloudProvider for RancherProvider {
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {
-        None
+        self.clusters.as_ref().map(|clusters| clusters as &dyn Clusters)
     }
 
     fn machines(&self) -> Option<&dyn DynMachines> {

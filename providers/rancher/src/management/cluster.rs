@@ -19,6 +19,9 @@ pub(crate) struct Cluster {
     /// `active` while the server reaches the cluster.
     #[serde(default)]
     pub(crate) state: Option<String>,
+    /// The URL of its API server, once the cluster was connected.
+    #[serde(default)]
+    pub(crate) api_endpoint: Option<String>,
     /// The namespace of the objects from which Rancher makes the cluster.
     #[serde(default)]
     pub(crate) fleet_workspace_name: Option<String>,

@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests may")]
 
+mod clusters;
 mod conformance;
 mod detection;
 mod faults;
