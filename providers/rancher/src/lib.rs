@@ -1,15 +1,19 @@
 //! Rancher as a cloud for a Kubernetes cloud-controller-manager.
 //!
-//! Rancher 1.6 ("Cattle", API `v2-beta`) is supported: hosts, their zones, and load balancers. The management
-//! API of Rancher 2.x (`v3`) is not there yet.
+//! Rancher 1.6 ("Cattle", API `v2-beta`): hosts, their zones, and load balancers. Rancher 2.x: the Machines of a
+//! cluster, as the management server knows them, and the clusters that it has. Load balancers have
+//! [modes](LoadBalancerMode), which do not depend on Rancher but for `cattle`.
 //!
-//! The hosts are listed once, page by page, and then followed by Cattle's events. So look-ups are answered
+//! The hosts of Rancher 1.6 are listed once, page by page, and then followed by Cattle's events. So look-ups are answered
 //! from memory, and a Node costs no call:
 //!
 //! ```text
 //!   look-ups ──> hosts ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
 //!                  └──> instances, zones, addresses (rules)                                 ^
-//!   Services ──> cattle::load_balancer ──> plan (pure), calls ─────────────────────────────┘
+//!   Services ──> load_balancers (by mode)                                                   │
+//!                  ├──> cattle::load_balancer ──> plan (pure), calls ───────────────────────┘
+//!                  ├──> harvester ──> demand, plan (pure), api ──> Harvester
+//!                  └──> address-pools
 //! ```
 //!
 //! - [`Absent`](cloudprovider::InstanceLookup::Absent) is returned only after a complete listing that began
