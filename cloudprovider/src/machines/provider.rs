@@ -20,7 +20,7 @@ pub trait Spec: DeserializeOwned + JsonSchema + Send + Sync + 'static {}
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Spec for T {}
 
 /// A type for the provider's part of a status. Its fields stand beside those of the contract, so they have
-/// other names. `()` if there is nothing to remember.
+/// other names, and it ignores fields that it does not know. `()` if there is nothing to remember.
 pub trait Status: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Send + Sync + 'static> Status for T {}
