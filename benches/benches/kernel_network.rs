@@ -79,12 +79,12 @@ async fn addresses(family: &str, count: u32) {
     try_join_all(addresses.iter().map(|address| announcer.hold(&me, *address, &interface)))
         .await
         .expect("held");
-    let (held, held_cost) = (began.elapsed(), processor_time() - used);
+    let (held, held_cost) = (began.elapsed(), processor_time().saturating_sub(used));
     // the burst of announcements passes
     tokio::time::sleep(RENEW_INTERVAL + Duration::from_secs(1)).await;
     let used = processor_time();
     tokio::time::sleep(RENEW_INTERVAL * RENEWALS).await;
-    let renewal_cost = (processor_time() - used) / RENEWALS;
+    let renewal_cost = processor_time().saturating_sub(used) / RENEWALS;
     let began = Instant::now();
     announcer.release_all(&me).await.expect("released");
     println!(
@@ -106,7 +106,7 @@ async fn routes(count: u32) {
     let routes = provider.routes().expect("routes");
     let route = |number: u32| Route {
         target_node: format!("node-{number}"),
-        target_node_addresses: vec![NodeAddress::internal_ip(&format!("192.168.122.{}", 2 + number % 250))],
+        target_node_addresses: vec![NodeAddress::internal_ip(format!("192.168.122.{}", 2 + number % 250))],
         destination_cidr: format!("10.{}.{}.0/24", 100 + number / 250, number % 250),
         ..Route::default()
     };
