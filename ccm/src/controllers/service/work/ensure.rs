@@ -78,8 +78,18 @@ impl Shared {
         let service = Arc::clone(progress.told);
         let written = self.writer.patch_status_and_read(&service, patch::add_finalizer()).await;
         let tried = "failed to add load balancer cleanup finalizer";
-        let now = written.map_err(|error| self.not_written(&service, tried, &error))?;
-        progress.go_on_with(now)
+        match written.map_err(|error| self.not_written(&service, tried, &error)) {
+            Ok(now) => progress.go_on_with(now),
+            Err(Outcome::Failed(failure)) => {
+                let (version, cloud_called) = (progress.version.take(), progress.is_called);
+                Err(Outcome::Failed(Failure { version, cloud_called, ..failure }))
+            }
+            // What the cloud has made by now is deleted when the watch shows that too.
+            Err(Outcome::Gone) if progress.is_called => {
+                Err(Outcome::Outdated { version: progress.version.take(), cloud_called: true })
+            }
+            Err(early) => Err(early),
+        }
     }
 
     /// Calls the cloud, again if the Service has changed before the provider could change it.

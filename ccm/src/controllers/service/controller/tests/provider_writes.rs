@@ -212,6 +212,30 @@ async fn without_an_end_to_the_changes_the_event_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_made_for_a_service_that_vanished_meanwhile_is_deleted() {
+    for is_gone in [true, false] {
+        let working = Working::start().await;
+        working.announced(false);
+        working.fake.set_latency(Duration::from_secs(1));
+        working.create("web").await;
+        // While the cloud is called, somebody removes the Service, and the provider learns of a conflict only.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        working.lose_watch();
+        working.patch("web", json!({"metadata": {"finalizers": null}})).await;
+        working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+        let patches = Matcher::any().verb("patch").resource("services").subresource("");
+        working.sandbox.faults().inject(sandbox::Fault::new(patches, sandbox::Action::Conflict).times(1));
+        if !is_gone {
+            working.refuse_writes(1);
+        }
+        assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+        working.sandbox.faults().clear();
+        tokio::time::sleep(PERIOD).await;
+        assert!(working.fake.load_balancers().is_empty(), "{is_gone}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_is_tried_when_it_asks_for_that() {
     let working = Working::start().await;
     let ensure = Operation::EnsureLoadBalancer;
