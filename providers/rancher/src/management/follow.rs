@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Backoff, Error, ErrorKind, Result};
+use cloudprovider::{Backoff, Error, ErrorKind, Result, dns};
 use futures::{Stream, StreamExt as _, future, stream};
 use http::Request;
 use kube::{
@@ -164,8 +164,11 @@ impl Session<'_> {
     /// The namespace and the name of the objects from which Rancher makes the cluster. `None` if it does not make it, or if
     /// the token may not see that.
     async fn provisioned(&self, cluster: &Cluster) -> Result<Option<(String, String)>> {
-        let Some(name) = cluster.name.clone().filter(|name| !name.is_empty()) else { return Ok(None) };
-        let of_server = cluster.fleet_workspace_name.as_deref().filter(|name| !name.is_empty());
+        // Names of other clusters may be any text.
+        let Some(name) = cluster.name.clone().filter(|name| dns::is_subdomain(name)) else {
+            return Ok(None);
+        };
+        let of_server = cluster.fleet_workspace_name.as_deref().filter(|name| dns::is_label(name));
         let namespace = self.source.config.namespace.as_deref().or(of_server).unwrap_or(NAMESPACE);
         let path = format!("/apis/provisioning.cattle.io/v1/namespaces/{namespace}/clusters/{name}");
         let operation = format!("read provisioning cluster {namespace}/{name}");

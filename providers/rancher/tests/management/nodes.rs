@@ -30,6 +30,16 @@ async fn a_node_gets_its_id_and_keeps_what_it_says_of_itself() {
     }
 }
 
+/// Only clusters that Rancher provisions have names of Kubernetes.
+#[tokio::test]
+async fn an_imported_cluster_may_have_any_name() {
+    let rancher = FakeRancher::start().await;
+    rancher.add_cluster("c-abcde", "Our first / Cluster?", "");
+    rancher.add_node("c-abcde", "node-1");
+    let running = start(&rancher.config("c-abcde", "")).await;
+    running.until(&node("node-1"), "present").await;
+}
+
 /// A node that registers before Kubernetes says its addresses itself.
 #[tokio::test]
 async fn a_machine_that_registers_before_kubernetes_brings_its_addresses() {
