@@ -1,5 +1,7 @@
 //! Keeps the inventory up to date: lists, then follows events, and lists again from time to time.
 
+mod told;
+
 use std::time::Duration;
 
 use cloudprovider::{Backoff, Error, ErrorKind, Result};
@@ -7,6 +9,7 @@ use futures::{StreamExt as _, future};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::told::Told;
 use super::{
     events::{HostEvent, HostEvents},
     inventory::{Hosts, Inventory, KnownHost, State},
@@ -52,21 +55,6 @@ impl Intervals {
         let most = self.without_events;
         Backoff { first: BACKOFF.first.min(most), most: BACKOFF.most.min(most) }
     }
-}
-
-/// Troubles that were told in the log. Each is told once, until it changes or is over.
-#[derive(Debug, Default)]
-struct Told {
-    listing: Option<String>,
-    unreadable: Option<String>,
-    events: Option<String>,
-}
-
-/// Whether this is news: another trouble than the one told before, or none after one.
-fn is_news(told: &mut Option<String>, trouble: Option<String>) -> bool {
-    let is_news = *told != trouble;
-    *told = trouble;
-    is_news
 }
 
 /// Follows the hosts until `stop` is cancelled.
@@ -157,42 +145,6 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
             let pause = intervals.backoff().first.max(error.retry_after().unwrap_or_default());
             tracing::info!(error = %error.report(), ?pause, "the hosts are listed again");
             sleep(pause).await;
-        }
-    }
-}
-
-impl Told {
-    fn of_listing(&mut self, outcome: Result<&Inventory, &Error>) {
-        match outcome {
-            Ok(inventory) => {
-                tracing::debug!(hosts = inventory.len(), "the hosts were listed");
-                if is_news(&mut self.listing, None) {
-                    tracing::info!(hosts = inventory.len(), "the hosts can be listed again");
-                }
-                let unreadable = inventory.unreadable();
-                if is_news(&mut self.unreadable, unreadable.map(str::to_owned)) {
-                    match unreadable {
-                        Some(why) => tracing::warn!("{why}; until it can, no host counts as gone"),
-                        None => tracing::info!("all hosts can be read again"),
-                    }
-                }
-            }
-            Err(error) => {
-                if is_news(&mut self.listing, Some(error.report())) {
-                    tracing::warn!(error = %error.report(), "the hosts cannot be listed; no host counts as gone");
-                }
-            }
-        }
-    }
-
-    fn of_events(&mut self, trouble: Option<&Error>) {
-        if is_news(&mut self.events, trouble.map(Error::report)) {
-            match trouble {
-                Some(error) => {
-                    tracing::info!(error = %error.report(), "there are no events, so the hosts are listed more often");
-                }
-                None => tracing::info!("events arrive again"),
-            }
         }
     }
 }

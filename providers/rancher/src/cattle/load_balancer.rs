@@ -115,14 +115,19 @@ impl CattleLoadBalancers {
 
     /// The stack of all load balancers, made if there is none.
     async fn stack(&self) -> Result<Stack> {
-        let _making = self.making_stack.lock().await;
-        let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
-        match self.find_stack().await? {
-            None => self.client.create_stack(stack_name, stack_external_id).await,
-            Some(stack) if stack.is_being_removed() => {
-                Err(self.in_progress(format!("stack {stack_name} is being removed")))
+        let mut found = self.find_stack().await?;
+        if found.is_none() {
+            let _making = self.making_stack.lock().await;
+            // Another load balancer may have made it.
+            found = self.find_stack().await?;
+            if found.is_none() {
+                let LoadBalancerConfig { stack_name, stack_external_id, .. } = &self.settings;
+                return self.client.create_stack(stack_name, stack_external_id).await;
             }
-            Some(stack) => Ok(stack),
+        }
+        match found {
+            Some(stack) if !stack.is_being_removed() => Ok(stack),
+            _ => Err(self.in_progress(format!("stack {} is being removed", self.settings.stack_name))),
         }
     }
 

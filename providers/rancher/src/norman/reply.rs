@@ -195,6 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn an_action_that_is_not_offered_any_more_is_no_missing_object() {
+        let error = reply(404, &[], r#"{"type":"error","code":"ActionNotAvailable"}"#).check();
+        assert_eq!(error.expect_err("refused").kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn only_a_429_stops_all_calls() {
+        let pause = |status| reply(status, &[("retry-after", "7")], "").pause();
+        assert_eq!(pause(429), Some(Duration::from_secs(7)));
+        assert_eq!(reply(429, &[], "").pause(), Some(RETRY_AFTER));
+        assert_eq!((pause(503), pause(200)), (None, None));
+    }
+
+    #[test]
     fn the_servers_time_is_obeyed_within_reason() {
         let after = |status, value| {
             reply(status, &[("retry-after", value)], "").check().expect_err("an error").retry_after()

@@ -78,8 +78,8 @@ async fn a_load_balancer_that_takes_its_time_holds_up_no_other() {
     let (server, running, nodes) = cluster(2).await;
     let (slow, quick) = (service(1), service(2));
     assert_eq!(running.balancers().name(CLUSTER, &slow), name(1));
-    // Every request about it waits, first those that look for it, then those that change it.
-    for held in [name(1), "30001".to_owned()] {
+    // Requests about it wait: those that look for it, its creation, or the change of its rules.
+    for held in [name(1), "1001:1001/tcp".to_owned(), "30001".to_owned()] {
         server.cloud().held = Some(held);
         let slow_one = ensure(&running, &slow, &nodes);
         let others = async {

@@ -192,3 +192,12 @@ async fn a_subscription_without_an_answer_does_not_hold_up_listings() {
     assert_eq!(script.subscriptions.load(Ordering::Relaxed), 1, "one try for each poll interval");
     stop.cancel();
 }
+
+#[test]
+fn no_pause_is_longer_than_the_poll_interval() {
+    let intervals = |seconds| Intervals { without_events: Duration::from_secs(seconds), ..INTERVALS };
+    let backoff = |seconds| (intervals(seconds).backoff().first, intervals(seconds).backoff().most);
+    assert_eq!(backoff(30), (BACKOFF.first, BACKOFF.most));
+    assert_eq!(backoff(5), (BACKOFF.first, Duration::from_secs(5)));
+    assert_eq!((intervals(5).least(), intervals(0).least()), (MIN_INTERVAL, Duration::ZERO));
+}
