@@ -82,7 +82,7 @@ impl Shared {
             Ok(now) => progress.go_on_with(now),
             Err(Outcome::Failed(failure)) => {
                 let (version, cloud_called) = (progress.version.take(), progress.is_called);
-                Err(Outcome::Failed(Failure { version, cloud_called, ..failure }))
+                Err(Outcome::Failed(Failure { cloud_called, version, ..failure }))
             }
             // What the cloud has made by now is deleted when the watch shows that too.
             Err(Outcome::Gone) if progress.is_called => {
