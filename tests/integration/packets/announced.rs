@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use test_env::{ControlPlane, Process, Signal};
 
 use super::{
-    cluster::{Cluster, SERVICE_HTTP},
+    cluster::{Cluster, NAMESPACE, SERVICE_HTTP},
     forwarding::{answer_exactly, answers, refuses, start_proxies},
     lan::{CLIENT, INTERFACE, Knock, Lan, NodeHost},
 };
@@ -29,7 +29,7 @@ use crate::{
     daemon::{binary, parse},
     hypervisors::test_driver_file,
     shipped_roles,
-    support::eventually,
+    support::{event, eventually},
     trial::{Outcome, runtime},
 };
 
@@ -41,6 +41,11 @@ const TAKE_OVER: Duration = Duration::from_secs(1);
 const SERVICE: &str = "announced";
 /// The service account of the daemons.
 const ACCOUNT: &str = "announcing-daemons";
+
+/// A Service whose address is on an interface that comes and goes.
+const SPARE_SERVICE: &str = "spare";
+const SPARE_INTERFACE: &str = "spare0";
+const SPARE_ADDRESS: &str = "10.31.0.1";
 
 /// The daemons, by the number of their Node.
 struct Daemons {
@@ -61,10 +66,16 @@ impl Daemons {
             "hypervisors": [{"name": "kvm", "uri": format!("test://{}", domains.display())}],
             "addressPools": {
                 "announce": true,
-                "pools": [{
-                    "name": "lan", "interface": INTERFACE,
-                    "addresses": ["10.30.0.201-10.30.0.209", "fd30::201-fd30::209"],
-                }],
+                "pools": [
+                    {
+                        "name": "lan", "interface": INTERFACE,
+                        "addresses": ["10.30.0.201-10.30.0.209", "fd30::201-fd30::209"],
+                    },
+                    {
+                        "name": "spare", "interface": SPARE_INTERFACE, "autoAssign": false,
+                        "addresses": [SPARE_ADDRESS],
+                    },
+                ],
             },
         });
         // JSON is YAML
@@ -163,6 +174,7 @@ async fn scenario(api: &Api, lan: &Lan, cluster: &Cluster, daemons: &mut Daemons
     daemons.start(lan, 0)?;
     stands_by(daemons, 0).await?;
     leader_is_killed(lan, daemons, &addresses).await.context("the leader gets SIGKILL")?;
+    interface_vanishes(api, lan, cluster).await.context("an interface comes and goes")?;
     is_deleted(api, lan, cluster, &addresses).await.context("the Service is deleted")
 }
 
@@ -229,6 +241,41 @@ async fn leader_is_killed(lan: &Lan, daemons: &mut Daemons, addresses: &[String]
         answers(lan, from, address).await?;
     }
     Ok(())
+}
+
+/// An interface that is not there is told, at first and later, and the address is on it as soon as it is there.
+async fn interface_vanishes(api: &Api, lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
+    let leader = &lan.nodes[0].netns;
+    let spec =
+        json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"], "loadBalancerIP": SPARE_ADDRESS});
+    cluster.create_service(SPARE_SERVICE, &spec).await?;
+    let told = event(&api.client, NAMESPACE, SPARE_SERVICE, "SyncLoadBalancerFailed").await?;
+    let words = format!("there is no interface {SPARE_INTERFACE:?} on this host");
+    ensure!(told.message.as_ref().is_some_and(|message| message.contains(&words)), "{told:?}");
+    let has_address = async |is_there: bool| {
+        let expected: &[usize] = if is_there { &[0] } else { &[] };
+        eventually(SOON, &format!("{SPARE_ADDRESS} is on {expected:?}"), async || {
+            Ok((holders(lan, SPARE_ADDRESS)? == expected).then_some(()))
+        })
+        .await
+    };
+    let make = || leader.ip(&format!("link add {SPARE_INTERFACE} up type bridge"));
+    make()?;
+    has_address(true).await?;
+    eventually(SOON, "the Service has its address", async || {
+        let status = cluster.services().get(SPARE_SERVICE).await?.status.unwrap_or_default();
+        let ingress = status.load_balancer.and_then(|found| found.ingress).unwrap_or_default();
+        Ok((!ingress.is_empty()).then_some(()))
+    })
+    .await?;
+    leader.ip(&format!("link delete {SPARE_INTERFACE}"))?;
+    has_address(false).await?;
+    let told = event(&api.client, NAMESPACE, SPARE_SERVICE, "AddressNotAnnounced").await?;
+    ensure!(told.message.as_ref().is_some_and(|message| message.contains(&words)), "{told:?}");
+    make()?;
+    has_address(true).await?;
+    cluster.services().delete(SPARE_SERVICE, &DeleteParams::default()).await?;
+    has_address(false).await
 }
 
 /// Nothing is left: no address, no claim, no finalizer, nobody who answers for the address.
