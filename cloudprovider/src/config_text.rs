@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// Why the bytes of a file cannot be read as a configuration text. Contains nothing of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigTextError(String);
@@ -137,6 +139,18 @@ impl fmt::Display for TextOddity {
             Self::Invisible => "holds an invisible character, as copied texts do; type it anew",
             Self::OuterBlank => "begins or ends with a blank or a line break",
         })
+    }
+}
+
+/// The kind of a value in a configuration, for messages such as "is a list, must be a text". Never contains the value.
+pub fn kind_of_value(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
     }
 }
 

@@ -109,8 +109,8 @@ pub use basics::{
 };
 pub use clusters::{Clusters, ControlPlaneEndpoint};
 pub use config_text::{
-    ConfigTextError, TextOddity, decode_config, is_invisible, manifest_in_place_of_config, yaml_fault_cause,
-    yaml_syntax_fault,
+    ConfigTextError, TextOddity, decode_config, is_invisible, kind_of_value, manifest_in_place_of_config,
+    yaml_fault_cause, yaml_syntax_fault,
 };
 pub use error::{ConfigProblem, Error, Result};
 pub use error_kind::ErrorKind;

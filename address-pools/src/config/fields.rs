@@ -1,6 +1,6 @@
 //! A reader for one mapping of the section. It collects all faults.
 
-use cloudprovider::{ConfigProblem, is_invisible};
+use cloudprovider::{ConfigProblem, is_invisible, kind_of_value};
 use serde_json::{Map, Value};
 
 /// One mapping. Each known key is taken once; keys that are left at the end are unknown.
@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
             Value::Object(values) => values.clone(),
             Value::Null => Map::new(),
             other => {
-                let words = format!("is {}, must be a mapping of keys to values", kind(other));
+                let words = format!("is {}, must be a mapping of keys to values", kind_of_value(other));
                 problems.push(ConfigProblem::new(path, words));
                 return None;
             }
@@ -89,7 +89,8 @@ impl<'a> Fields<'a> {
                 Some(values.map(|(at, value)| (format!("{path}[{at}]"), value)).collect())
             }
             other => {
-                problems.push(ConfigProblem::new(path, format!("is {}, must be a list", kind(&other))));
+                problems
+                    .push(ConfigProblem::new(path, format!("is {}, must be a list", kind_of_value(&other))));
                 None
             }
         }
@@ -129,20 +130,8 @@ fn text(path: String, value: &Value, problems: &mut Vec<ConfigProblem>) -> Optio
             "holds an invisible character; type it anew".to_owned()
         }
         Value::String(text) => return Some(text.trim().to_owned()),
-        other => format!("is {}, must be a text; put it in quotes", kind(other)),
+        other => format!("is {}, must be a text; put it in quotes", kind_of_value(other)),
     };
     problems.push(ConfigProblem::new(path, fault));
     None
-}
-
-/// The kind of a value, for messages.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "empty",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
 }

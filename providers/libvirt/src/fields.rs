@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloudprovider::{ConfigProblem, TextOddity, parse_duration};
+use cloudprovider::{ConfigProblem, TextOddity, kind_of_value, parse_duration};
 use serde_json::{Map, Value};
 
 /// The faults and warnings found so far.
@@ -47,7 +47,8 @@ impl Fields {
             Value::Object(map) => map,
             Value::Null => Map::new(),
             other => {
-                problems.add(path, format!("is {}, must be a mapping of keys to values", kind(&other)));
+                problems
+                    .add(path, format!("is {}, must be a mapping of keys to values", kind_of_value(&other)));
                 return None;
             }
         };
@@ -87,7 +88,7 @@ impl Fields {
                 Some(text)
             }
             other => {
-                problems.add(path, format!("is {}, must be a text; put it in quotes", kind(&other)));
+                problems.add(path, format!("is {}, must be a text; put it in quotes", kind_of_value(&other)));
                 None
             }
         }
@@ -121,7 +122,7 @@ impl Fields {
                 values.into_iter().enumerate().map(|(i, value)| (format!("{path}[{i}]"), value)).collect(),
             ),
             other => {
-                problems.add(path, format!("is {}, must be a list", kind(&other)));
+                problems.add(path, format!("is {}, must be a list", kind_of_value(&other)));
                 None
             }
         }
@@ -142,7 +143,7 @@ impl Fields {
                     Some(item) => parsed.push(item),
                     None => problems.add(path, format!("{text:?} is not {what}")),
                 },
-                other => problems.add(path, format!("is {}, must be {what}", kind(other))),
+                other => problems.add(path, format!("is {}, must be {what}", kind_of_value(other))),
             }
         }
         Some(parsed)
@@ -154,7 +155,7 @@ impl Fields {
         match self.take(key)? {
             Value::Bool(value) => Some(value),
             other => {
-                problems.add(path, format!("is {}, must be true or false", kind(&other)));
+                problems.add(path, format!("is {}, must be true or false", kind_of_value(&other)));
                 None
             }
         }
@@ -184,7 +185,10 @@ impl Fields {
         let text = match self.take(key)? {
             Value::String(text) => text,
             other => {
-                problems.add(path, format!("is {}, must be a duration such as 5s or 1m30s", kind(&other)));
+                problems.add(
+                    path,
+                    format!("is {}, must be a duration such as 5s or 1m30s", kind_of_value(&other)),
+                );
                 return None;
             }
         };
@@ -280,16 +284,4 @@ fn is_plain(key: &str) -> bool {
 fn holds_a_value(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["pass", "pwd", "user", "auth", "secret", "token", "key"].iter().any(|word| key.contains(word))
-}
-
-/// The kind of a value, for messages. Never contains the value.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "empty",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
 }
