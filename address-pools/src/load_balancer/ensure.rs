@@ -14,6 +14,13 @@ use crate::{
     warnings::warnings_of,
 };
 
+/// What was claimed for a request.
+struct Claimed<'a> {
+    request: &'a Request,
+    pools: &'a Pools,
+    plan: Plan,
+}
+
 impl Inner {
     pub(super) async fn ensure(&self, service: &LoadBalancerService) -> Result<LoadBalancerStatus> {
         let term = self.holds.as_ref().map(|holds| holds.term());
@@ -55,11 +62,13 @@ impl Inner {
                 self.release_gone(ledger, gone).await;
                 let _open = ledger.open().await?;
                 let plan = self.claim(ledger, &pools, &request).await??;
-                return self.apply(ledger, &pools, service, &request, plan, term, is_held).await;
+                let claimed = Claimed { request: &request, pools: &pools, plan };
+                return self.apply(ledger, service, claimed, term, is_held).await;
             }
             decided => decided?,
         };
-        self.apply(ledger, &pools, service, &request, plan, term, is_held).await
+        let claimed = Claimed { request: &request, pools: &pools, plan };
+        self.apply(ledger, service, claimed, term, is_held).await
     }
 
     /// Announces what a Service has. What is announced already stays as it is.
@@ -122,13 +131,12 @@ impl Inner {
     async fn apply(
         &self,
         ledger: &Ledger,
-        pools: &Pools,
         service: &LoadBalancerService,
-        request: &Request,
-        plan: Plan,
+        claimed: Claimed<'_>,
         term: Option<u64>,
         is_held: &mut bool,
     ) -> Result<LoadBalancerStatus> {
+        let Claimed { request, pools, plan } = claimed;
         let uid = &request.service.uid;
         if plan.dhcp && self.announcer != Announcer::KubeVip {
             return Err(Error::unsupported(
