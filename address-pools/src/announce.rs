@@ -42,7 +42,7 @@ pub struct Fault {
 
 /// The addresses that one load balancer announces, by the UIDs of its Services.
 ///
-/// Each holder is `<family of holders>/<number of the generation>/<UID>`. A load balancer that is replaced hands its
+/// Each holder is `address-pools/<number of the generation>/<UID>`. A load balancer that is replaced hands its
 /// addresses over: the next generation holds them too before this one releases them.
 #[derive(Debug)]
 pub(crate) struct Holds {
@@ -90,7 +90,8 @@ fn remove(known: &mut HashMap<String, Addresses>, uid: &str, address: IpAddr) {
     }
 }
 
-const FAMILY: &str = "address-pools";
+/// What the names of all holders begin with.
+const HOLDER_PREFIX: &str = "address-pools";
 
 /// The generations of this process that are there, the latest one last.
 static GENERATIONS: Mutex<Generations> = Mutex::new(Generations { last: 0, alive: Vec::new() });
@@ -125,7 +126,7 @@ impl Holds {
     }
 
     fn holder(&self, uid: &str) -> String {
-        format!("{FAMILY}/{}/{uid}", self.generation)
+        format!("{HOLDER_PREFIX}/{}/{uid}", self.generation)
     }
 
     /// The number of the present term.
