@@ -57,7 +57,7 @@ impl Inner {
                 }
             }
             for address in news.back {
-                tracing::info!(%address, "the address is announced again");
+                tracing::info!(%address, "the address is announced again, or not held any more");
             }
             if holds.retry().await {
                 ledger.services().retry_waiting();
