@@ -84,7 +84,9 @@ async fn what_goes_wrong_is_no_answer() {
         (Fault::redirect(), ErrorKind::Unavailable),
     ] {
         server.server().fault = Some(("/v3/clusters", fault));
-        assert_eq!(errors(&good).await, expected);
+        // A provider that was told to wait does not ask again.
+        let fresh = provider(&server.config("c-1", "")).expect("a provider");
+        assert_eq!(errors(&fresh).await, expected);
     }
     server.set_fault(None);
     // An empty list is what a token without rights gets: no proof of anything.
