@@ -25,6 +25,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod flags;
 mod followed;
+pub mod machines;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;

@@ -35,6 +35,7 @@ mod kubelet;
 mod leader_election;
 mod lifecycle_load;
 mod logging;
+mod machines;
 mod metrics;
 mod node;
 mod node_lifecycle;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         clients::trials(),
         metrics::trials(),
         logging::trials(),
+        machines::trials(),
         faults::trials(),
         hypervisors::trials(),
         rancher::trials(),
