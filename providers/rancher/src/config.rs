@@ -8,6 +8,7 @@
 //! ```
 
 mod build;
+mod files;
 mod harvester;
 mod keys;
 mod load_balancer;

@@ -5,8 +5,8 @@ use std::fmt;
 use cloudprovider::{FactoryInput, dns};
 
 use super::{
+    files::resolve,
     load_balancer::LoadBalancerMode,
-    server::resolve,
     settings::{Findings, Settings},
     words::words,
 };

@@ -1,6 +1,6 @@
 //! The server of the configuration: its URL, credentials and certificates.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use cloudprovider::{FactoryInput, TextOddity};
 use reqwest::Url;
@@ -8,6 +8,7 @@ use rustls::RootCertStore;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
+    files::{read_secret, resolve},
     parts::{Credentials, ServerConfig},
     settings::{Findings, Settings},
     words::ApiVersion,
@@ -185,26 +186,6 @@ fn secret(
             None
         }
     }
-}
-
-/// A path is relative to the folder of the configuration file.
-pub(super) fn resolve(input: &FactoryInput, file: &str) -> std::path::PathBuf {
-    let folder = input.config_path.as_deref().and_then(Path::parent);
-    folder.map_or_else(|| file.into(), |folder| folder.join(file))
-}
-
-fn read_secret(input: &FactoryInput, path: &Path) -> Result<SecretString, String> {
-    let shown = path.display();
-    let content = input.read_file(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let text = String::from_utf8(content).map_err(|_| format!("{shown} is not valid UTF-8"))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        return Err(format!("{shown} is empty"));
-    }
-    if text.chars().any(char::is_control) {
-        return Err(format!("{shown} has more than one line, or holds a control character"));
-    }
-    Ok(text.into())
 }
 
 fn authorities(settings: &Settings, input: &FactoryInput, findings: &mut Findings) -> Option<RootCertStore> {
