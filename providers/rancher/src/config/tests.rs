@@ -114,7 +114,7 @@ fn all_faults_are_told_at_once() {
     let text = "url: ftp://x\napiVersion: v4\naccessKey: 5\npageSize: 0\ntimeout: fast\nrefreshInterval: 1s\n\
                 caFile: /no/such/file\ncaCert: none\nprojectID: a b\ninsecureSkipVerify: perhaps\n\
                 addresses: {types: inner}\nzones: {zoneLabel: 'a b', colour: red}\n\
-                loadBalancer: {mode: harvester, retryInterval: 0s}\nurll: x\n";
+                loadBalancer: {mode: servicelb, retryInterval: 0s}\nurll: x\n";
     let mut keys = keys(text);
     keys.sort();
     assert_eq!(
