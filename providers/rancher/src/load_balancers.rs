@@ -18,7 +18,7 @@ pub(crate) enum LoadBalancers {
     /// None: Services are left to others.
     None,
     /// Those of Rancher 1.6.
-    Cattle(CattleLoadBalancers),
+    Cattle(Box<CattleLoadBalancers>),
     /// Addresses from pools.
     Pool(PooledLoadBalancer),
     /// Those of Harvester.
@@ -70,7 +70,7 @@ impl LoadBalancers {
     pub(crate) fn part(&self) -> Option<&dyn LoadBalancer> {
         match self {
             Self::None => None,
-            Self::Cattle(part) => Some(part),
+            Self::Cattle(part) => Some(&**part),
             Self::Pool(part) => Some(part),
             Self::Harvester(part) => Some(&**part),
         }

@@ -90,7 +90,7 @@ fn load_balancers(config: &Config, platform: &Platform) -> Result<LoadBalancers>
         (LoadBalancerMode::Cattle, Platform::Cattle(instances)) => {
             let (client, hosts) = (instances.client().clone(), Arc::clone(instances.hosts()));
             let cattle = CattleLoadBalancers::new(client, hosts, config.load_balancer.clone());
-            Ok(LoadBalancers::Cattle(cattle))
+            Ok(LoadBalancers::Cattle(Box::new(cattle)))
         }
         (LoadBalancerMode::Cattle, Platform::Management(_)) => {
             let problem = ConfigProblem::new("loadBalancer.mode", "cattle needs Rancher 1.6");
