@@ -3,10 +3,9 @@
 
 mod choices;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// A schema, by its keywords.
-pub(super) type Schema = Map<String, Value>;
+pub(super) use self::choices::Schema;
 
 /// Lets everything through. The API server keeps fields of such a value as they are.
 const ANYTHING: &str = "x-kubernetes-preserve-unknown-fields";

@@ -203,13 +203,13 @@ fn all_problems_are_named() {
         ),
         (
             problems(good, |schemas| {
-                schemas.machine_spec["properties"]["providerID"] = json!({"type": "string"})
+                schemas.machine_spec["properties"]["providerID"] = json!({"type": "string"});
             }),
             vec!["ExampleMachine spec.providerID: this field is the controller's"],
         ),
         (
             problems(good, |schemas| {
-                schemas.machine_status["properties"]["ready"] = json!({"type": "string"})
+                schemas.machine_status["properties"]["ready"] = json!({"type": "string"});
             }),
             vec!["ExampleMachine status.ready: this field is the controller's"],
         ),

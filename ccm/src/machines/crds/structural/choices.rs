@@ -1,8 +1,9 @@
 //! Choices between variants: what serde makes of an enum.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Schema;
+/// A schema, by its keywords.
+pub(in crate::machines::crds) type Schema = Map<String, Value>;
 
 /// The keywords of choices.
 const CHOICES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
@@ -19,7 +20,9 @@ pub(super) fn flatten(path: &str, schema: &mut Schema, problems: &mut Vec<String
         let variants = variants.as_array().into_iter().flatten().filter_map(Value::as_object);
         // An optional value is a choice between the value and nothing.
         let variants: Vec<&Schema> = variants.filter(|variant| !is_null(variant)).collect();
-        if let [only] = variants[..] {
+        if variants.is_empty() {
+            // Only `null` is left, which is no choice.
+        } else if let [only] = variants[..] {
             for (keyword, value) in only {
                 schema.entry(keyword).or_insert_with(|| value.clone());
             }
@@ -30,10 +33,7 @@ pub(super) fn flatten(path: &str, schema: &mut Schema, problems: &mut Vec<String
             merge_words(schema, &variants);
         } else if keyword != "allOf" && is_int_or_string(&variants) {
             schema.insert("x-kubernetes-int-or-string".to_owned(), json!(true));
-        } else if keyword != "allOf"
-            && !variants.is_empty()
-            && variants.iter().all(|variant| is_object(variant))
-        {
+        } else if keyword != "allOf" && variants.iter().all(|variant| is_object(variant)) {
             let rest = merge_fields(path, schema, &variants, problems);
             if rest.iter().any(|variant| variant != &json!({})) {
                 left.push((keyword, rest.into()));

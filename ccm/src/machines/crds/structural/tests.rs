@@ -199,13 +199,16 @@ fn a_number_or_a_text() {
     });
     let mut none = Vec::new();
     assert_eq!(Value::from(structural("X spec", &quantity, &mut none)), quantity);
+    let nothing = json!({"anyOf": [{"enum": [null]}]});
+    let anything = json!({"x-kubernetes-preserve-unknown-fields": true});
+    assert_eq!(Value::from(structural("X spec", &nothing, &mut none)), anything);
     assert_eq!(none, <[String; 0]>::default());
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[expect(dead_code, reason = "only the schema is used")]
 struct Tree {
-    children: Vec<Tree>,
+    children: Vec<Self>,
 }
 
 #[test]
