@@ -1,6 +1,7 @@
 //! The controllers: each has a folder, and a row in the table.
 
 mod descriptor;
+pub mod machine;
 pub mod node;
 pub mod node_lifecycle;
 mod permissions;

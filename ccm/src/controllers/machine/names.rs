@@ -1,0 +1,96 @@
+//! Names that others know too: annotations, labels, conditions and their reasons.
+
+use cloudprovider::{
+    ErrorKind,
+    machines::{Kind, Kinds},
+};
+
+/// On an object: nothing is done about it, whatever the value.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+
+/// On an infrastructure cluster: something else takes care of it. The documents of Cluster API call it a label, its code reads an annotation. Both
+/// count here.
+pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
+
+/// The label that `--watch-filter` compares.
+pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
+
+/// The label with the name of the Cluster.
+pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+
+/// The label of Machines of the control plane.
+pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+
+/// Holds `clusterctl move`.
+pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+
+/// The value of [`BLOCK_MOVE_ANNOTATION`] that the controller writes. It removes no other.
+pub const BLOCK_MOVE_VALUE: &str = "machine-controller";
+
+/// The group of Cluster API's own kinds.
+pub const CORE_GROUP: &str = "cluster.x-k8s.io";
+
+/// The condition that sums up.
+pub const READY: &str = "Ready";
+
+/// The condition that nothing is done.
+pub const PAUSED: &str = "Paused";
+
+/// The reason of [`READY`] that is true.
+pub const READY_REASON: &str = "Ready";
+
+/// Reasons of [`PAUSED`].
+pub const PAUSED_REASON: &str = "Paused";
+/// The other one.
+pub const NOT_PAUSED_REASON: &str = "NotPaused";
+
+/// The infrastructure of the cluster comes first.
+pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructureReady";
+
+/// A machine is not begun without its bootstrap data.
+pub const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
+
+/// The infrastructure of a cluster goes after its machines.
+pub const WAITING_FOR_MACHINES: &str = "WaitingForMachinesDeletion";
+
+/// The object is being deleted.
+pub const DELETING: &str = "Deleting";
+
+/// The machine existed and is gone.
+pub const MACHINE_LOST: &str = "MachineLost";
+
+/// The step reported another provider ID than the object has.
+pub const PROVIDER_ID_MISMATCH: &str = "ProviderIDMismatch";
+
+/// The step reported another endpoint than the object has.
+pub const ENDPOINT_MISMATCH: &str = "ControlPlaneEndpointMismatch";
+
+/// The finalizer of a kind, such as `libvirtmachine.infrastructure.cluster.x-k8s.io`.
+pub fn finalizer(kinds: &Kinds, kind: &Kind) -> String {
+    format!("{}.{}", kind.kind.to_ascii_lowercase(), kinds.group)
+}
+
+/// The annotation with the UID that an object had when it was first seen. `clusterctl move` gives objects new UIDs and keeps
+/// annotations.
+pub fn identity_annotation(kinds: &Kinds) -> String {
+    format!("{}/uid", kinds.group)
+}
+
+/// The reason of [`READY`] after an error: the name of its kind.
+pub fn reason_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "NotFound",
+        ErrorKind::Ambiguous => "Ambiguous",
+        ErrorKind::Unauthenticated => "Unauthenticated",
+        ErrorKind::PermissionDenied => "PermissionDenied",
+        ErrorKind::Conflict => "Conflict",
+        ErrorKind::InvalidConfiguration => "InvalidConfiguration",
+        ErrorKind::InvalidInput => "InvalidInput",
+        ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere => "Unsupported",
+        ErrorKind::InProgress => "InProgress",
+        ErrorKind::RateLimited => "RateLimited",
+        ErrorKind::Unavailable => "Unavailable",
+        ErrorKind::Timeout => "Timeout",
+        _ => "Internal",
+    }
+}

@@ -1,0 +1,142 @@
+//! The objects that the controller writes: machines and clusters of a provider.
+
+use cloudprovider::{
+    ControlPlaneEndpoint,
+    machines::{Kinds, Mark},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::names::{
+    CLUSTER_NAME_LABEL, CORE_GROUP, MANAGED_BY, PAUSED_ANNOTATION, WATCH_FILTER_LABEL, identity_annotation,
+};
+
+/// A machine or a cluster of a provider, as the watch shows it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct InfraObject {
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    /// Its spec, whole.
+    #[serde(default)]
+    pub spec: Value,
+    /// Its status, whole.
+    #[serde(default)]
+    pub status: Map<String, Value>,
+}
+
+impl InfraObject {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The generation of its spec.
+    pub fn generation(&self) -> i64 {
+        self.metadata.generation.unwrap_or_default()
+    }
+
+    /// Whether it is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// An annotation.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// A label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Whether the object itself is paused.
+    pub fn is_paused(&self) -> bool {
+        self.annotation(PAUSED_ANNOTATION).is_some()
+    }
+
+    /// Whether something else takes care of it.
+    pub fn is_managed_elsewhere(&self) -> bool {
+        self.annotation(MANAGED_BY).or_else(|| self.label(MANAGED_BY)).is_some()
+    }
+
+    /// Whether a controller with this watch filter works on it. Without a filter it works on all.
+    pub fn passes(&self, watch_filter: Option<&str>) -> bool {
+        watch_filter.is_none_or(|filter| self.label(WATCH_FILTER_LABEL) == Some(filter))
+    }
+
+    /// Whether it has a finalizer.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == name)
+    }
+
+    /// The owner of a kind of Cluster API's core. A new machine has another owner before its Machine.
+    pub fn core_owner(&self, kind: &str) -> Option<&OwnerReference> {
+        let is_core = |owner: &&OwnerReference| {
+            owner.kind == kind && owner.api_version.split('/').next() == Some(CORE_GROUP)
+        };
+        self.metadata.owner_references.iter().flatten().find(is_core)
+    }
+
+    /// The name of its Cluster.
+    pub fn cluster_name(&self) -> Option<&str> {
+        let owner = || self.core_owner("Cluster").map(|owner| owner.name.as_str());
+        self.label(CLUSTER_NAME_LABEL).filter(|name| !name.is_empty()).or_else(owner)
+    }
+
+    /// The identity that it has in an annotation.
+    pub fn identity(&self, kinds: &Kinds) -> Option<&str> {
+        self.annotation(&identity_annotation(kinds)).filter(|uid| !uid.is_empty())
+    }
+
+    /// The mark of what a machine's steps create.
+    pub fn machine_mark(&self, kinds: &Kinds) -> Mark {
+        let cluster = self.cluster_name().unwrap_or_default();
+        Mark::machine(self.uid(kinds), self.namespace(), cluster, self.name())
+    }
+
+    /// The mark of what a cluster's steps create.
+    pub fn cluster_mark(&self, kinds: &Kinds) -> Mark {
+        let cluster = self.cluster_name().unwrap_or_else(|| self.name());
+        Mark::cluster(self.uid(kinds), self.namespace(), cluster)
+    }
+
+    fn uid(&self, kinds: &Kinds) -> &str {
+        let own = || self.metadata.uid.as_deref().unwrap_or_default();
+        self.identity(kinds).unwrap_or_else(own)
+    }
+
+    /// `spec.providerID`.
+    pub fn provider_id(&self) -> Option<&str> {
+        self.spec["providerID"].as_str().filter(|id| !id.is_empty())
+    }
+
+    /// `spec.controlPlaneEndpoint`.
+    pub fn endpoint(&self) -> Option<ControlPlaneEndpoint> {
+        read_endpoint(&self.spec["controlPlaneEndpoint"])
+    }
+
+    /// `status.initialization.provisioned`.
+    pub fn is_provisioned(&self) -> bool {
+        self.status.get("initialization").is_some_and(|initialization| initialization["provisioned"] == true)
+    }
+
+    /// A condition of its status.
+    pub fn condition(&self, condition_type: &str) -> Option<&Value> {
+        let conditions = self.status.get("conditions")?.as_array()?;
+        conditions.iter().find(|condition| condition["type"] == condition_type)
+    }
+}
+
+/// An endpoint, as the API has it. An empty host is none, as v1beta1 writes it.
+pub(super) fn read_endpoint(value: &Value) -> Option<ControlPlaneEndpoint> {
+    let host = value["host"].as_str().filter(|host| !host.is_empty())?.to_owned();
+    let port = value["port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+    Some(ControlPlaneEndpoint { host, port })
+}

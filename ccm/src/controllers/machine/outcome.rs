@@ -1,0 +1,286 @@
+//! What follows from the answer of a step: what is written, what is told to people, and when to look again.
+
+use std::{borrow::Cow, time::Duration};
+
+use cloudprovider::{
+    ControlPlaneEndpoint, Error, ErrorKind,
+    machines::{
+        ClusterReport, Condition, ConditionStatus, Deletion, Kind, Kinds, MachineReport, PresentMachine,
+        Wait, WaitsFor,
+    },
+};
+use component::{backoff::Backoff, events::EventType};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{
+    conditions::is_news,
+    names::{
+        BLOCK_MOVE_ANNOTATION, BLOCK_MOVE_VALUE, DELETING, ENDPOINT_MISMATCH, MACHINE_LOST,
+        PROVIDER_ID_MISMATCH, READY, READY_REASON, finalizer, identity_annotation, reason_of,
+    },
+    object::InfraObject,
+    plan::Due,
+    status::Told,
+};
+
+/// How soon a step is tried again that a person has to help.
+const NEEDS_HELP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The waits after errors that pass by themselves.
+const RETRIES: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(60) };
+
+/// What follows from a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What the status says.
+    pub told: Told,
+    /// `spec.providerID`, to be set.
+    pub provider_id: Option<String>,
+    /// `spec.controlPlaneEndpoint`, to be set.
+    pub endpoint: Option<ControlPlaneEndpoint>,
+    /// Whether `clusterctl move` must wait. `None` leaves it as it is.
+    pub blocks_move: Option<bool>,
+    /// Whether nothing is left of it, so that the finalizer goes.
+    pub is_gone: bool,
+    /// Whether it failed.
+    pub has_failed: bool,
+    /// When the next step is due.
+    pub due: Due,
+}
+
+/// An event for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// Whether it is a warning.
+    pub event_type: EventType,
+    /// The reason of the condition.
+    pub reason: String,
+    /// The message of the condition.
+    pub message: String,
+}
+
+impl Outcome {
+    fn of(ready: Condition, due: Due) -> Self {
+        Self {
+            told: Told::ready(ready),
+            provider_id: None,
+            endpoint: None,
+            blocks_move: None,
+            is_gone: false,
+            has_failed: false,
+            due,
+        }
+    }
+
+    /// After a step of a machine towards existing. `failures` counts those in a row, this one included.
+    pub fn of_machine(
+        object: &InfraObject,
+        answer: &Result<MachineReport, Error>,
+        failures: u32,
+        now: Instant,
+    ) -> Self {
+        match answer {
+            Ok(MachineReport::Creating(wait)) => {
+                let outcome = Self::of(not_ready(&wait.reason, &wait.message), due_after(Some(wait), now));
+                // Until the provider ID is written, only the mark in the cloud says that there is something.
+                Self { blocks_move: Some(object.provider_id().is_none() || is_task(Some(wait))), ..outcome }
+            }
+            Ok(MachineReport::Present(machine)) => Self::of_present(object, machine, now),
+            Ok(MachineReport::Lost { message }) => {
+                let outcome = Self::of(not_ready(MACHINE_LOST, message), Due::WhenChanged);
+                Self { blocks_move: Some(false), ..outcome }
+            }
+            Err(error) => Self::of_error(error, failures, now),
+        }
+    }
+
+    fn of_present(object: &InfraObject, machine: &PresentMachine, now: Instant) -> Self {
+        let PresentMachine { instance, failure_domain, wait, .. } = machine;
+        let reported = instance.provider_id.as_ref().map(ToString::to_string);
+        let ready = match (object.provider_id(), &reported) {
+            (_, None) => {
+                let words = "the provider reported a machine without a provider ID";
+                return Self {
+                    has_failed: true,
+                    ..Self::of(not_ready("Internal", words), after(NEEDS_HELP_INTERVAL, now))
+                };
+            }
+            (Some(has), Some(reported)) if has != reported => {
+                let words =
+                    format!("the provider ID is {has:?}, and the machine that was found has {reported:?}");
+                let ready = not_ready(PROVIDER_ID_MISMATCH, &words);
+                return Self { has_failed: true, ..Self::of(ready, after(NEEDS_HELP_INTERVAL, now)) };
+            }
+            _ => ready_after(wait.as_ref()),
+        };
+        let mut outcome = Self::of(ready, due_after(wait.as_ref(), now));
+        outcome.told.is_done = wait.is_none();
+        // What is incomplete says nothing about addresses that were seen before.
+        let addresses = &instance.metadata.addresses;
+        outcome.told.addresses =
+            (instance.incomplete.is_none() && !addresses.is_empty()).then(|| addresses.clone());
+        outcome.told.failure_domain.clone_from(failure_domain);
+        outcome.blocks_move = Some(is_task(wait.as_ref()));
+        outcome.provider_id = reported.filter(|_| object.provider_id().is_none());
+        outcome
+    }
+
+    /// After a step of a cluster towards existing.
+    pub fn of_cluster(
+        object: &InfraObject,
+        answer: &Result<ClusterReport, Error>,
+        failures: u32,
+        now: Instant,
+    ) -> Self {
+        let report = match answer {
+            Ok(report) => report,
+            Err(error) => return Self::of_error(error, failures, now),
+        };
+        let wait = report.wait.as_ref();
+        if let (Some(has), Some(reported)) = (object.endpoint(), &report.control_plane_endpoint)
+            && has != *reported
+        {
+            let words = format!("the control plane's endpoint is {has}, and the provider made {reported}");
+            let ready = not_ready(ENDPOINT_MISMATCH, &words);
+            return Self { has_failed: true, ..Self::of(ready, after(NEEDS_HELP_INTERVAL, now)) };
+        }
+        let mut outcome = Self::of(ready_after(wait), due_after(wait, now));
+        outcome.told.is_done = wait.is_none();
+        outcome.told.failure_domains = Some(report.failure_domains.clone());
+        outcome.blocks_move = Some(is_task(wait));
+        outcome.endpoint = report.control_plane_endpoint.clone().filter(|_| object.endpoint().is_none());
+        outcome
+    }
+
+    /// After a step towards gone.
+    pub fn of_deletion(answer: &Result<Deletion, Error>, failures: u32, now: Instant) -> Self {
+        match answer {
+            Ok(Deletion::Deleting(wait)) => {
+                let outcome = Self::of(not_ready(DELETING, &wait.message), due_after(Some(wait), now));
+                Self { blocks_move: Some(is_task(Some(wait))), ..outcome }
+            }
+            Ok(Deletion::Gone) => {
+                let outcome = Self::of(not_ready(DELETING, "nothing is left"), Due::WhenChanged);
+                Self { is_gone: true, ..outcome }
+            }
+            Err(error) => Self::of_error(error, failures, now),
+        }
+    }
+
+    fn of_error(error: &Error, failures: u32, now: Instant) -> Self {
+        let due = match (error.retry_after(), error.kind()) {
+            (Some(wait), _) => after(wait, now),
+            (None, ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::ImplementedElsewhere) => {
+                Due::WhenChanged
+            }
+            (
+                None,
+                ErrorKind::NotFound
+                | ErrorKind::Conflict
+                | ErrorKind::Ambiguous
+                | ErrorKind::Unauthenticated
+                | ErrorKind::PermissionDenied
+                | ErrorKind::InvalidConfiguration,
+            ) => after(NEEDS_HELP_INTERVAL, now),
+            (None, _) => after(RETRIES.after(failures), now),
+        };
+        let ready = not_ready(reason_of(error.kind()), &error.report());
+        Self { has_failed: true, ..Self::of(ready, due) }
+    }
+
+    /// The event about it: one for each change of the status or the reason of `Ready`.
+    pub fn happening(&self, object: &InfraObject) -> Option<Happening> {
+        let Condition { reason, message, .. } = &self.told.ready;
+        let is_bad = self.has_failed || reason == MACHINE_LOST;
+        is_news(object, &self.told.ready).then(|| Happening {
+            event_type: if is_bad { EventType::Warning } else { EventType::Normal },
+            reason: reason.to_string(),
+            message: message.to_string(),
+        })
+    }
+
+    /// The merge patch of metadata and spec, if there is anything to write. It is for this very version of the object.
+    pub fn patch(&self, object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Option<Value> {
+        let mut patch = json!({});
+        let has_block = object.annotation(BLOCK_MOVE_ANNOTATION);
+        let blocks = match self.blocks_move {
+            Some(true) if has_block.is_none() => Some(json!(BLOCK_MOVE_VALUE)),
+            // Of a block that somebody else wrote nothing is known.
+            Some(false) if has_block == Some(BLOCK_MOVE_VALUE) => Some(Value::Null),
+            _ if self.is_gone && has_block == Some(BLOCK_MOVE_VALUE) => Some(Value::Null),
+            _ => None,
+        };
+        if let Some(value) = blocks {
+            patch["metadata"]["annotations"][BLOCK_MOVE_ANNOTATION] = value;
+        }
+        if let Some(id) = &self.provider_id {
+            patch["spec"]["providerID"] = json!(id);
+        }
+        if let Some(endpoint) = &self.endpoint {
+            patch["spec"]["controlPlaneEndpoint"] = json!({"host": endpoint.host, "port": endpoint.port});
+        }
+        if self.is_gone {
+            let ours = finalizer(kinds, kind);
+            let others: Vec<_> =
+                object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect();
+            patch["metadata"]["finalizers"] = json!(others);
+        }
+        let is_empty = patch.as_object().is_none_or(Map::is_empty);
+        (!is_empty).then(|| guarded(object, patch))
+    }
+}
+
+/// The write before the first outside call: finalizer and identity. A machine may not move until its provider ID is written.
+pub fn adoption(object: &InfraObject, kinds: &Kinds, kind: &Kind) -> Value {
+    let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
+    let ours = finalizer(kinds, kind);
+    if !finalizers.contains(&ours) {
+        finalizers.push(ours);
+    }
+    let uid = object.identity(kinds).or(object.metadata.uid.as_deref()).unwrap_or_default();
+    let mut annotations = json!({identity_annotation(kinds): uid});
+    let is_machine = kind.kind == kinds.machine.kind;
+    if is_machine && object.provider_id().is_none() && object.annotation(BLOCK_MOVE_ANNOTATION).is_none() {
+        annotations[BLOCK_MOVE_ANNOTATION] = json!(BLOCK_MOVE_VALUE);
+    }
+    guarded(object, json!({"metadata": {"finalizers": finalizers, "annotations": annotations}}))
+}
+
+/// Lists are replaced whole, so the patch is refused if somebody else was faster.
+fn guarded(object: &InfraObject, mut patch: Value) -> Value {
+    patch["metadata"]["uid"] = json!(object.metadata.uid);
+    patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
+    patch
+}
+
+fn is_task(wait: Option<&Wait>) -> bool {
+    wait.is_some_and(|wait| wait.waits_for == WaitsFor::Task)
+}
+
+fn ready_after(wait: Option<&Wait>) -> Condition {
+    match wait {
+        Some(wait) => not_ready(&wait.reason, &wait.message),
+        None => Condition::new(READY, ConditionStatus::True, READY_REASON),
+    }
+}
+
+fn not_ready(reason: &str, message: &str) -> Condition {
+    let reason: Cow<'static, str> = reason.to_owned().into();
+    Condition::new(READY, ConditionStatus::False, reason).with_message(message.to_owned())
+}
+
+fn due_after(wait: Option<&Wait>, now: Instant) -> Due {
+    match wait.and_then(|wait| wait.look_again_after) {
+        Some(wait) => after(wait, now),
+        None => Due::WhenChanged,
+    }
+}
+
+/// A wait that no clock can hold is one for a change.
+fn after(wait: Duration, now: Instant) -> Due {
+    now.checked_add(wait).map_or(Due::WhenChanged, Due::At)
+}
+
+#[cfg(test)]
+mod tests;

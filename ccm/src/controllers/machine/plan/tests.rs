@@ -1,0 +1,400 @@
+use std::time::Duration;
+
+use cloudprovider::machines::{BootstrapData, BootstrapFormat, Kind};
+use serde_json::json;
+
+use super::*;
+use crate::controllers::machine::names::{PAUSED_REASON, READY_REASON};
+
+const KINDS: Kinds =
+    Kinds::new("v1", Kind::new("MyMachine", "mymachines"), Kind::new("MyCluster", "myclusters"));
+
+fn object(value: Value) -> InfraObject {
+    serde_json::from_value(value).expect("an object")
+}
+
+/// A machine with everything before its first step, and with what a test changes: a merge patch.
+fn machine_object(change: Value) -> InfraObject {
+    let mut machine = json!({
+        "metadata": {
+            "name": "one", "namespace": "default", "uid": "u-1", "generation": 1,
+            "labels": {"cluster.x-k8s.io/cluster-name": "prod"},
+            "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"},
+            "finalizers": ["mymachine.infrastructure.cluster.x-k8s.io"],
+        },
+        "spec": {"cpus": 2},
+    });
+    merge(&mut machine, change);
+    object(machine)
+}
+
+fn cluster_object(change: Value) -> InfraObject {
+    let mut cluster = json!({
+        "metadata": {
+            "name": "prod-infra", "namespace": "default", "uid": "c-1", "generation": 1,
+            "labels": {"cluster.x-k8s.io/cluster-name": "prod"},
+            "annotations": {"infrastructure.cluster.x-k8s.io/uid": "c-1"},
+            "finalizers": ["mycluster.infrastructure.cluster.x-k8s.io"],
+        },
+        "spec": {"pool": "fast"},
+    });
+    merge(&mut cluster, change);
+    object(cluster)
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (field, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().expect("an object").remove(&field);
+        } else {
+            merge(&mut target[&field], value);
+        }
+    }
+}
+
+fn deleting() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+/// The condition, as it is after it was said about generation 1.
+fn said(condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": condition_type, "status": status, "reason": reason, "message": message, "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// What surrounds a machine that is to be made.
+struct World {
+    object: InfraObject,
+    machine: Option<Machine>,
+    cluster: Option<Cluster>,
+    infra_cluster: Option<InfraObject>,
+    bootstrap: Bootstrap,
+    memory: Option<Memory>,
+    watch_filter: Option<&'static str>,
+    now: Instant,
+}
+
+impl World {
+    fn new(object: InfraObject) -> Self {
+        let data = BootstrapData::new(BootstrapFormat::CloudConfig, "#cloud-config");
+        Self {
+            object,
+            machine: Some(Machine { bootstrap_secret: Some("one-data".into()), ..Machine::default() }),
+            cluster: Some(Cluster { is_infrastructure_provisioned: true, ..Cluster::default() }),
+            infra_cluster: Some(cluster_object(json!({}))),
+            bootstrap: Bootstrap::Data(data),
+            memory: None,
+            watch_filter: None,
+            now: Instant::now(),
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn situation(&self) -> MachineSituation<'_> {
+        MachineSituation {
+            object: &self.object,
+            machine: self.machine.as_ref(),
+            cluster: self.cluster.as_ref(),
+            infra_cluster: self.infra_cluster.as_ref(),
+            bootstrap: &self.bootstrap,
+            memory: self.memory.as_ref(),
+        }
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        Scope { kinds: &KINDS, watch_filter: self.watch_filter, provider: 1, now: self.now }
+    }
+
+    fn next(&self) -> Next {
+        self.situation().next(&self.scope())
+    }
+
+    /// After a step that got what the next one would get.
+    fn remembering(mut self, due: Due) -> Self {
+        let inputs = self.situation().inputs(&self.scope());
+        self.memory = Some(Memory { inputs, due, failures: 0 });
+        self
+    }
+}
+
+fn waits(reason: &'static str, message: &'static str) -> Next {
+    Next::Say(Condition::new("Ready", ConditionStatus::False, reason).with_message(message))
+}
+
+#[tokio::test]
+async fn the_order_of_the_contract() {
+    let world = |change: Value| World::new(machine_object(change));
+    let secret = |bootstrap: Bootstrap| move |world: &mut World| world.bootstrap = bootstrap;
+    for (what, world, expected) in vec![
+        ("everything is there", world(json!({})), Next::Ensure),
+        ("no Machine yet", world(json!({})).with(|world| world.machine = None), Next::Rest),
+        ("no Cluster", world(json!({})).with(|world| world.cluster = None), Next::Rest),
+        ("no name of a Cluster", world(json!({"metadata": {"labels": null}})), Next::Rest),
+        (
+            "the Cluster is first",
+            world(json!({})).with(|world| world.cluster = Some(Cluster::default())),
+            waits(
+                "WaitingForClusterInfrastructureReady",
+                "the infrastructure of the Cluster is not provisioned yet",
+            ),
+        ),
+        (
+            "its infrastructure cannot be found",
+            world(json!({})).with(|world| world.infra_cluster = None),
+            waits("WaitingForClusterInfrastructureReady", "there is no MyCluster of the Cluster"),
+        ),
+        (
+            "no Secret yet",
+            world(json!({}))
+                .with(secret(Bootstrap::Missing))
+                .with(|world| world.machine = Some(Machine::default())),
+            waits("WaitingForBootstrapData", "spec.bootstrap.dataSecretName of the Machine is not set yet"),
+        ),
+        (
+            "the Secret is not there",
+            world(json!({})).with(secret(Bootstrap::Missing)),
+            waits("WaitingForBootstrapData", "the Secret \"one-data\" with the bootstrap data is not there"),
+        ),
+        (
+            "the Secret is something else",
+            world(json!({})).with(secret(Bootstrap::Unusable("why".into()))),
+            waits("WaitingForBootstrapData", "the Secret \"one-data\" has no bootstrap data: why"),
+        ),
+        ("no finalizer", world(json!({"metadata": {"finalizers": null}})), Next::Adopt),
+        ("no identity", world(json!({"metadata": {"annotations": null}})), Next::Adopt),
+        (
+            "nothing is written before everything is there",
+            world(json!({"metadata": {"finalizers": null}}))
+                .with(|world| world.cluster = Some(Cluster::default())),
+            waits(
+                "WaitingForClusterInfrastructureReady",
+                "the infrastructure of the Cluster is not provisioned yet",
+            ),
+        ),
+        (
+            "what exists is followed without bootstrap data and without the Cluster's word",
+            world(json!({"spec": {"providerID": "my:///1"}}))
+                .with(secret(Bootstrap::Missing))
+                .with(|world| world.cluster = Some(Cluster::default())),
+            Next::Ensure,
+        ),
+        ("deletion", world(deleting()), Next::Delete),
+        (
+            "deletion waits for nothing",
+            world(deleting()).with(secret(Bootstrap::Missing)).with(|world| {
+                (world.machine, world.cluster, world.infra_cluster) = (None, None, None);
+            }),
+            Next::Delete,
+        ),
+        (
+            "deletion of what never was ours",
+            world(deleting()).with(|world| world.object.metadata.finalizers = None),
+            Next::Ignore,
+        ),
+        (
+            "deletion without a name of its Cluster",
+            world(deleting()).with(|world| world.object.metadata.labels = None),
+            waits("Deleting", "the label cluster.x-k8s.io/cluster-name is missing"),
+        ),
+    ] {
+        assert_eq!(world.next(), expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_stops_everything_and_is_said_once() {
+    let paused = || json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    let by_cluster = |world: &mut World| {
+        world.cluster =
+            Some(Cluster { is_paused: true, is_infrastructure_provisioned: true, ..Cluster::default() });
+    };
+    let mut told = paused();
+    let message = crate::controllers::machine::conditions::paused().message;
+    told["status"] = json!({"conditions": [said("Paused", "True", PAUSED_REASON, &message)]});
+    let mut paused_deletion = paused();
+    merge(&mut paused_deletion, deleting());
+    for (what, world, expected) in [
+        ("by annotation", World::new(machine_object(paused())), Next::SayPaused),
+        ("by the Cluster", World::new(machine_object(json!({}))).with(by_cluster), Next::SayPaused),
+        ("also a deletion", World::new(machine_object(paused_deletion)), Next::SayPaused),
+        ("said already", World::new(machine_object(told.clone())), Next::Rest),
+        (
+            "before the owner is known",
+            World::new(machine_object(paused())).with(|world| world.machine = None),
+            Next::SayPaused,
+        ),
+    ] {
+        assert_eq!(world.next(), expected, "{what}");
+    }
+    // After a pause a step looks at everything, and its status takes the condition back.
+    told["metadata"] = json!({});
+    let resumed = World::new(machine_object(told)).remembering(Due::WhenChanged);
+    assert_eq!(resumed.next(), Next::Ensure);
+}
+
+#[tokio::test]
+async fn what_others_look_after_is_left_alone() {
+    let labelled = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "a"}}});
+    for (object, filter, expected) in [
+        (json!({}), Some("a"), Next::Ignore),
+        (labelled.clone(), Some("b"), Next::Ignore),
+        (labelled.clone(), Some("a"), Next::Ensure),
+        (labelled, None, Next::Ensure),
+    ] {
+        let world = World::new(machine_object(object)).with(|world| world.watch_filter = filter);
+        assert_eq!(world.next(), expected, "{filter:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_said_once() {
+    let message = "the infrastructure of the Cluster is not provisioned yet";
+    let ready = said("Ready", "False", "WaitingForClusterInfrastructureReady", message);
+    let not_paused = said("Paused", "False", "NotPaused", "");
+    let waiting = |conditions: Value, generation: i64| {
+        let change = json!({"metadata": {"generation": generation}, "status": {"conditions": conditions}});
+        World::new(machine_object(change)).with(|world| world.cluster = Some(Cluster::default()))
+    };
+    assert_eq!(waiting(json!([ready, not_paused]), 1).next(), Next::Rest);
+    let says = waits("WaitingForClusterInfrastructureReady", message);
+    assert_eq!(waiting(json!([ready, not_paused]), 2).next(), says, "about another generation");
+    assert_eq!(waiting(json!([ready]), 1).next(), says, "the other condition is missing");
+    assert_eq!(waiting(json!([said("Ready", "False", "X", message), not_paused]), 1).next(), says);
+}
+
+#[tokio::test]
+async fn a_step_is_due_when_something_changed_or_its_time_has_come() {
+    let world = || World::new(machine_object(json!({})));
+    let now = world().now;
+    let minute = Duration::from_secs(60);
+    for (what, world, expected) in [
+        ("nothing is left", world().remembering(Due::WhenChanged), Next::Rest),
+        ("the cloud said so", world().remembering(Due::Now), Next::Ensure),
+        (
+            "the spec changed",
+            world().remembering(Due::WhenChanged).with(|world| world.object.metadata.generation = Some(2)),
+            Next::Ensure,
+        ),
+        (
+            "its own status does not count",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.object.metadata.resource_version = Some("2".into());
+                world.object.status.insert("ready".into(), json!(true));
+            }),
+            Next::Rest,
+        ),
+        (
+            "the Machine changed",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.machine = Some(Machine { failure_domain: Some("b".into()), ..Machine::default() });
+            }),
+            Next::Ensure,
+        ),
+        (
+            "the infrastructure of the Cluster changed",
+            world().remembering(Due::WhenChanged).with(|world| {
+                world.infra_cluster = Some(cluster_object(json!({"metadata": {"generation": 2}})));
+            }),
+            Next::Ensure,
+        ),
+        (
+            "it is to be deleted",
+            world().remembering(Due::WhenChanged).with(|world| world.object = machine_object(deleting())),
+            Next::Delete,
+        ),
+    ] {
+        assert_eq!(world.next(), expected, "{what}");
+    }
+    let at = |at: Instant| {
+        let world = World { now, ..world() };
+        world.remembering(Due::At(at)).next()
+    };
+    assert_eq!(at(now + minute), Next::At(now + minute));
+    assert_eq!(at(now), Next::Ensure);
+    let other_provider = world().remembering(Due::WhenChanged);
+    let scope = Scope { provider: 2, ..other_provider.scope() };
+    assert_eq!(other_provider.situation().next(&scope), Next::Ensure);
+}
+
+#[tokio::test]
+async fn a_step_gets_what_it_needs() {
+    let change = json!({
+        "metadata": {"uid": "u-2", "annotations": {"infrastructure.cluster.x-k8s.io/uid": "u-1"}},
+        "spec": {"providerID": "my:///1"},
+    });
+    let world = World::new(machine_object(change)).with(|world| {
+        let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "a", "port": 6443}}});
+        world.infra_cluster = Some(cluster_object(endpoint));
+        world.machine = Some(Machine {
+            failure_domain: Some("b".into()),
+            bootstrap_secret: None,
+            is_control_plane: true,
+        });
+    });
+    let request = world.situation().request(&world.scope());
+    assert_eq!(request.mark, cloudprovider::machines::Mark::machine("u-1", "default", "prod", "one"));
+    assert_eq!(request.provider_id.as_deref(), Some("my:///1"));
+    assert_eq!(request.spec, json!({"cpus": 2, "providerID": "my:///1"}));
+    assert_eq!(request.cluster.spec["pool"], "fast");
+    assert_eq!(request.cluster.control_plane_endpoint.map(|endpoint| endpoint.port), Some(6443));
+    assert!(request.is_control_plane && !request.is_provisioned);
+    assert_eq!(request.failure_domain.as_deref(), Some("b"));
+    assert!(request.bootstrap.is_some());
+    for change in [deleting(), json!({"status": {"initialization": {"provisioned": true}}})] {
+        let world = World::new(machine_object(change));
+        assert!(world.situation().request(&world.scope()).bootstrap.is_none());
+    }
+}
+
+#[tokio::test]
+async fn clusters() {
+    let cluster = Cluster::default();
+    let paused = Cluster { is_paused: true, ..Cluster::default() };
+    let managed = |place: &str| json!({"metadata": {place: {"cluster.x-k8s.io/managed-by": "x"}}});
+    let ready = said("Ready", "True", READY_REASON, "");
+    for (what, object, cluster, machines, expected) in [
+        ("everything is there", json!({}), Some(&cluster), 0, Next::Ensure),
+        ("no Cluster owns it", json!({}), None, 0, Next::Rest),
+        ("somebody else's", managed("annotations"), Some(&cluster), 0, Next::Ignore),
+        ("the same as a label", managed("labels"), Some(&cluster), 0, Next::Ignore),
+        ("paused", json!({}), Some(&paused), 0, Next::SayPaused),
+        ("no finalizer", json!({"metadata": {"finalizers": null}}), Some(&cluster), 0, Next::Adopt),
+        ("ready", json!({"status": {"conditions": [ready]}}), Some(&cluster), 3, Next::Ensure),
+        ("deletion", deleting(), Some(&cluster), 0, Next::Delete),
+        ("deletion without the Cluster", deleting(), None, 0, Next::Delete),
+        (
+            "machines go first",
+            deleting(),
+            Some(&cluster),
+            3,
+            waits("WaitingForMachinesDeletion", "3 machines are left"),
+        ),
+    ] {
+        let object = cluster_object(object);
+        let situation = ClusterSituation { object: &object, cluster, machines, memory: None };
+        let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
+        assert_eq!(situation.next(&scope), expected, "{what}");
+    }
+    let object = cluster_object(json!({}));
+    let endpoint = cloudprovider::ControlPlaneEndpoint { host: "a".into(), port: 6443 };
+    let cluster = Cluster { endpoint: Some(endpoint.clone()), ..Cluster::default() };
+    let situation = ClusterSituation { object: &object, cluster: Some(&cluster), machines: 0, memory: None };
+    let scope = Scope { kinds: &KINDS, watch_filter: None, provider: 1, now: Instant::now() };
+    let request = situation.request(&scope);
+    assert_eq!(request.control_plane_endpoint, Some(endpoint));
+    assert_eq!(request.mark, cloudprovider::machines::Mark::cluster("c-1", "default", "prod"));
+}

@@ -1,0 +1,138 @@
+//! The status of an object, from what a step saw.
+
+use cloudprovider::{
+    NodeAddress, NodeAddressType,
+    machines::{Condition, FailureDomain, Record},
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{
+    conditions::{entry, is_told, not_paused, of_provider},
+    names::{PAUSED, READY},
+    object::InfraObject,
+};
+
+/// The fields of a status that are the controller's. All others are the provider's.
+const OF_THE_CONTROLLER: [&str; 6] =
+    ["initialization", "ready", "addresses", "failureDomain", "failureDomains", "conditions"];
+
+/// What is to be seen in a status after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The condition `Ready`.
+    pub ready: Condition,
+    /// Whether nothing is left to do. The status never goes back from there.
+    pub is_done: bool,
+    /// The addresses of the machine. `None` leaves those that are there.
+    pub addresses: Option<Vec<NodeAddress>>,
+    /// Where the machine is. `None` leaves what is there.
+    pub failure_domain: Option<String>,
+    /// Where machines of the cluster can be. `None` leaves those that are there.
+    pub failure_domains: Option<Vec<FailureDomain>>,
+}
+
+impl Told {
+    /// A status of which only the condition `Ready` is new.
+    pub fn ready(ready: Condition) -> Self {
+        Self { ready, is_done: false, addresses: None, failure_domain: None, failure_domains: None }
+    }
+}
+
+/// What the status says for the step: the provider's part and its conditions.
+pub fn record_of(object: &InfraObject) -> Record<Value> {
+    let own = object.status.iter().filter(|(field, _)| !OF_THE_CONTROLLER.contains(&field.as_str()));
+    let own: Map<String, Value> = own.map(|(field, value)| (field.clone(), value.clone())).collect();
+    let mut record = Record::new(Value::Object(own));
+    record.conditions = of_provider(object);
+    record
+}
+
+/// The whole status after a step, or `None` if it is as it was. `object` is the newest one, after its spec was written.
+pub fn after_step(
+    object: &InfraObject,
+    record: &Record<Value>,
+    told: &Told,
+    now: Timestamp,
+) -> Option<Map<String, Value>> {
+    let kept = object.status.iter().filter(|(field, _)| OF_THE_CONTROLLER.contains(&field.as_str()));
+    let mut status: Map<String, Value> = kept.map(|(field, value)| (field.clone(), value.clone())).collect();
+    let own = record.status.as_object().into_iter().flatten();
+    let own = own.filter(|(field, value)| !value.is_null() && !OF_THE_CONTROLLER.contains(&field.as_str()));
+    status.extend(own.map(|(field, value)| (field.clone(), value.clone())));
+
+    if told.is_done || object.is_provisioned() {
+        status.insert("initialization".to_owned(), json!({"provisioned": true}));
+        status.insert("ready".to_owned(), json!(true));
+    }
+    if let Some(addresses) = &told.addresses {
+        set(&mut status, "addresses", addresses.iter().filter_map(address).collect());
+    }
+    if let Some(name) = &told.failure_domain {
+        status.insert("failureDomain".to_owned(), json!(name));
+    }
+    if let Some(domains) = &told.failure_domains {
+        set(&mut status, "failureDomains", domains.iter().map(failure_domain).collect());
+    }
+
+    let mut conditions = vec![entry(object, &told.ready, now), entry(object, &not_paused(), now)];
+    let own =
+        record.conditions.iter().filter(|one| one.condition_type != READY && one.condition_type != PAUSED);
+    conditions.extend(own.map(|one| entry(object, one, now)));
+    set_conditions(object, &mut status, conditions);
+    (status != object.status).then_some(status)
+}
+
+/// The whole status with these conditions in the place of those of the same types, or `None` if the object says so already.
+pub fn with_conditions(
+    object: &InfraObject,
+    wanted: &[Condition],
+    now: Timestamp,
+) -> Option<Map<String, Value>> {
+    if wanted.iter().all(|one| is_told(object, one)) {
+        return None;
+    }
+    let found = object.status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    let is_other = |found: &&Value| !wanted.iter().any(|one| found["type"] == *one.condition_type);
+    let mut conditions: Vec<Value> = found.filter(is_other).cloned().collect();
+    conditions.extend(wanted.iter().map(|one| entry(object, one, now)));
+    let mut status = object.status.clone();
+    set_conditions(object, &mut status, conditions);
+    Some(status)
+}
+
+/// Sets the conditions in the order in which they were, so that nothing is written only because of the order.
+fn set_conditions(object: &InfraObject, status: &mut Map<String, Value>, mut conditions: Vec<Value>) {
+    let before = object.status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    conditions.sort_by_key(|one| {
+        let place = before.iter().position(|found| found["type"] == one["type"]);
+        place.unwrap_or(usize::MAX)
+    });
+    status.insert("conditions".to_owned(), conditions.into());
+}
+
+/// An empty list is not written.
+fn set(status: &mut Map<String, Value>, field: &str, values: Vec<Value>) {
+    if values.is_empty() {
+        status.remove(field);
+    } else {
+        status.insert(field.to_owned(), values.into());
+    }
+}
+
+/// The contract knows five types of addresses.
+fn address(address: &NodeAddress) -> Option<Value> {
+    let is_known = !matches!(address.address_type, NodeAddressType::Other(_));
+    is_known.then(|| json!({"type": address.address_type.as_str(), "address": address.address}))
+}
+
+fn failure_domain(domain: &FailureDomain) -> Value {
+    let mut value = json!({"name": domain.name, "controlPlane": domain.control_plane});
+    if !domain.attributes.is_empty() {
+        value["attributes"] = json!(domain.attributes);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use cloudprovider::machines::ConditionStatus;
+
+use super::*;
+use crate::controllers::machine::conditions::paused;
+
+const BEFORE: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> Timestamp {
+    "2026-06-01T00:00:00Z".parse().expect("a time")
+}
+
+fn object(status: Value) -> InfraObject {
+    let object = json!({"metadata": {"name": "one", "generation": 3}, "spec": {}, "status": status});
+    serde_json::from_value(object).expect("an object")
+}
+
+fn ready(status: ConditionStatus, reason: &'static str) -> Condition {
+    Condition::new(READY, status, reason)
+}
+
+fn entry_of(condition_type: &str, status: &str, reason: &str, since: &str) -> Value {
+    json!({
+        "type": condition_type, "status": status, "reason": reason, "message": "", "observedGeneration": 3,
+        "lastTransitionTime": since,
+    })
+}
+
+/// The status after a step, as it was if nothing is written.
+fn after(status: Value, record: &Record<Value>, told: &Told) -> Value {
+    let object = object(status);
+    Value::Object(after_step(&object, record, told, now()).unwrap_or(object.status))
+}
+
+#[test]
+fn a_status_is_written_only_if_it_changed() {
+    let told = Told { is_done: true, ..Told::ready(ready(ConditionStatus::True, "Ready")) };
+    let record = Record::new(json!({"taskRef": "task-1"}));
+    let first = after_step(&object(json!({})), &record, &told, now()).expect("it is new");
+    let later = "2026-07-01T00:00:00Z".parse().expect("a time");
+    assert_eq!(after_step(&object(first.clone().into()), &record, &told, later), None);
+    let expected = json!({
+        "taskRef": "task-1", "initialization": {"provisioned": true}, "ready": true,
+        "conditions": [
+            entry_of("Ready", "True", "Ready", "2026-06-01T00:00:00Z"),
+            entry_of("Paused", "False", "NotPaused", "2026-06-01T00:00:00Z"),
+        ],
+    });
+    assert_eq!(Value::Object(first), expected);
+}
+
+#[test]
+fn provisioned_never_goes_back() {
+    let lost = Told::ready(ready(ConditionStatus::False, "MachineLost"));
+    let provisioned = json!({"initialization": {"provisioned": true}});
+    let status = after(provisioned, &Record::default(), &lost);
+    assert_eq!((&status["initialization"]["provisioned"], &status["ready"]), (&json!(true), &json!(true)));
+    let status = after(json!({}), &Record::default(), &lost);
+    assert!(status.get("initialization").is_none() && status.get("ready").is_none());
+}
+
+#[test]
+fn a_transition_is_one_of_the_status_alone() {
+    let before = json!({"conditions": [
+        entry_of("Ready", "False", "WaitingForTask", BEFORE), entry_of("Paused", "False", "NotPaused", BEFORE),
+    ]});
+    for (status, reason, since) in [
+        (ConditionStatus::False, "WaitingForAddress", BEFORE),
+        (ConditionStatus::True, "Ready", "2026-06-01T00:00:00Z"),
+    ] {
+        let status = after(before.clone(), &Record::default(), &Told::ready(ready(status, reason)));
+        let condition = &status["conditions"][0];
+        assert_eq!((&condition["reason"], &condition["lastTransitionTime"]), (&json!(reason), &json!(since)));
+        assert_eq!(status["conditions"][1]["lastTransitionTime"], BEFORE);
+    }
+}
+
+#[test]
+fn what_is_the_providers_is_replaced_and_what_is_the_controllers_is_kept() {
+    let before = json!({
+        "taskRef": "task-1", "failureDomain": "a", "addresses": [{"type": "Hostname", "address": "one"}],
+        "conditions": [entry_of("Cloned", "False", "TaskFailed", BEFORE), entry_of("Grown", "True", "Grown", BEFORE)],
+    });
+    let mut record = record_of(&object(before.clone()));
+    assert_eq!(record.status, json!({"taskRef": "task-1"}));
+    let types: Vec<_> = record.conditions.iter().map(|one| one.condition_type.clone()).collect();
+    assert_eq!(types, ["Cloned", "Grown"]);
+    record.status = json!({"other": 1, "empty": null, "ready": "the controller's"});
+    record.remove("Cloned");
+    record.set(Condition::new("Ready", ConditionStatus::Unknown, "NotOfTheProvider"));
+    let status = after(before, &record, &Told::ready(ready(ConditionStatus::False, "WaitingForTask")));
+    let expected = json!({
+        "other": 1, "failureDomain": "a", "addresses": [{"type": "Hostname", "address": "one"}],
+        "conditions": [
+            entry_of("Grown", "True", "Grown", BEFORE),
+            entry_of("Ready", "False", "WaitingForTask", "2026-06-01T00:00:00Z"),
+            entry_of("Paused", "False", "NotPaused", "2026-06-01T00:00:00Z"),
+        ],
+    });
+    assert_eq!(status, expected);
+}
+
+#[test]
+fn addresses_and_failure_domains() {
+    let addresses = vec![
+        NodeAddress::internal_ip("10.0.0.1"),
+        NodeAddress { address_type: NodeAddressType::Other("Serial".into()), address: "x".into() },
+    ];
+    let mut domain = FailureDomain::new("a");
+    domain.attributes.insert("room".into(), "1".into());
+    let told = Told {
+        addresses: Some(addresses),
+        failure_domain: Some("a".into()),
+        failure_domains: Some(vec![
+            domain,
+            FailureDomain { control_plane: false, ..FailureDomain::new("b") },
+        ]),
+        ..Told::ready(ready(ConditionStatus::True, "Ready"))
+    };
+    let status = after(json!({}), &Record::default(), &told);
+    assert_eq!(status["addresses"], json!([{"type": "InternalIP", "address": "10.0.0.1"}]));
+    assert_eq!(status["failureDomain"], "a");
+    let domains = json!([
+        {"name": "a", "controlPlane": true, "attributes": {"room": "1"}}, {"name": "b", "controlPlane": false},
+    ]);
+    assert_eq!(status["failureDomains"], domains);
+    // The CRD has no empty list.
+    let none = Told { failure_domains: Some(Vec::new()), ..told };
+    assert!(after(status, &Record::default(), &none).get("failureDomains").is_none());
+}
+
+#[test]
+fn a_pause_changes_its_own_condition_alone() {
+    let before = json!({"ready": true, "conditions": [entry_of("Ready", "True", "Ready", BEFORE)]});
+    let status = with_conditions(&object(before.clone()), &[paused()], now()).expect("it is new");
+    assert_eq!(status["ready"], true);
+    assert_eq!(status["conditions"][0], before["conditions"][0]);
+    assert_eq!(status["conditions"][1]["reason"], "Paused");
+    assert_eq!(with_conditions(&object(status.into()), &[paused()], now()), None);
+}

@@ -1,0 +1,161 @@
+//! What Cluster API's core says about a machine: its Machine, its Cluster and its bootstrap data. Both versions are read,
+//! v1beta2 and v1beta1.
+
+use std::str::FromStr as _;
+
+use cloudprovider::{
+    ControlPlaneEndpoint,
+    machines::{BootstrapData, BootstrapFormat},
+};
+use serde_json::Value;
+
+use super::{names::CONTROL_PLANE_LABEL, object::read_endpoint};
+
+/// What the controller reads of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The failure domain that its machine must be in.
+    pub failure_domain: Option<String>,
+    /// The name of the Secret with its bootstrap data, once they are made.
+    pub bootstrap_secret: Option<String>,
+    /// Whether it is one of the control plane.
+    pub is_control_plane: bool,
+}
+
+impl Machine {
+    /// Reads a Machine.
+    pub fn from_json(object: &Value) -> Self {
+        let spec = &object["spec"];
+        Self {
+            failure_domain: text(&spec["failureDomain"]),
+            bootstrap_secret: text(&spec["bootstrap"]["dataSecretName"]),
+            is_control_plane: object["metadata"]["labels"].get(CONTROL_PLANE_LABEL).is_some(),
+        }
+    }
+}
+
+/// What the controller reads of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Whether nothing is to be done about all of its objects.
+    pub is_paused: bool,
+    /// Whether its infrastructure is there.
+    pub is_infrastructure_provisioned: bool,
+    /// Where its API server is reached.
+    pub endpoint: Option<ControlPlaneEndpoint>,
+}
+
+impl Cluster {
+    /// Reads a Cluster.
+    pub fn from_json(object: &Value) -> Self {
+        let status = &object["status"];
+        let is_provisioned = |value: &Value| value.as_bool().unwrap_or_default();
+        Self {
+            is_paused: object["spec"]["paused"].as_bool().unwrap_or_default(),
+            is_infrastructure_provisioned: is_provisioned(
+                &status["initialization"]["infrastructureProvisioned"],
+            ) || is_provisioned(&status["infrastructureReady"]),
+            endpoint: read_endpoint(&object["spec"]["controlPlaneEndpoint"]),
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// The bootstrap data of a machine, as far as they can be read.
+#[derive(Clone, Debug)]
+pub enum Bootstrap {
+    /// There is no Secret of this name.
+    Missing,
+    /// The Secret is not one of bootstrap data: why, without its content.
+    Unusable(String),
+    /// The data.
+    Data(BootstrapData),
+}
+
+impl Bootstrap {
+    /// Reads the Secret: `key` gives the content of one of its keys.
+    pub fn from_secret<'a>(key: impl Fn(&str) -> Option<&'a [u8]>) -> Self {
+        let format = match key("format") {
+            None | Some([]) => BootstrapFormat::default(),
+            Some(format) => match BootstrapFormat::from_str(&String::from_utf8_lossy(format)) {
+                Ok(format) => format,
+                Err(error) => return Self::Unusable(error.to_string()),
+            },
+        };
+        match key("value") {
+            None | Some([]) => Self::Unusable("it has no content under the key \"value\"".to_owned()),
+            Some(value) => Self::Data(BootstrapData::new(format, value)),
+        }
+    }
+
+    /// The data, if they can be read.
+    pub fn data(&self) -> Option<&BootstrapData> {
+        match self {
+            Self::Data(data) => Some(data),
+            Self::Missing | Self::Unusable(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_versions_are_read() {
+        for (cluster, expected) in [
+            (json!({}), Cluster::default()),
+            (json!({"spec": {"paused": true}}), Cluster { is_paused: true, ..Cluster::default() }),
+            (
+                json!({"status": {"initialization": {"infrastructureProvisioned": true}}}),
+                Cluster { is_infrastructure_provisioned: true, ..Cluster::default() },
+            ),
+            (
+                json!({"status": {"infrastructureReady": true}}),
+                Cluster { is_infrastructure_provisioned: true, ..Cluster::default() },
+            ),
+            (json!({"spec": {"controlPlaneEndpoint": {"host": "", "port": 0}}}), Cluster::default()),
+        ] {
+            assert_eq!(Cluster::from_json(&cluster), expected, "{cluster}");
+        }
+        let machine = json!({
+            "metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}},
+            "spec": {"failureDomain": "rack-a", "bootstrap": {"dataSecretName": "one"}},
+        });
+        let expected = Machine {
+            failure_domain: Some("rack-a".into()),
+            bootstrap_secret: Some("one".into()),
+            is_control_plane: true,
+        };
+        assert_eq!(Machine::from_json(&machine), expected);
+        assert_eq!(Machine::from_json(&json!({"spec": {"failureDomain": ""}})), Machine::default());
+    }
+
+    #[test]
+    fn a_secret_says_its_format() {
+        let read = |format: Option<&'static str>, value: Option<&'static str>| {
+            Bootstrap::from_secret(|key| if key == "format" { format } else { value }.map(str::as_bytes))
+        };
+        for (format, expected) in [
+            (None, BootstrapFormat::CloudConfig),
+            (Some("cloud-config"), BootstrapFormat::CloudConfig),
+            (Some("ignition"), BootstrapFormat::Ignition),
+        ] {
+            assert_eq!(read(format, Some("x")).data().map(BootstrapData::format), Some(expected));
+        }
+        for (secret, words) in [
+            (
+                read(Some("shell"), Some("hunter2")),
+                "unknown bootstrap format \"shell\", known: cloud-config, ignition",
+            ),
+            (read(None, None), "it has no content under the key \"value\""),
+        ] {
+            assert!(matches!(&secret, Bootstrap::Unusable(why) if why == words), "{secret:?}");
+        }
+    }
+}
