@@ -132,7 +132,7 @@ pub(super) async fn eventually(mut attempt: impl AsyncFnMut() -> Result<()>) -> 
     loop {
         match attempt().await {
             Err(_) if tokio::time::Instant::now() < end => {
-                tokio::time::sleep(Duration::from_millis(200)).await
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
             outcome => return outcome,
         }
