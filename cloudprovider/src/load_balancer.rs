@@ -53,8 +53,11 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ) -> Result<()>;
 
     /// Deletes the load balancer and everything that was created with it. Idempotent: succeeds if it is
-    /// already gone. No status shows its addresses any more, so they may go to others. The load balancer is found by its [`name`](Self::name): the ports and nodes that `service` asks for
-    /// may have changed since another process made it.
+    /// already gone. The load balancer is found by its [`name`](Self::name): the ports and nodes that `service` asks for may
+    /// have changed since another process made it.
+    ///
+    /// The controller has cleared the status, so the addresses may go to others. Another component that writes the status may
+    /// have written it since, as long as it is not told to stop.
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()>;
 }
 

@@ -13,6 +13,11 @@ pub(super) fn add_finalizer() -> Value {
     json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP_FINALIZER]}})
 }
 
+/// Changes nothing. The answer is the Service as it is now.
+pub(super) fn nothing() -> Value {
+    json!({})
+}
+
 /// Sets the status.
 pub(super) fn set_status(status: &LoadBalancerStatus) -> Value {
     json!({"status": {"loadBalancer": status::to_json(status)}})
@@ -59,6 +64,7 @@ mod tests {
         let ingress = LoadBalancerIngress { ip: Some("192.0.2.1".into()), ..LoadBalancerIngress::default() };
         let status = LoadBalancerStatus { ingress: vec![ingress] };
         let set = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+        assert_eq!(nothing(), json!({}));
         assert_eq!(add_finalizer(), added);
         assert_eq!(set_status(&status), json!({"status": set}));
         assert_eq!(clear_status(), json!({"status": cleared}));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cloudprovider::{Error, ErrorKind};
+use serde_json::Value;
 
 use super::{Early, MAX_READS_AGAIN, Shared, say, take_over};
 use crate::{
@@ -37,7 +38,8 @@ impl Shared {
         let mut version = None;
         if exists {
             self.record(&service, &Happening::Deleting);
-            self.clear_status(told, &mut version).await?;
+            let tried = "failed to update load balancer status";
+            self.patch_and_read(told, &mut version, patch::clear_status(), tried).await?;
             if self.dry_run {
                 say(&service, "delete its load balancer");
             } else {
@@ -63,14 +65,16 @@ impl Shared {
         Ok(Outcome::CleanedUp { version })
     }
 
-    /// Clears the status. The answer is the Service as it is now: what the watch shows may be older. Ends the work if the
+    /// Sends this patch. The answer is the Service as it is now: what the watch shows may be older. Ends the work if the
     /// Service wants a load balancer after all. One that is gone has no status.
-    async fn clear_status(
+    async fn patch_and_read(
         &self,
         told: &mut Arc<Service>,
         version: &mut Option<WrittenVersion>,
+        body: Value,
+        tried: &str,
     ) -> Result<(), Early> {
-        match self.writer.patch_status_and_read(told, patch::clear_status()).await {
+        match self.writer.patch_status_and_read(told, body).await {
             Ok(now) => {
                 *version = Some(now.resource_version.clone());
                 if now.wants_load_balancer() && !now.deleting {
@@ -81,7 +85,7 @@ impl Shared {
             }
             Err(WriteError::Gone) => Ok(()),
             Err(error) => {
-                let failure = Failure::of_write("failed to update load balancer status", &error);
+                let failure = Failure::of_write(tried, &error);
                 Err(self.failed(told, Failure { version: version.take(), ..failure }))
             }
         }
@@ -103,7 +107,10 @@ impl Shared {
                 Ok(()) => return Ok(()),
                 Err(_) if changes.is_outdated && reads < MAX_READS_AGAIN => {
                     reads += 1;
-                    self.clear_status(told, version).await?;
+                    // Another component that writes the status may write it as often as it is cleared, as long as the
+                    // provider has not told it to stop. Then the change of the provider would never get through.
+                    let tried = "failed to read the service again";
+                    self.patch_and_read(told, version, patch::nothing(), tried).await?;
                 }
                 Err(error) => {
                     let failure = Failure::of_cloud("failed to delete load balancer", &error);

@@ -18,6 +18,8 @@ struct Announced {
     access: Arc<ClusterServices>,
     /// Writes another value each time.
     always_writes: bool,
+    /// Who announces the addresses writes the status whenever it is empty, as long as there is the annotation.
+    announcer: Option<Api<ApiService>>,
     /// Fails after it has written.
     fails: AtomicBool,
     ensured: AtomicUsize,
@@ -73,6 +75,9 @@ impl LoadBalancer for Announced {
         Err(Error::implemented_elsewhere("no list of nodes"))
     }
     async fn delete(&self, cluster_name: &str, service: &LoadBalancerService) -> Result<()> {
+        if let Some(announcer) = &self.announcer {
+            announce(announcer, &service.name).await;
+        }
         self.annotate(service, None).await?;
         self.inner.load_balancer().expect("load balancers").delete(cluster_name, service).await
     }
@@ -106,13 +111,28 @@ impl CloudProvider for Announced {
     }
 }
 
+/// Writes the status if it is empty.
+async fn announce(services: &Api<ApiService>, name: &str) {
+    let status = services.get(name).await.expect("there").status.and_then(|status| status.load_balancer);
+    if status.and_then(|status| status.ingress).is_none_or(|ingress| ingress.is_empty()) {
+        let patch = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.18.0.9"}]}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        services.patch_status(name, &params, &patch).await.expect("announced");
+    }
+}
+
 impl Working {
     /// Calls such a provider from now on.
     fn announced(&self, always_writes: bool) -> Arc<Announced> {
+        self.announced_by(always_writes, None)
+    }
+
+    fn announced_by(&self, always_writes: bool, announcer: Option<Api<ApiService>>) -> Arc<Announced> {
         let announced = Arc::new(Announced {
             inner: self.fake.provider(),
             access: Arc::clone(&self.access),
             always_writes,
+            announcer,
             fails: AtomicBool::new(false),
             ensured: AtomicUsize::new(0),
         });
@@ -193,6 +213,21 @@ async fn what_it_decides_on_an_old_view_is_decided_again_when_it_deletes() {
     let expected = [Operation::GetLoadBalancer, Operation::DeleteLoadBalancer];
     assert_eq!(working.calls_after(Duration::from_secs(4)).await, expected);
     assert_eq!(working.annotation("web", WRITTEN).await, None);
+    assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_announcer_that_writes_the_status_whenever_it_is_cleared_does_not_hold_the_deletion_up() {
+    let working = Working::start().await;
+    working.announced_by(false, Some(working.services()));
+    working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.services().delete("web", &DeleteParams::default()).await.expect("deleted");
+    let expected = [Operation::GetLoadBalancer, Operation::DeleteLoadBalancer];
+    assert_eq!(working.calls_after(SOON).await, expected);
+    assert_eq!(working.annotation("web", WRITTEN).await, None);
+    assert!(working.addresses("web").await.is_empty() && !working.has_finalizer("web").await);
     assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
 }
 
