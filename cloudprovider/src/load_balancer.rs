@@ -33,6 +33,7 @@ pub trait LoadBalancer: fmt::Debug + Send + Sync {
     ///
     /// Clients find the load balancer at the addresses in `service.status`, so such an address must not go to another Service.
     /// When the controller has written a status that lacks an address of before, it calls this again at once, with that status.
+    /// If the second answer lacks one as well, the next call comes after a wait, as after a failure.
     async fn ensure(
         &self,
         cluster_name: &str,

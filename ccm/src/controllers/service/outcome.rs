@@ -14,6 +14,11 @@ pub(super) enum Outcome {
         status: LoadBalancerStatus,
         version: Option<WrittenVersion>,
     },
+    /// The load balancer is ensured, and the status is written. The last answer of the cloud lacks an address of before, as the one
+    /// before it did, so the cloud has yet to know of this status.
+    Moving {
+        version: Option<WrittenVersion>,
+    },
     /// The Service is not as the watch shows it: what was to be done is not wanted any more.
     Outdated {
         version: Option<WrittenVersion>,

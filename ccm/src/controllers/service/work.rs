@@ -204,6 +204,7 @@ impl Outcome {
     pub(super) fn version(&self) -> Option<&WrittenVersion> {
         match self {
             Self::Ensured { version, .. }
+            | Self::Moving { version }
             | Self::Outdated { version, .. }
             | Self::Elsewhere { version }
             | Self::Rehearsed { version }

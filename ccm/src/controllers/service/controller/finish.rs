@@ -47,7 +47,7 @@ impl ServiceController {
         self.leave_pass_if_settled(&key);
     }
 
-    /// Returns whether the work failed.
+    /// Returns whether the work is to be tried again after a wait.
     fn note(&mut self, key: &str, action: Action, before: &Memory, outcome: Outcome) -> bool {
         let now = Instant::now();
         let verify_at = self.verify_at(now);
@@ -60,6 +60,13 @@ impl ServiceController {
                 memory.succeed(Standing::Ensured(status));
                 (memory.was_ensured, memory.confirmed) = (true, true);
                 memory.verify_at = verify_at;
+            }
+            // A cloud whose addresses change all the time must not be called without a pause.
+            Outcome::Moving { .. } => {
+                (memory.was_ensured, memory.confirmed) = (true, true);
+                let why = "the cloud gave another address each time that it was called".to_owned();
+                memory.fail(action, why, None, now);
+                return true;
             }
             // What the watch shows next decides.
             Outcome::Outdated { cloud_called: false, .. } => memory.may_exist = before.may_exist,

@@ -67,7 +67,9 @@ impl Shared {
         // An address that clients could find was not released as long as the status had it.
         if self.show(&mut progress, &status).await? {
             status = self.call(&mut progress, backends).await?;
-            self.show(&mut progress, &status).await?;
+            if self.show(&mut progress, &status).await? {
+                return Ok(Outcome::Moving { version: progress.version });
+            }
         }
         Ok(Outcome::Ensured { status, version: progress.version })
     }

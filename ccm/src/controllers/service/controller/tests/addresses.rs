@@ -35,6 +35,31 @@ async fn the_cloud_is_told_when_the_status_lacks_an_address_of_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_with_another_address_each_time_is_asked_again_after_a_wait() {
+    let working = Working::start().await;
+    let service = working.create("web").await;
+    tokio::time::sleep(SOON).await;
+    working.fake.forget_calls();
+    working.fake.set_latency(Duration::from_millis(100));
+    let (fake, name) = (working.fake.clone(), default_load_balancer_name(&service.uid().expect("a UID")));
+    let moving = tokio::spawn(async move {
+        loop {
+            fake.lose_load_balancer(&name);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    assert_eq!(working.calls_after(Duration::from_secs(4)).await, [Operation::EnsureLoadBalancer; 2]);
+    assert_eq!(working.calls_after(Duration::from_secs(4)).await, [Operation::EnsureLoadBalancer; 2]);
+    moving.abort();
+    // The first call makes it once more, and the second one says that the status has that address.
+    assert_eq!(working.calls_after(Duration::from_secs(15)).await, [Operation::EnsureLoadBalancer; 2]);
+    assert_eq!(working.last_told(), working.addresses("web").await);
+    assert_eq!(working.calls_after(PERIOD / 3).await, []);
+    assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn as_long_as_the_status_is_not_written_nothing_is_given_away() {
     let working = Working::start().await;
     working.with_a_move_ahead().await;
