@@ -46,12 +46,13 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
 
     /// Changes annotations, labels and `spec.loadBalancerIP` of a Service. Nothing is written if `change` is empty.
     ///
-    /// In a call of a [`LoadBalancer`](crate::LoadBalancer) for this Service, it must still be as the call gave it. And the
-    /// change is no reason for another call: what was written here counts as known.
+    /// In [`ensure`](crate::LoadBalancer::ensure) and [`delete`](crate::LoadBalancer::delete) for this Service, it must still be as
+    /// the call gave it. And the change is no reason for another call: what was written here counts as known. At other times
+    /// the change is made whatever the Service is by then, and counts as a change by somebody else.
     ///
     /// # Errors
     /// - [`NotFound`](crate::ErrorKind::NotFound): the Service is gone, or another one has its name.
-    /// - [`Conflict`](crate::ErrorKind::Conflict): the Service is not as the call gave it any more. End the call with this
+    /// - [`Conflict`](crate::ErrorKind::Conflict): the Service is not as that call gave it any more. End the call with this
     ///   error; the daemon reads the Service again and repeats the call.
     async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()>;
 
