@@ -16,6 +16,10 @@ impl NodeStore {
         let provider_ids = texts(|i| i.provider_id.as_ref());
         let system_uuids = texts(|i| i.system_uuid.as_ref());
         let names = texts(|i| i.name.as_ref());
+        // Whatever happens to a machine that no Node belongs to yet is told too.
+        if [&provider_ids, &system_uuids, &names].iter().all(|set| set.is_empty()) {
+            return Vec::new();
+        }
         let has = |set: &HashSet<String>, text: &str| set.contains(&text.to_ascii_lowercase());
         self.read()
             .values()
@@ -58,5 +62,7 @@ mod tests {
         let mut found = store.matching(&refs);
         found.sort();
         assert_eq!(found, ["a", "b", "c"]);
+        let of_a_machine = InstanceRef { machine: Some("uid-a".into()), ..InstanceRef::default() };
+        assert!(store.matching(&[of_a_machine]).is_empty());
     }
 }
