@@ -1,6 +1,6 @@
 //! What a provider sees of a Node.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use crate::NodeAddress;
 
@@ -14,6 +14,8 @@ pub struct NodeIdentity {
     pub name: String,
     /// `metadata.uid`: distinguishes a Node from a later one with the same name.
     pub uid: String,
+    /// `metadata.creationTimestamp`: when the Node joined, by the clock of the API server. `None` if that is not known.
+    pub created: Option<SystemTime>,
     /// `spec.providerID` as the Node has it, whoever wrote it. `None` if it is empty.
     pub provider_id: Option<String>,
     /// `status.nodeInfo.systemUUID`, as the kubelet read it from DMI (or the machine ID, if DMI has none).

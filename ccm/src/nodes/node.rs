@@ -291,6 +291,7 @@ impl From<WireNode> for Node {
             identity: NodeIdentity {
                 name: wire.metadata.name.unwrap_or_default(),
                 uid: wire.metadata.uid.unwrap_or_default(),
+                created: wire.metadata.creation_timestamp.as_ref().map(|time| time.0.into()),
                 provider_id: wire.spec.provider_id.filter(|id| !id.is_empty()),
                 system_uuid: Some(node_info.system_uuid).filter(|uuid| !uuid.is_empty()),
                 machine_id: Some(node_info.machine_id).filter(|id| !id.is_empty()),

@@ -18,6 +18,7 @@ pub(crate) mod cluster;
 pub(crate) mod clusters;
 mod follow;
 pub(crate) mod instances;
+mod history;
 mod inventory;
 mod judge;
 mod machine;

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt as _, future, stream};
 use http::Request;
 use kube::{
     Api,
-    core::{DynamicObject, PartialObjectMeta},
+    core::{DynamicObject, ListMeta, ObjectMeta, PartialObjectMeta},
     runtime::watcher::{self, Event, watcher},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cluster::{self, Cluster},
+    history::Origin,
     inventory::{Change, Listing, Machines, Truth},
     machine::Machine,
     nodes,
@@ -93,6 +94,7 @@ struct Session<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ProvisioningCluster {
+    metadata: ObjectMeta,
     spec: ProvisioningSpec,
     status: ProvisioningStatus,
 }
@@ -109,6 +111,12 @@ struct ProvisioningSpec {
 struct ProvisioningStatus {
     /// The ID of the cluster.
     cluster_name: Option<String>,
+}
+
+/// A listing of which only the resource version matters.
+#[derive(Debug, Deserialize)]
+struct Revision {
+    metadata: ListMeta,
 }
 
 /// The versions of a group.
@@ -137,9 +145,9 @@ impl Session<'_> {
     async fn run(&mut self) -> Result<()> {
         let cluster = cluster::find(&self.source.client, &self.source.config.cluster).await?;
         match self.provisioned(&cluster).await? {
-            Some((namespace, name)) => {
+            Some((namespace, name, origin)) => {
                 self.note(Truth::Machines, &cluster);
-                self.watch(&cluster, &namespace, &name).await
+                self.watch(&cluster, &namespace, &name, origin).await
             }
             None => {
                 self.note(Truth::Mirror, &cluster);
@@ -161,9 +169,9 @@ impl Session<'_> {
         }
     }
 
-    /// The namespace and the name of the objects from which Rancher makes the cluster. `None` if it does not make it, or if
+    /// The namespace and the name of the objects from which Rancher makes the cluster, and their origin. `None` if it does not make it, or if
     /// the token may not see that.
-    async fn provisioned(&self, cluster: &Cluster) -> Result<Option<(String, String)>> {
+    async fn provisioned(&self, cluster: &Cluster) -> Result<Option<(String, String, Origin)>> {
         // Names of other clusters may be any text.
         let Some(name) = cluster.name.clone().filter(|name| dns::is_subdomain(name)) else {
             return Ok(None);
@@ -176,7 +184,9 @@ impl Session<'_> {
             Ok(None) => Ok(None),
             Ok(Some(found)) if found.spec.rke_config.is_none() => Ok(None),
             Ok(Some(found)) => match found.status.cluster_name {
-                Some(id) if id == cluster.id => Ok(Some((namespace.to_owned(), name))),
+                Some(id) if id == cluster.id => {
+                    Ok(Some((namespace.to_owned(), name, Origin::of(&found.metadata))))
+                }
                 _ => {
                     let words = format!("it is not that of cluster {}", cluster.id);
                     Err(Error::new(ErrorKind::Unavailable, words).with_operation(operation))
@@ -224,8 +234,9 @@ impl Session<'_> {
     }
 
     /// Lists the Machines and what belongs to them, and watches them until the next listing is due.
-    async fn watch(&self, cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    async fn watch(&self, cluster: &Cluster, namespace: &str, name: &str, origin: Origin) -> Result<()> {
         let version = self.machine_version().await?;
+        let origin = Origin { revision: self.revision(namespace, &version).await?, ..origin };
         let mut seen = self.all_seen(namespace, &version);
         let mut objects = Objects::default();
         // One for each stream.
@@ -284,6 +295,7 @@ impl Session<'_> {
                 let listing = Listing {
                     cluster: cluster.id.clone(),
                     truth: Truth::Machines,
+                    origin: Some(origin.clone()),
                     is_active: cluster.is_active(),
                     machines,
                     infrastructure: objects.owners.clone(),
@@ -305,6 +317,14 @@ impl Session<'_> {
             let words = "it has neither v1beta2 nor v1beta1 of cluster.x-k8s.io";
             Error::new(ErrorKind::Unavailable, words).with_operation(operation)
         })
+    }
+
+    /// The resource version that the management cluster has now. `None` if it is no number.
+    async fn revision(&self, namespace: &str, version: &str) -> Result<Option<u64>> {
+        let path = format!("/apis/cluster.x-k8s.io/{version}/namespaces/{namespace}/machines?limit=1");
+        let listed: Option<Revision> =
+            self.get(&path).await.map_err(|error| error.with_operation("list one Machine"))?;
+        Ok(listed.and_then(|listed| listed.metadata.resource_version?.parse().ok()))
     }
 
     fn all_seen(&self, namespace: &str, version: &str) -> impl Stream<Item = Seen> + Unpin + use<> {

@@ -11,7 +11,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::machine::{Machine, is_same_name, short};
+use super::{
+    history::{History, Origin},
+    machine::{Machine, is_same_name, short},
+};
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
@@ -44,6 +47,11 @@ impl Inventory {
 
     pub(super) fn get(&self, key: &str) -> Option<&Arc<Machine>> {
         self.machines.get(key)
+    }
+
+    /// All machines.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.values().map(AsRef::as_ref)
     }
 
     pub(super) fn put(&mut self, machine: Machine) {
@@ -155,6 +163,8 @@ pub(super) struct State {
     pub(super) inventory: Inventory,
     /// Infrastructure by the key of the machine that owns it.
     pub(super) infrastructure: HashMap<String, String>,
+    /// Whether what the management cluster lacks is gone.
+    pub(super) history: History,
     /// Keys of machines that are gone. A UID never comes back.
     pub(super) gone: HashSet<String>,
     /// When the last complete listing began.
@@ -177,6 +187,8 @@ impl State {
 pub(super) struct Listing {
     pub(super) cluster: String,
     pub(super) truth: Truth,
+    /// Of Machines.
+    pub(super) origin: Option<Origin>,
     pub(super) is_active: bool,
     pub(super) machines: Vec<Machine>,
     /// As in [`State::infrastructure`].
@@ -243,7 +255,10 @@ impl Machines {
         self.change(|state| {
             let inventory = Inventory::new(listing.machines);
             let mut references = Vec::new();
-            let is_same_cluster = state.cluster == listing.cluster && state.truth == listing.truth;
+            let mut continues = state.cluster == listing.cluster && state.truth == listing.truth;
+            if let Some(origin) = listing.origin {
+                continues &= state.history.go_on(origin);
+            }
             let vanished: Vec<_> = state
                 .inventory
                 .machines
@@ -253,7 +268,7 @@ impl Machines {
                 .collect();
             for old in vanished {
                 references.extend(old.references(&state.cluster));
-                if is_same_cluster {
+                if continues {
                     state.note_gone(old.key.clone());
                 }
             }
@@ -263,7 +278,7 @@ impl Machines {
                     references.extend(machine.references(&listing.cluster));
                 }
             }
-            if !is_same_cluster {
+            if !continues {
                 state.gone.clear();
             }
             state.cluster = listing.cluster;

@@ -116,7 +116,19 @@ fn with_id(node: &NodeIdentity, state: &State, id: &str, (cluster, key): (&str, 
             format!("{} is bound to this node, and is not the machine of its provider ID", machine.shown);
         return Err(Error::new(ErrorKind::Conflict, words));
     }
-    Ok(if state.gone.contains(key) { Found::Absent } else { Found::Nowhere(Some(key.to_owned())) })
+    // A restored management cluster has new UIDs, and may not know yet whose Machine is whose.
+    if let Some(machine) = state.inventory.all().find(|machine| agrees(&node.name, machine)) {
+        let words = format!(
+            "{} may be this node's, by its name, and is not the machine of its provider ID; if it is another machine, delete the Node yourself",
+            machine.shown
+        );
+        return Err(Error::new(ErrorKind::Conflict, words));
+    }
+    if state.gone.contains(key) {
+        return Ok(Found::Absent);
+    }
+    state.history.check_proof(node)?;
+    Ok(Found::Nowhere(Some(key.to_owned())))
 }
 
 /// Finds the machine of a Node that has no provider ID yet. No such Node is ever deleted.

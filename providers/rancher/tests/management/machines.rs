@@ -133,6 +133,37 @@ async fn a_restored_management_cluster_keeps_its_nodes() {
     assert!(answer.contains("rke2://node-1"), "{answer}");
 }
 
+/// The management cluster is made anew from a backup that is older than a Machine.
+#[tokio::test]
+async fn a_machine_that_a_restore_loses_is_not_absent() {
+    let Some(cluster) = ManagementCluster::start("prod").await else { return };
+    let lost = cluster.add_custom_machine("custom-1", "node-1", "10.0.0.1").await;
+    let deleted = cluster.add_custom_machine("custom-2", "node-2", "10.0.0.2").await;
+    cluster.add_custom_machine("custom-3", "node-3", "10.0.0.3").await;
+    let known = |name: &str, uid: &str| node_with_id(name, &format!("rancher://{}/{uid}", cluster.id));
+    let (lost, deleted) = (known("node-1", &lost), known("node-2", &deleted));
+    let running = cluster.provider("").await;
+    running.until(&lost, "present").await;
+    cluster.rancher.go_away();
+    running.until(&lost, "unknown").await;
+    cluster.delete_custom_machine("custom-1").await;
+    cluster.delete("provisioning.cattle.io/v1", "clusters", "prod").await;
+    sleep(Duration::from_secs(1)).await;
+    cluster.provision("prod").await;
+    cluster.rancher.come_back();
+    running.until(&deleted, "present").await;
+    let answer = running.answer(&lost).await;
+    assert!(answer.contains("was restored from a backup"), "{answer}");
+    // What is deleted from then on is gone.
+    cluster.delete_custom_machine("custom-2").await;
+    running.until(&deleted, "absent").await;
+    // A daemon that starts later did not see the restore. It sees that everything is younger than the Node.
+    let running = cluster.provider("").await;
+    running.until(&node("node-3"), "present").await;
+    let answer = running.answer(&lost).await;
+    assert!(answer.contains("younger than this node"), "{answer}");
+}
+
 #[tokio::test]
 async fn the_api_server_decides_what_a_token_may_see() {
     let Some(cluster) = ManagementCluster::start("prod").await else { return };

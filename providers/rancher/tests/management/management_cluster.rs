@@ -78,12 +78,17 @@ impl ManagementCluster {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}});
         cluster.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await;
+        cluster.provision(name).await;
+        Some(cluster)
+    }
+
+    /// Makes the object from which Rancher makes the cluster.
+    pub(crate) async fn provision(&self, name: &str) {
         let provisioning = json!({
             "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": {"name": name},
-            "spec": {"rkeConfig": {"machinePools": []}}, "status": {"clusterName": cluster.id, "ready": true},
+            "spec": {"rkeConfig": {"machinePools": []}}, "status": {"clusterName": self.id, "ready": true},
         });
-        cluster.create("provisioning.cattle.io/v1", "clusters", &provisioning).await;
-        Some(cluster)
+        self.create("provisioning.cattle.io/v1", "clusters", &provisioning).await;
     }
 
     /// A provider for the cluster, with further lines of configuration.

@@ -1,6 +1,9 @@
 //! Providers on the server.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use cloudprovider::{
     CloudProvider, FactoryInput, Instance, InstanceLookup, Instances, NodeAddress, NodeIdentity, StartContext,
@@ -103,5 +106,5 @@ pub(crate) fn node(name: &str) -> NodeIdentity {
 
 /// A Node that has been initialised with this provider ID.
 pub(crate) fn node_with_id(name: &str, id: &str) -> NodeIdentity {
-    NodeIdentity { provider_id: Some(id.to_owned()), ..node(name) }
+    NodeIdentity { provider_id: Some(id.to_owned()), created: Some(SystemTime::now()), ..node(name) }
 }

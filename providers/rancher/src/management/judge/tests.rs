@@ -1,12 +1,17 @@
 //! Tests of what a look-up answers, from state to answer.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 
 use super::*;
 use crate::management::{
-    inventory::{Inventory, State},
+    history::{History, Origin},
+    inventory::{Change, Inventory, Listing, Machines, State},
     machine::KnownAddresses,
 };
 
@@ -28,12 +33,37 @@ fn bound(key: &str, name: &str, node: &str) -> Machine {
     Machine { node: Some(node.to_owned()), ..machine(key, name) }
 }
 
+fn seconds(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// Of a provisioning Cluster that is older than all Nodes here.
+fn origin(revision: u64) -> Origin {
+    Origin { uid: "cluster-1".to_owned(), created: Some(seconds(10)), revision: Some(revision) }
+}
+
+/// A complete listing of Machines.
+fn list(machines: &Machines, origin: Origin, listed: &[Machine]) {
+    let listing = Listing {
+        cluster: "c-m-abcdefgh".to_owned(),
+        truth: Truth::Machines,
+        origin: Some(origin),
+        is_active: true,
+        machines: listed.to_vec(),
+        ..Listing::default()
+    };
+    machines.replace(listing, Instant::now());
+}
+
 fn state(machines: impl IntoIterator<Item = Machine>) -> State {
+    let mut history = History::default();
+    history.go_on(origin(100));
     State {
         cluster: "c-m-abcdefgh".to_owned(),
         truth: Truth::Machines,
         is_active: true,
         inventory: Inventory::new(machines),
+        history,
         listed: Some(Instant::now()),
         ..State::default()
     }
@@ -44,7 +74,8 @@ fn node(name: &str) -> NodeIdentity {
 }
 
 fn with_id(name: &str, key: &str) -> NodeIdentity {
-    NodeIdentity { provider_id: Some(format!("rancher://c-m-abcdefgh/{key}")), ..node(name) }
+    let created = Some(seconds(20));
+    NodeIdentity { provider_id: Some(format!("rancher://c-m-abcdefgh/{key}")), created, ..node(name) }
 }
 
 fn with_label(name: &str, uid: &str) -> NodeIdentity {
@@ -145,6 +176,83 @@ fn only_what_is_known_to_be_gone_is_absent() {
     is(&node("old"), &all, "unavailable");
     all.listed = None;
     is(&with_id("old", OTHER), &all, "starting");
+}
+
+/// `OTHER` is the Machine of the Node `old`.
+#[test]
+fn a_machine_that_is_deleted_is_gone() {
+    let (old, stays) = (with_id("old", OTHER), machine(UID, "node-1"));
+    // By a watch, and by the next listing.
+    for is_watched in [true, false] {
+        let machines = Machines::new();
+        list(&machines, origin(100), &[stays.clone(), bound(OTHER, "pool-2", "old")]);
+        is(&old, &machines.state(), "present");
+        if is_watched {
+            machines.apply(Change::Remove(OTHER.to_owned()));
+        } else {
+            list(&machines, origin(101), std::slice::from_ref(&stays));
+        }
+        is(&old, &machines.state(), "absent");
+        // What a listing of nodes says meanwhile changes nothing: another listing of Machines confirms it.
+        let mirror = Listing { cluster: "c-m-abcdefgh".to_owned(), ..Listing::default() };
+        machines.replace(mirror, Instant::now());
+        list(&machines, origin(102), std::slice::from_ref(&stays));
+        is(&old, &machines.state(), &format!("nowhere {OTHER}"));
+    }
+    // A daemon that starts later never sees it. A second listing confirms that.
+    let machines = Machines::new();
+    list(&machines, origin(101), std::slice::from_ref(&stays));
+    is(&old, &machines.state(), &format!("nowhere {OTHER}"));
+}
+
+#[test]
+fn a_machine_that_a_restore_loses_is_not_gone() {
+    let old = with_id("old", OTHER);
+    let all = [machine(UID, "node-1"), bound(OTHER, "pool-2", "old")];
+    let anew = Origin { uid: "cluster-2".to_owned(), created: Some(seconds(30)), revision: Some(200) };
+    // A backup of etcd that is older than the Machine, and objects that are created anew.
+    for restored in [origin(50), anew.clone()] {
+        let machines = Machines::new();
+        list(&machines, origin(100), &all);
+        list(&machines, restored.clone(), &all[..1]);
+        is(&old, &machines.state(), "conflict");
+        assert!(answer(&old, &machines.state()).contains("was restored from a backup"));
+        // Time proves nothing, but a deletion that is seen after the restore does.
+        let later = Origin { revision: Some(300), ..restored };
+        list(&machines, later.clone(), &all[..1]);
+        is(&old, &machines.state(), "conflict");
+        list(&machines, later.clone(), &all);
+        list(&machines, later, &all[..1]);
+        is(&old, &machines.state(), "absent");
+    }
+    // What was gone before may be back, or not be known as gone.
+    let machines = Machines::new();
+    list(&machines, origin(100), &all);
+    list(&machines, origin(101), &all[..1]);
+    list(&machines, origin(50), &all[..1]);
+    is(&old, &machines.state(), "conflict");
+    // A daemon that starts after the restore: all objects are younger than the Node.
+    let machines = Machines::new();
+    list(&machines, anew, &all[..1]);
+    is(&old, &machines.state(), "conflict");
+    assert!(answer(&old, &machines.state()).contains("younger than this node"));
+}
+
+/// After a restore a Machine has a new UID, and neither a Node nor a provider ID yet.
+#[test]
+fn a_machine_with_the_nodes_name_stops_its_absence() {
+    for (twin, name) in [
+        (machine(UID, "node-1"), "node-1"),
+        (machine(UID, "node-1"), "Node-1.example.org"),
+        (machine(UID, "a-very-long-name-of-a-pool-1"), "a-very-long-0f3c9"),
+        (bound(UID, "pool-1", "node-1.example.org"), "node-1"),
+    ] {
+        let mut all = state([twin]);
+        is(&with_id(name, OTHER), &all, "conflict");
+        all.gone.insert(OTHER.to_owned());
+        is(&with_id(name, OTHER), &all, "conflict");
+        is(&with_id("node-2", OTHER), &all, "absent");
+    }
 }
 
 #[test]

@@ -35,7 +35,14 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     parts.truncate(if parts.first() == Some(&"v3") { 2 } else { 6 });
     let watches = request.query.iter().any(|(name, value)| name == "watch" && value == "true");
     let what = parts.last().copied().unwrap_or_default();
-    *server.calls.entry(if watches { format!("watch {what}") } else { what.to_owned() }).or_default() += 1;
+    // Not a listing: it asks for the resource version.
+    let asks_for_one = request.query.iter().any(|(name, value)| name == "limit" && value == "1");
+    let what = match (watches, asks_for_one) {
+        (true, _) => format!("watch {what}"),
+        (false, true) => format!("one of {what}"),
+        (false, false) => what.to_owned(),
+    };
+    *server.calls.entry(what).or_default() += 1;
     if let Some((_, fault)) = server.fault.as_ref().filter(|(begin, _)| request.path.starts_with(begin)) {
         return Err(fault.clone());
     }
