@@ -105,13 +105,24 @@ impl Inventory {
     /// The machine that is bound to no Node yet and has this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`] if there are several.
-    pub(super) fn with_name(&self, node: &str) -> Result<Option<&Arc<Machine>>> {
-        let is_free = |machine: &Machine| match &machine.node {
+    /// [`ErrorKind::Ambiguous`] if there are several, or if one is bound to a Node whose name differs only in its form: that
+    /// may be another Node.
+    pub(super) fn unbound_with_name(&self, node: &str) -> Result<Option<&Arc<Machine>>> {
+        let fits = |machine: &Machine| match &machine.node {
             Some(name) => is_same_name(name, node),
             None => machine.names.iter().any(|name| is_same_name(name, node)),
         };
-        self.only(self.candidates(node), is_free, "have the Node's name")
+        let found = self.only(self.candidates(node), fits, "have the Node's name")?;
+        match found.map(|machine| (machine, machine.node.as_deref())) {
+            Some((machine, Some(name))) if !name.eq_ignore_ascii_case(node) => {
+                let words = format!(
+                    "{} is bound to the Node {name}, which may be this one or another one",
+                    machine.shown
+                );
+                Err(Error::new(ErrorKind::Ambiguous, words))
+            }
+            _ => Ok(found),
+        }
     }
 
     fn candidates(&self, node: &str) -> impl Iterator<Item = &String> {

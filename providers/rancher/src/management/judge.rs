@@ -151,7 +151,7 @@ fn without_id(node: &NodeIdentity, state: &State) -> Result<Found> {
     if let Some(machine) = state.inventory.with_node(&node.name)? {
         return Ok(Found::Machine(machine.clone(), "Node that Rancher has"));
     }
-    if let Some(machine) = state.inventory.with_name(&node.name)? {
+    if let Some(machine) = state.inventory.unbound_with_name(&node.name)? {
         return Ok(Found::Machine(machine.clone(), "name"));
     }
     check_not_empty(state)?;

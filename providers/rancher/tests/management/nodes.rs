@@ -23,7 +23,9 @@ async fn a_node_gets_its_id_and_keeps_what_it_says_of_itself() {
     assert_eq!((instance.metadata.zone, instance.metadata.instance_type), (None, None));
     assert!(running.provider.owns(&provider_id));
     assert_eq!(running.answer(&node_with_id("node-1", &provider_id)).await, "present running");
-    assert_eq!(running.answer(&node("NODE-1.example.org")).await, "present running");
+    assert_eq!(running.answer(&node("NODE-1")).await, "present running");
+    let similar = running.answer(&node("node-1.example.org")).await;
+    assert!(similar.starts_with("unknown ambiguous"), "{similar}");
     assert_eq!(running.answer(&node("node-2")).await, "absent", "no Node without an ID is ever deleted");
     for foreign in ["k3s://node-1", "rke2://node-1", "harvester://0", "rancher://0"] {
         assert!(!running.provider.owns(foreign), "{foreign}");

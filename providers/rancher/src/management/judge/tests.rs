@@ -134,6 +134,18 @@ fn without_a_label_ranchers_own_binding_decides_and_then_the_name() {
     is(&node("node-1.example.org"), &twins, &format!("present rancher://c-m-abcdefgh/{UID}"));
 }
 
+/// Both may join the cluster, and only one of them is the machine's.
+#[test]
+fn a_machine_that_is_bound_to_a_similar_name_is_not_given_to_another_node() {
+    for (bound_to, name) in [("node-1.example.org", "node-1"), ("node-1", "node-1.example.org")] {
+        let all = state([bound(UID, "pool-1", bound_to)]);
+        is(&node(name), &all, "ambiguous: Machine fleet-default/pool-1 is bound to the Node");
+        is(&node(bound_to), &all, "present");
+        // The label is proof enough, together with the name.
+        is(&with_label(name, UID), &all, "present");
+    }
+}
+
 #[test]
 fn a_provider_id_decides_alone() {
     let all = state([bound(UID, "pool-1", "node-1")]);
