@@ -77,14 +77,16 @@ pub(crate) async fn node_vanishes(client: &Client, name: &str, limit: Duration) 
     .await
 }
 
-/// Fails if the Node is deleted within this time.
+/// Fails if the Node is deleted within this time, or is gone already.
 pub(crate) async fn node_stays(client: &Client, name: &str, time: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + time;
-    while Instant::now() < end {
+    loop {
         nodes(client).get(name).await.with_context(|| format!("node {name} must not be deleted"))?;
+        if Instant::now() >= end {
+            return Ok(());
+        }
         sleep(POLL.max(time / 200)).await;
     }
-    Ok(())
 }
 
 pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
