@@ -8,8 +8,9 @@ mod conformance;
 mod detection;
 mod faults;
 mod machines;
-mod management_cluster;
 mod nodes;
-mod rancher;
 mod support;
+mod testing;
 mod tls;
+
+use testing::{management_cluster, rancher};

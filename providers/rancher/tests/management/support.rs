@@ -1,7 +1,7 @@
 //! Providers on the server.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -9,8 +9,11 @@ use cloudprovider::{
     CloudProvider, FactoryInput, Instance, InstanceLookup, Instances, NodeAddress, NodeIdentity, StartContext,
 };
 use cloudprovider_rancher::{Config, Environment, RancherProvider};
+use test_env::{ControlPlane, StartError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::management_cluster::{ManagementCluster, options};
 
 /// A provider that is started. It ends with this value.
 pub(crate) struct Running {
@@ -40,6 +43,33 @@ pub(crate) async fn start(config: &str) -> Running {
     let stop = CancellationToken::new();
     provider.start(StartContext::new(stop.clone(), "test")).await.expect("it starts");
     Running { provider, stop }
+}
+
+/// The API server of all tests. It ends with the process.
+fn control_plane() -> Option<&'static ControlPlane> {
+    static STARTED: OnceLock<Option<ControlPlane>> = OnceLock::new();
+    let start = || match ControlPlane::start(&options()) {
+        Ok(started) => Some(started),
+        Err(StartError::Unavailable(reason)) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    };
+    STARTED.get_or_init(start).as_ref()
+}
+
+impl ManagementCluster {
+    /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API server.
+    pub(crate) async fn start(name: &str) -> Option<Self> {
+        let started = tokio::task::spawn_blocking(control_plane).await.expect("no panic")?;
+        Some(Self::on(started, name).await)
+    }
+
+    /// A provider for the cluster, with further lines of configuration.
+    pub(crate) async fn provider(&self, more: &str) -> Running {
+        start(&self.rancher.config(&self.id, more)).await
+    }
 }
 
 impl Running {

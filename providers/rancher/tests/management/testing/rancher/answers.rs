@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Fault, POWERLESS, Server, TOKEN};
+use super::{Fault, NEXT_TOKEN, POWERLESS, Server, TOKEN};
 
 /// A request as far as it matters.
 pub(super) struct Request {
@@ -48,7 +48,7 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     }
     match request.token.as_deref() {
         Some(token) if server.expired.contains(token) => Err(Fault::unauthorized()),
-        Some(TOKEN) => Ok(Rights::All),
+        Some(TOKEN | NEXT_TOKEN) => Ok(Rights::All),
         Some(POWERLESS) => Ok(Rights::Nothing),
         _ => Err(Fault::unauthorized()),
     }

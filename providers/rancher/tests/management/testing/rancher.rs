@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The token of a user who may see everything.
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
+/// Another token of that user.
+pub(crate) const NEXT_TOKEN: &str = "token-klmno:battery-of-horses";
 /// The token of a user who may log in and nothing else.
 pub(crate) const POWERLESS: &str = "token-fghij:stapler-stapler";
 
@@ -214,7 +216,8 @@ impl FakeRancher {
         }
     }
 
-    fn break_connections(&self) {
+    /// Breaks all connections.
+    pub(crate) fn break_connections(&self) {
         let mut connections = self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.cancel();
         *connections = CancellationToken::new();

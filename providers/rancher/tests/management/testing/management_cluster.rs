@@ -1,22 +1,16 @@
 //! A management cluster: a real kube-apiserver with Rancher's custom resources, behind the server of `rancher`.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use test_env::{ControlPlane, ControlPlaneOptions, StartError};
+use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::time::sleep;
 
-use crate::{
-    rancher::{FakeRancher, Upstream},
-    support::{Running, start},
-};
+use super::rancher::{FakeRancher, Upstream};
 
 /// The user of the API server that stands for a Rancher user without rights.
 const POWERLESS_USER: &str = "u-powerless";
@@ -29,18 +23,9 @@ const KINDS: [(&str, &[&str], &str, &str); 4] = [
     ("provisioning.cattle.io", &["v1"], "Cluster", "clusters"),
 ];
 
-/// The API server of all tests. It ends with the process.
-fn control_plane() -> Option<&'static ControlPlane> {
-    static STARTED: OnceLock<Option<ControlPlane>> = OnceLock::new();
-    let start = || match ControlPlane::start(&ControlPlaneOptions::default().user(POWERLESS_USER, &[])) {
-        Ok(started) => Some(started),
-        Err(StartError::Unavailable(reason)) if std::env::var_os("CI").is_none() => {
-            eprintln!("SKIPPED: {reason}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    };
-    STARTED.get_or_init(start).as_ref()
+/// What the API server has to have.
+pub(crate) fn options() -> ControlPlaneOptions {
+    ControlPlaneOptions::default().user(POWERLESS_USER, &[])
 }
 
 /// A cluster that Rancher provisions, in a namespace of its own.
@@ -49,37 +34,34 @@ pub(crate) struct ManagementCluster {
     pub(crate) namespace: String,
     /// Its ID.
     pub(crate) id: String,
-    /// Of the API server, as the administrator.
-    client: reqwest::Client,
-    url: String,
-    token: String,
+    /// The API server.
+    pub(crate) upstream: Upstream,
 }
 
 impl ManagementCluster {
-    /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API server.
-    pub(crate) async fn start(name: &str) -> Option<Self> {
+    /// A server with a cluster of this name. The API server was started with these [`options`].
+    pub(crate) async fn on(started: &ControlPlane, name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let started = tokio::task::spawn_blocking(control_plane).await.expect("no panic")?;
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let ca = std::fs::read(started.ca_pem()).expect("the CA");
         let ca = reqwest::Certificate::from_pem(&ca).expect("a certificate");
         let client = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().build().expect("a client");
-        let token = started.admin_token().to_owned();
-        let tokens = [token.clone(), started.token_for(POWERLESS_USER).expect("a user").to_owned()];
-        let upstream = Upstream { url: started.url(), client: client.clone(), tokens };
+        let powerless = started.token_for(POWERLESS_USER).expect("a user");
+        let tokens = [started.admin_token(), powerless].map(str::to_owned);
+        let upstream = Upstream { url: started.url(), client, tokens };
         let (namespace, id) = (format!("fleet-{number}"), format!("c-m-{number:08}"));
-        let rancher = FakeRancher::start_with(None, Some(upstream)).await;
+        let rancher = FakeRancher::start_with(None, Some(upstream.clone())).await;
         rancher.add_cluster(&id, name, &namespace);
-        let cluster = Self { rancher, namespace, id, client, url: started.url(), token };
+        let cluster = Self { rancher, namespace, id, upstream };
         cluster.define_kinds().await;
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}});
         cluster.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await;
         cluster.provision(name).await;
-        Some(cluster)
+        cluster
     }
 
     /// Makes the object from which Rancher makes the cluster.
@@ -89,11 +71,6 @@ impl ManagementCluster {
             "spec": {"rkeConfig": {"machinePools": []}}, "status": {"clusterName": self.id, "ready": true},
         });
         self.create("provisioning.cattle.io/v1", "clusters", &provisioning).await;
-    }
-
-    /// A provider for the cluster, with further lines of configuration.
-    pub(crate) async fn provider(&self, more: &str) -> Running {
-        start(&self.rancher.config(&self.id, more)).await
     }
 
     async fn define_kinds(&self) {
@@ -129,7 +106,8 @@ impl ManagementCluster {
 
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
         let is_patch = method == Method::PATCH;
-        let mut request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
+        let Upstream { url, client, tokens: [administrator, _] } = &self.upstream;
+        let mut request = client.request(method, format!("{url}{path}")).bearer_auth(administrator);
         if let Some(body) = body {
             let kind = if is_patch { "application/merge-patch+json" } else { "application/json" };
             request = request.header("content-type", kind).body(body.to_string());
