@@ -1,8 +1,9 @@
-//! The Rancher provider on a fake of Rancher 1.6 in the process, which cannot run any more.
+//! The Rancher provider. With Rancher 1.6, which cannot run any more, the server is a fake in the process.
 
 #[path = "../../providers/rancher/tests/testing/mod.rs"]
 #[allow(dead_code, reason = "the provider's own tests use the rest")]
 mod fake_cattle;
+mod management;
 mod reload;
 mod services;
 
@@ -41,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ]
     });
     both.chain([on(Target::Sandbox, "url_and_key_are_followed", |api, _| reload::reload(api).boxed_local())])
+        .chain(management::trials())
         .collect()
 }
 
