@@ -217,7 +217,9 @@ impl RouteController {
             // Not even in the next period: the cloud may have said when.
             return not_before(due);
         }
-        let retry = self.retries.next().map(not_before);
+        // What a job works on is not to be tried again before the job ends.
+        let is_tried = |work: &Work| Subject::of(work).iter().any(|subject| self.jobs.is_busy(subject));
+        let retry = self.retries.next(is_tried).map(not_before);
         [asked_for, retry].into_iter().flatten().fold(self.next_period, Instant::min)
     }
 

@@ -61,6 +61,8 @@ pub(super) struct Jobs {
     running: FuturesUnordered<BoxFuture<'static, (u64, Vec<Step>)>>,
     /// Pass and subjects of each, by the job's number.
     known: HashMap<u64, (u64, Vec<Subject>)>,
+    /// How many jobs change each subject.
+    busy: HashMap<Subject, usize>,
     next_number: u64,
 }
 
@@ -69,6 +71,9 @@ impl Jobs {
     pub(super) fn begin(&mut self, pass: u64, Job { subjects, work }: Job) {
         let number = self.next_number;
         self.next_number += 1;
+        for subject in &subjects {
+            *self.busy.entry(subject.clone()).or_default() += 1;
+        }
         self.known.insert(number, (pass, subjects));
         self.running.push(Box::pin(async move { (number, work.await) }));
     }
@@ -77,12 +82,24 @@ impl Jobs {
     pub(super) async fn next(&mut self) -> Option<Ended> {
         let (number, steps) = self.running.next().await?;
         let (pass, subjects) = self.known.remove(&number)?;
+        for subject in &subjects {
+            let Some(count) = self.busy.get_mut(subject) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(subject);
+            }
+        }
         Some(Ended { pass, subjects, steps })
     }
 
     /// What is being changed.
     pub(super) fn subjects(&self) -> HashSet<Subject> {
-        self.known.values().flat_map(|(_, subjects)| subjects).cloned().collect()
+        self.busy.keys().cloned().collect()
+    }
+
+    /// Whether a job changes this.
+    pub(super) fn is_busy(&self, subject: &Subject) -> bool {
+        self.busy.contains_key(subject)
     }
 
     /// Whether a pass before this one still changes this.

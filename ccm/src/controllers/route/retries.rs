@@ -138,9 +138,13 @@ impl Retries {
         self.waiting.get(work).map(|retry| retry.due)
     }
 
-    /// When the next one is tried again.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting.values().map(|retry| retry.due).min()
+    /// When the next one is tried again, apart from those that are being tried.
+    pub(super) fn next(&self, is_tried: impl Fn(&Work) -> bool) -> Option<Instant> {
+        self.waiting.iter().fold(None, |next, (work, retry)| match next {
+            Some(next) if next <= retry.due => Some(next),
+            _ if is_tried(work) => next,
+            _ => Some(retry.due),
+        })
     }
 
     /// For `/debug/state`.
@@ -178,7 +182,7 @@ mod tests {
             let mut retries = Retries::new(Duration::from_secs(period));
             let waits = expected.map(|_| retries.failed(failure("a", None), now).as_secs());
             assert_eq!(waits, expected);
-            assert_eq!(retries.next(), Some(now + Duration::from_secs(expected[9])));
+            assert_eq!(retries.next(|_| false), Some(now + Duration::from_secs(expected[9])));
         }
         let mut retries = Retries::new(Duration::from_secs(10));
         let wait = |retries: &mut Retries, after: u64| {
@@ -200,6 +204,17 @@ mod tests {
         assert_eq!(retries.not_due(now), HashSet::from([failure("b", None).work]));
         assert!(retries.not_due(now + Duration::from_secs(1)).is_empty());
         retries.keep_only(&HashSet::new());
-        assert_eq!(retries.next(), None);
+        assert_eq!(retries.next(|_| false), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_tried_is_not_the_next_one() {
+        let (now, later) = (Instant::now(), Duration::from_secs(9));
+        let mut retries = Retries::new(Duration::from_secs(300));
+        retries.failed(failure("a", None), now);
+        assert_eq!(retries.next(|_| true), None);
+        retries.failed(failure("b", Some(later)), now);
+        assert_eq!(retries.next(|work| work.node() == Some("a")), Some(now + later));
+        assert_eq!(retries.next(|work| work.node() == Some("b")), Some(now + Duration::from_secs(1)));
     }
 }

@@ -103,6 +103,15 @@ impl Cluster {
         cluster
     }
 
+    /// Lets an empty cloud take over, and returns it.
+    fn replace(&self) -> FakeCloud {
+        let other = FakeCloud::new().with_routes();
+        let started = Started::new(other.provider(), self.stop.child_token());
+        let candidate = self.cloud.candidate(started, CloudMetrics::unregistered().expect("metrics"));
+        self.cloud.replace_with(&candidate);
+        other
+    }
+
     fn api(&self) -> Api<ApiNode> {
         Api::all(self.sandbox.client())
     }
@@ -319,10 +328,7 @@ async fn a_condition_that_somebody_else_wrote_is_replaced_in_the_next_pass() {
 #[tokio::test(start_paused = true)]
 async fn another_provider_is_compared_at_once() {
     let cluster = Cluster::settled(3).await;
-    let other = FakeCloud::new().with_routes();
-    let started = Started::new(other.provider(), cluster.stop.child_token());
-    let candidate = cluster.cloud.candidate(started, CloudMetrics::unregistered().expect("metrics"));
-    cluster.cloud.replace_with(&candidate);
+    let other = cluster.replace();
     sleep(Duration::from_secs(1)).await;
     assert_eq!((other.count(Operation::ListRoutes), other.routes().len()), (1, 3));
     cluster.made(0, 0, 0);

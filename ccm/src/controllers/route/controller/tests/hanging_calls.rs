@@ -1,6 +1,6 @@
 //! A call that hangs holds up its own route only, and a pass meets one provider only.
 
-use cloudprovider::testing::Fault;
+use cloudprovider::{Error, ErrorKind, testing::Fault};
 
 use super::*;
 
@@ -104,10 +104,7 @@ async fn a_pass_meets_one_provider_only() {
     cluster.start();
     sleep(Duration::from_secs(12)).await;
     cluster.made(1, 200, 0);
-    let other = FakeCloud::new().with_routes();
-    let started = Started::new(other.provider(), cluster.stop.child_token());
-    let candidate = cluster.cloud.candidate(started, CloudMetrics::unregistered().expect("metrics"));
-    cluster.cloud.replace_with(&candidate);
+    let other = cluster.replace();
     sleep(Duration::from_secs(60)).await;
     // The first one finishes what it has begun, and the other one is compared from its own list on.
     cluster.made(1, 200, 0);
@@ -129,4 +126,22 @@ async fn what_hangs_is_finished_when_it_stops() {
     task.await.expect("it ends");
     assert_eq!(cluster.routes(), [("n1".into(), cidr(1))]);
     cluster.made(2, 1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_try_that_hangs_causes_no_passes() {
+    let cluster = Cluster::settled(0).await;
+    cluster.fake.fail_next(Operation::CreateRoute, Error::new(ErrorKind::Unavailable, "the cloud is away"));
+    cluster.fake.fail_next(Operation::CreateRoute, Fault::Hang);
+    cluster.register(1).await;
+    sleep(Duration::from_secs(30)).await;
+    cluster.made(2, 2, 0);
+    // Nor does it after a pass beside it, which leaves it alone.
+    cluster.register(2).await;
+    sleep(Duration::from_secs(25)).await;
+    cluster.made(3, 3, 0);
+    // It is given up after a minute, and tried again.
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
+    assert_eq!(cluster.routes().len(), 2);
 }
