@@ -69,6 +69,8 @@ pub struct RouteController {
     next_period: Instant,
     /// The pass under way.
     current: Option<Current>,
+    /// The first pass that may be about the provider in force. What fails of earlier ones says nothing about it.
+    first_of_provider: u64,
     /// What this pass and earlier ones still do.
     jobs: Jobs,
     /// What passes left alone because earlier ones still work on it.
@@ -136,6 +138,7 @@ impl RouteController {
             asked_for: None,
             next_period: Instant::now(),
             current: None,
+            first_of_provider: 0,
             jobs: Jobs::default(),
             left_alone: HashSet::new(),
             last: None,
@@ -171,10 +174,7 @@ impl RouteController {
                 // Cannot be an error: `self` holds the sender.
                 Ok(()) = replacements.changed() => {
                     tracing::debug!("another cloud provider has taken over: its routes are compared");
-                    // What the pass has begun is finished by the provider that it began with.
-                    self.current.iter().for_each(|current| current.over.cancel());
-                    self.retries.clear();
-                    self.next_period = Instant::now();
+                    self.take_over();
                 }
                 listed = listed(&mut self.current) => self.work(listed),
                 Some(ended) = self.jobs.next() => self.settle(ended),
@@ -192,6 +192,25 @@ impl RouteController {
         while let Some(ended) = self.jobs.next().await {
             self.settle(ended);
         }
+    }
+
+    /// Another provider has taken over.
+    fn take_over(&mut self) {
+        match &self.current {
+            // Nobody waits for the former provider's list.
+            Some(Current { stage: Stage::Listing(_), .. }) => self.current = None,
+            // What the pass has begun is finished by the provider that it began with.
+            Some(current) => current.over.cancel(),
+            None => {}
+        }
+        self.retries.clear();
+        self.first_of_provider = self.next_number();
+        self.next_period = Instant::now();
+    }
+
+    /// The number of the next pass.
+    fn next_number(&self) -> u64 {
+        self.last.map_or(0, |last| last.number + 1)
     }
 
     /// When the next pass begins. `None`: not before the one under way has its list.
@@ -243,7 +262,7 @@ impl RouteController {
             self.next_period = now + self.period;
         }
         self.changed.clear();
-        let number = self.last.map_or(0, |last| last.number + 1);
+        let number = self.next_number();
         self.last = Some(LastPass { number, began: now, trigger, outcome: None, listed: 0, wanted: 0 });
         let listing = Box::pin(list(Arc::clone(&self.shared)));
         // The list may lack what ends while it is made.
@@ -384,6 +403,12 @@ impl RouteController {
                     self.ask();
                 }
                 self.left_alone.extend(busy);
+            }
+            Step::Failed(Failure { work, error, .. }) | Step::InProgress(Failure { work, error, .. })
+                if pass < self.first_of_provider =>
+            {
+                // The provider in force is asked without a wait: a pass has been asked for.
+                tracing::warn!(error, "could not {work}, in a pass of the former cloud provider");
             }
             Step::Failed(failure) => {
                 let (work, error) = (failure.work.clone(), failure.error.clone());

@@ -4,6 +4,12 @@ use cloudprovider::{Error, ErrorKind, testing::Fault};
 
 use super::*;
 
+/// A failure after which the provider wants a long pause.
+fn much_later() -> Fault {
+    let error = Error::new(ErrorKind::Unavailable, "the cloud is away");
+    error.with_retry_after(Duration::from_secs(200)).into()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_hangs_does_not_hold_up_other_nodes() {
     let cluster = Cluster::settled(0).await;
@@ -144,4 +150,36 @@ async fn a_second_try_that_hangs_causes_no_passes() {
     sleep(Duration::from_secs(15)).await;
     assert_eq!(cluster.condition(1).await, "False RouteCreated");
     assert_eq!(cluster.routes().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_a_replaced_provider_is_not_waited_for() {
+    let cluster = Cluster::new();
+    cluster.register(1).await;
+    cluster.fake.set_latency(Duration::from_secs(10));
+    cluster.fake.fail(Operation::ListRoutes, much_later());
+    cluster.start();
+    sleep(Duration::from_secs(5)).await;
+    let other = cluster.replace();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((other.count(Operation::ListRoutes), other.routes().len()), (1, 1));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(other.count(Operation::ListRoutes), 1);
+    cluster.made(1, 0, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_failure_of_a_replaced_provider_does_not_hold_up_the_next_one() {
+    let cluster = Cluster::new();
+    cluster.register(1).await;
+    cluster.fake.set_latency(Duration::from_secs(10));
+    cluster.fake.fail(Operation::CreateRoute, much_later());
+    cluster.start();
+    // The list took 10 s, and the creation takes as long.
+    sleep(Duration::from_secs(12)).await;
+    let other = cluster.replace();
+    sleep(Duration::from_secs(13)).await;
+    cluster.made(1, 1, 0);
+    assert_eq!(other.routes().len(), 1);
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
 }
