@@ -75,6 +75,8 @@ pub struct RouteController {
     jobs: Jobs,
     /// What passes left alone because earlier ones still work on it.
     left_alone: HashSet<Subject>,
+    /// Whether an earlier pass made or deleted a route after it was counted. The next one is counted as changed then.
+    has_changed_late: bool,
     last: Option<LastPass>,
     /// What was logged, so that it is logged once.
     told: Told,
@@ -141,6 +143,7 @@ impl RouteController {
             first_of_provider: 0,
             jobs: Jobs::default(),
             left_alone: HashSet::new(),
+            has_changed_late: false,
             last: None,
             told: Told::default(),
         }
@@ -358,6 +361,7 @@ impl RouteController {
     fn settle(&mut self, Ended { pass, subjects, steps }: Ended) {
         let is_current = self.current.as_ref().is_some_and(|current| current.number == pass);
         let has_changed = steps.iter().any(|step| matches!(step, Step::Created | Step::Deleted));
+        self.has_changed_late |= has_changed && !is_current;
         let is_waited_for = subjects.iter().filter(|subject| self.left_alone.remove(*subject)).count() > 0;
         if !is_current && (has_changed || is_waited_for) {
             // The pass that followed did not see it.
@@ -460,7 +464,8 @@ impl RouteController {
 
     /// Takes note of a pass, which may have jobs that are still under way.
     fn finish(&mut self, progress: Progress) {
-        self.count_pass(if progress.has_changed { Outcome::Changed } else { Outcome::Noop });
+        let has_changed = std::mem::take(&mut self.has_changed_late) || progress.has_changed;
+        self.count_pass(if has_changed { Outcome::Changed } else { Outcome::Noop });
         self.metrics.count(progress.wanted, progress.missing);
     }
 

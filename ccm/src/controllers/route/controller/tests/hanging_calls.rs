@@ -183,3 +183,20 @@ async fn a_late_failure_of_a_replaced_provider_does_not_hold_up_the_next_one() {
     assert_eq!(other.routes().len(), 1);
     assert_eq!(cluster.condition(1).await, "False RouteCreated");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_is_made_late_is_counted_in_the_next_pass() {
+    let cluster = Cluster::settled(1).await;
+    cluster.counted("changed", "periodic", 1);
+    cluster.fake.set_latency(Duration::from_secs(20));
+    cluster.register(1).await;
+    // The list takes 20 s, and the creation as long. Another pass begins beside it.
+    sleep(Duration::from_secs(25)).await;
+    cluster.fake.set_latency(Duration::ZERO);
+    cluster.set_address(0, "10.200.0.1").await;
+    sleep(Duration::from_secs(10)).await;
+    cluster.counted("noop", "node_change", 2);
+    sleep(Duration::from_secs(10)).await;
+    cluster.counted("changed", "periodic", 2);
+    cluster.made(3, 1, 0);
+}
