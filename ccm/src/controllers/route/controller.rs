@@ -60,8 +60,10 @@ pub struct RouteController {
     /// A digest of what matters of each Node that has pod CIDRs, by its name.
     seen: HashMap<String, u64>,
     hasher: RandomState,
-    /// Nodes that changed since the pass under way began.
+    /// Nodes that changed since the pass under way began, or before it and after a job began that still works on them.
     changed: HashSet<String>,
+    /// Why the next pass begins.
+    trigger: Trigger,
     /// The conditions that were written last, by the Node's name, until the watch shows them.
     written: HashMap<String, WrittenCondition>,
     /// When the pass begins that changes of Nodes asked for.
@@ -136,6 +138,7 @@ impl RouteController {
             seen: HashMap::new(),
             hasher: RandomState::new(),
             changed: HashSet::new(),
+            trigger: Trigger::Periodic,
             written: HashMap::new(),
             asked_for: None,
             next_period: Instant::now(),
@@ -160,6 +163,7 @@ impl RouteController {
         // The first pass is about all Nodes. Only what changes after it has begun asks for another one.
         self.note(changes.take());
         self.changed.clear();
+        self.trigger = Trigger::Periodic;
         self.asked_for = None;
         self.next_period = Instant::now();
         loop {
@@ -259,12 +263,13 @@ impl RouteController {
             }
         }
         let now = Instant::now();
-        let trigger = if self.changed.is_empty() { Trigger::Periodic } else { Trigger::NodeChange };
+        let trigger = std::mem::replace(&mut self.trigger, Trigger::Periodic);
         self.asked_for = None;
         if self.next_period <= now {
             self.next_period = now + self.period;
         }
-        self.changed.clear();
+        // What a job under way fails with is about the Node as it was.
+        self.changed.retain(|name| self.jobs.is_busy(&Subject::Node(name.clone())));
         let number = self.next_number();
         self.last = Some(LastPass { number, began: now, trigger, outcome: None, listed: 0, wanted: 0 });
         let listing = Box::pin(list(Arc::clone(&self.shared)));
@@ -286,6 +291,7 @@ impl RouteController {
             if before != digest {
                 self.retries.forget_node(&name);
                 self.changed.insert(name);
+                self.trigger = Trigger::NodeChange;
                 self.ask();
             }
         }

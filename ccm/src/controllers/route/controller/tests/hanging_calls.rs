@@ -200,3 +200,22 @@ async fn a_route_that_is_made_late_is_counted_in_the_next_pass() {
     cluster.counted("changed", "periodic", 2);
     cluster.made(3, 1, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changed_beside_its_call_is_tried_at_once_when_that_fails() {
+    let cluster = Cluster::settled(0).await;
+    cluster.fake.set_latency(Duration::from_secs(20));
+    cluster.fake.fail_next(Operation::CreateRoute, much_later());
+    cluster.register(1).await;
+    sleep(Duration::from_secs(25)).await;
+    cluster.fake.set_latency(Duration::ZERO);
+    // A pass begins beside the call, which fails 15 s later.
+    cluster.set_address(1, "10.200.0.1").await;
+    sleep(Duration::from_secs(10)).await;
+    cluster.made(2, 1, 0);
+    sleep(Duration::from_secs(10)).await;
+    cluster.made(3, 2, 0);
+    assert_eq!(cluster.condition(1).await, "False RouteCreated");
+    // The change has asked for one pass only. The last one is a retry.
+    cluster.counted("changed", "periodic", 1);
+}
