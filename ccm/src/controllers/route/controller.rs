@@ -9,7 +9,7 @@ use std::{
 };
 
 use component::{debug_state::seconds_from_now, events::EventRecorder, inspection::Inspection};
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use super::{
     jobs::{Ended, Jobs, Subject},
     metrics::{Outcome, RouteMetrics, Trigger},
     pass::{Limits, Listed, Memory, PATIENCE, Planned, Shared, list, plan_pass},
-    progress::Progress,
+    progress::{Current, Progress, Stage, listed},
     retries::{Failure, Retries, Work},
     step::{Step, WrittenCondition},
     told::Told,
@@ -82,27 +82,6 @@ pub struct RouteController {
     last: Option<LastPass>,
     /// What was logged, so that it is logged once.
     told: Told,
-}
-
-/// The pass under way.
-struct Current {
-    number: u64,
-    /// What earlier passes worked on when this one began.
-    under_way: HashSet<Subject>,
-    /// Cancelled when nothing more of it is to be begun.
-    over: CancellationToken,
-    stage: Stage,
-}
-
-enum Stage {
-    Listing(BoxFuture<'static, Result<Listed, Failure>>),
-    Working(Progress),
-}
-
-impl std::fmt::Debug for Current {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Current").field("number", &self.number).finish_non_exhaustive()
-    }
 }
 
 /// The last pass, for `/debug/state`.
@@ -501,14 +480,6 @@ impl RouteController {
             "underWay": self.jobs.to_json(),
             "waiting": self.retries.to_json(),
         })
-    }
-}
-
-/// Waits until the pass under way has its list.
-async fn listed(current: &mut Option<Current>) -> Result<Listed, Failure> {
-    match current {
-        Some(Current { stage: Stage::Listing(listing), .. }) => listing.await,
-        _ => std::future::pending().await,
     }
 }
 

@@ -1,10 +1,46 @@
 //! How far a pass has come.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
+use futures::future::BoxFuture;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::{retries::Work, step::Step};
+use super::{
+    jobs::Subject,
+    pass::Listed,
+    retries::{Failure, Work},
+    step::Step,
+};
+
+/// The pass under way.
+pub(super) struct Current {
+    pub(super) number: u64,
+    /// What earlier passes worked on when this one began.
+    pub(super) under_way: HashSet<Subject>,
+    /// Cancelled when nothing more of it is to be begun.
+    pub(super) over: CancellationToken,
+    pub(super) stage: Stage,
+}
+
+pub(super) enum Stage {
+    Listing(BoxFuture<'static, Result<Listed, Failure>>),
+    Working(Progress),
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Waits until the pass under way has its list.
+pub(super) async fn listed(current: &mut Option<Current>) -> Result<Listed, Failure> {
+    match current {
+        Some(Current { stage: Stage::Listing(listing), .. }) => listing.await,
+        _ => std::future::pending().await,
+    }
+}
 
 /// How far a pass has come since it was planned.
 #[derive(Debug)]
