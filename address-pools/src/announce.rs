@@ -59,29 +59,95 @@ struct State {
     term: u64,
     /// Whether it was started, and not stopped since. Only then it takes over what an earlier one holds.
     is_running: bool,
-    addresses: HashMap<String, Addresses>,
-    /// Those that could not be held, and are to be.
-    failed: HashMap<String, Addresses>,
+    /// Those that are held, or that somebody tries to hold now.
+    addresses: HashMap<String, BTreeMap<IpAddr, Hold>>,
+    /// Those that could not be held, and are to be, each with the interface that was asked for.
+    failed: HashMap<String, BTreeMap<IpAddr, Option<String>>>,
+    /// How many tries to hold an address there were.
+    tries: u64,
 }
 
-/// Addresses with the interface that was asked for.
-type Addresses = BTreeMap<IpAddr, Option<String>>;
+/// An address that is held, or that somebody tries to hold now.
+#[derive(Clone, Debug)]
+struct Hold {
+    /// The interface that was asked for last.
+    interface: Option<String>,
+    /// The interface that was asked for when it could be held last.
+    held: Option<Option<String>>,
+    /// The number of the latest try. What comes of an earlier one does not matter any more.
+    latest: u64,
+}
 
 impl State {
+    /// Notes a try to hold an address. Returns its number.
+    fn begin(&mut self, uid: &str, address: IpAddr, interface: Option<&str>) -> u64 {
+        self.tries += 1;
+        let interface = interface.map(str::to_owned);
+        // From now on this is what is to be tried again.
+        if let Some(failed) = self.failed.get_mut(uid).and_then(|failed| failed.get_mut(&address)) {
+            failed.clone_from(&interface);
+        }
+        let addresses = self.addresses.entry(uid.to_owned()).or_default();
+        let held = addresses.remove(&address).and_then(|hold| hold.held);
+        addresses.insert(address, Hold { interface, held, latest: self.tries });
+        self.tries
+    }
+
+    /// Notes that a try succeeded. `false`: the address was given back meanwhile.
+    fn succeed(&mut self, number: u64, uid: &str, address: IpAddr, interface: Option<&str>) -> bool {
+        let Some(hold) = self.hold_mut(uid, address) else { return false };
+        let is_latest = hold.latest == number;
+        if is_latest || hold.held.is_none() {
+            hold.held = Some(interface.map(str::to_owned));
+        }
+        if is_latest {
+            remove(&mut self.failed, uid, address);
+        }
+        true
+    }
+
+    /// Notes that a try failed, so that it is made again. Unless the address was given back meanwhile, or a later try decides.
+    fn fail(&mut self, number: u64, uid: &str, address: IpAddr) {
+        let Some(hold) = self.hold_mut(uid, address).filter(|hold| hold.latest == number) else { return };
+        let wanted = hold.interface.clone();
+        match &hold.held {
+            Some(held) => hold.interface.clone_from(held),
+            None => remove(&mut self.addresses, uid, address),
+        }
+        self.failed.entry(uid.to_owned()).or_default().insert(address, wanted);
+    }
+
+    /// Leaves an address where it is held, whatever is tried now. `false`: it is not held.
+    fn leave(&mut self, uid: &str, address: IpAddr) -> bool {
+        self.tries += 1;
+        let latest = self.tries;
+        let Some(hold) = self.hold_mut(uid, address) else { return false };
+        let Some(held) = &hold.held else { return false };
+        hold.interface.clone_from(held);
+        hold.latest = latest;
+        remove(&mut self.failed, uid, address);
+        true
+    }
+
     fn forget(&mut self, uid: &str, address: IpAddr) {
         remove(&mut self.addresses, uid, address);
+        remove(&mut self.failed, uid, address);
+    }
+
+    fn hold_mut(&mut self, uid: &str, address: IpAddr) -> Option<&mut Hold> {
+        self.addresses.get_mut(uid)?.get_mut(&address)
     }
 
     /// The addresses that a Service has, and those that it is to have.
     fn all_of(&self, uid: &str) -> Vec<IpAddr> {
-        let both = [&self.addresses, &self.failed];
-        let all: BTreeSet<IpAddr> =
-            both.into_iter().filter_map(|known| known.get(uid)).flat_map(BTreeMap::keys).copied().collect();
+        let has = self.addresses.get(uid).into_iter().flat_map(BTreeMap::keys);
+        let lacks = self.failed.get(uid).into_iter().flat_map(BTreeMap::keys);
+        let all: BTreeSet<IpAddr> = has.chain(lacks).copied().collect();
         all.into_iter().collect()
     }
 }
 
-fn remove(known: &mut HashMap<String, Addresses>, uid: &str, address: IpAddr) {
+fn remove<T>(known: &mut HashMap<String, BTreeMap<IpAddr, T>>, uid: &str, address: IpAddr) {
     if let Some(addresses) = known.get_mut(uid) {
         addresses.remove(&address);
         if addresses.is_empty() {
@@ -167,11 +233,10 @@ impl Holds {
     }
 
     /// Holds also what an earlier generation holds.
-    async fn take_over(&self, term: u64, addresses: &HashMap<String, Addresses>) {
+    async fn take_over(&self, term: u64, addresses: &HashMap<String, BTreeMap<IpAddr, Hold>>) {
         for (uid, addresses) in addresses {
-            for (address, interface) in addresses.iter().filter(|(address, _)| !self.is_held(uid, **address))
-            {
-                if let Err(error) = self.hold_one(term, uid, *address, interface.as_deref()).await {
+            for (address, hold) in addresses.iter().filter(|(address, _)| !self.is_held(uid, **address)) {
+                if let Err(error) = self.hold_one(term, uid, *address, hold.interface.as_deref()).await {
                     tracing::warn!(%address, error = error.report(), "cannot take over an announced address");
                 }
             }
@@ -200,7 +265,7 @@ impl Holds {
     pub(crate) async fn hold(&self, term: u64, uid: &str, wanted: &[Held]) -> Result<()> {
         for held in wanted {
             // Where its interface is no longer known, an address stays where it is.
-            if !(held.is_outside && self.is_held(uid, held.address)) {
+            if !(held.is_outside && self.state().leave(uid, held.address)) {
                 self.hold_one(term, uid, held.address, held.interface.as_deref()).await?;
             }
         }
@@ -219,9 +284,18 @@ impl Holds {
         };
         let all = failed.iter().flat_map(|(uid, addresses)| addresses.iter().map(move |one| (uid, one)));
         let tried = join_all(all.map(|(uid, (address, interface))| async move {
-            self.hold_one(term, uid, *address, interface.as_deref()).await
+            let number = {
+                let mut state = self.state();
+                let failed = state.failed.get(uid).and_then(|failed| failed.get(address));
+                // Somebody else may hold it by now, on another interface, or have given it back.
+                if state.term != term || failed != Some(interface) {
+                    return false;
+                }
+                state.begin(uid, *address, interface.as_deref())
+            };
+            self.try_to_hold(term, number, uid, *address, interface.as_deref()).await.is_ok()
         }));
-        tried.await.iter().any(Result::is_ok)
+        tried.await.contains(&true)
     }
 
     /// The addresses of Services that no interface has at the moment.
@@ -251,38 +325,47 @@ impl Holds {
     }
 
     fn is_held(&self, uid: &str, address: IpAddr) -> bool {
-        self.state().addresses.get(uid).is_some_and(|addresses| addresses.contains_key(&address))
+        self.state().hold_mut(uid, address).is_some_and(|hold| hold.held.is_some())
     }
 
     async fn hold_one(&self, term: u64, uid: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
-        let had = {
+        let number = {
             let mut state = self.state();
             if state.term != term {
                 return Err(ended());
             }
             // Before the call: if the term ends meanwhile, the address is released.
-            let addresses = state.addresses.entry(uid.to_owned()).or_default();
-            addresses.insert(address, interface.map(str::to_owned))
+            state.begin(uid, address, interface)
         };
-        if let Err(error) = self.announcer.hold(&self.holder(uid), address, interface).await {
+        self.try_to_hold(term, number, uid, address, interface).await
+    }
+
+    /// Makes the try with this number.
+    async fn try_to_hold(
+        &self,
+        term: u64,
+        number: u64,
+        uid: &str,
+        address: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<()> {
+        let outcome = self.announcer.hold(&self.holder(uid), address, interface).await;
+        let refusal = {
             let mut state = self.state();
-            if state.term == term {
-                let failed = state.failed.entry(uid.to_owned()).or_default();
-                failed.insert(address, interface.map(str::to_owned));
-                if let Some(had) = had {
-                    state.addresses.entry(uid.to_owned()).or_default().insert(address, had);
-                } else {
-                    state.forget(uid, address);
+            match outcome {
+                Err(error) => {
+                    if state.term == term {
+                        state.fail(number, uid, address);
+                    }
+                    return Err(error);
                 }
+                Ok(()) if state.term != term => ended(),
+                Ok(()) if state.succeed(number, uid, address, interface) => return Ok(()),
+                Ok(()) => Error::new(ErrorKind::Conflict, format!("{address} was given back meanwhile")),
             }
-            return Err(error);
-        }
-        if self.term() != term {
-            self.announcer.release(&self.holder(uid), address).await?;
-            return Err(ended());
-        }
-        remove(&mut self.state().failed, uid, address);
-        Ok(())
+        };
+        self.announcer.release(&self.holder(uid), address).await?;
+        Err(refusal)
     }
 
     /// Releases one address of a Service.
@@ -290,6 +373,7 @@ impl Holds {
         // First, so that it is not tried again meanwhile.
         remove(&mut self.state().failed, uid, address);
         self.announcer.release(&self.holder(uid), address).await?;
+        // Also what failed: a try may have ended meanwhile. One that ends later finds nothing.
         self.state().forget(uid, address);
         Ok(())
     }

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::testing::{FakeAnnouncer, ip, ips};
 
@@ -101,4 +103,111 @@ async fn what_is_not_wanted_any_more_is_not_tried_again() {
     holds.release_all().await;
     assert!(!holds.retry().await);
     assert_eq!(announcer.addresses(), []);
+}
+
+fn on(interface: &str) -> Held {
+    Held { interface: Some(interface.to_owned()), ..held("10.0.0.1") }
+}
+
+/// Each hold on eth9 waits for a permission. It fails until the interface is there.
+#[derive(Debug, Default)]
+struct SlowEth9 {
+    announcer: FakeAnnouncer,
+    may_go_on: Notify,
+    is_there: AtomicBool,
+}
+
+#[async_trait]
+impl Announce for SlowEth9 {
+    async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
+        if interface == Some("eth9") {
+            self.may_go_on.notified().await;
+            if !self.is_there.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::InvalidConfiguration, "there is no interface eth9"));
+            }
+        }
+        self.announcer.hold(holder, address, interface).await
+    }
+
+    async fn release(&self, holder: &str, address: IpAddr) -> Result<()> {
+        self.announcer.release(holder, address).await
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        Vec::new()
+    }
+}
+
+impl SlowEth9 {
+    /// Service `a` could not get its address on eth9, which is to be tried again.
+    async fn failed_once() -> (Arc<Self>, Arc<Holds>) {
+        let announcer = Arc::new(Self::default());
+        let holds = Holds::new(Arc::clone(&announcer) as Arc<dyn Announce>);
+        holds.start();
+        announcer.may_go_on.notify_one();
+        holds.hold(0, "a", &[on("eth9")]).await.expect_err("no eth9");
+        (announcer, holds)
+    }
+
+    /// Tries again, and does this while that waits.
+    async fn retry_meanwhile(&self, holds: &Holds, meanwhile: impl Future<Output = ()>) -> bool {
+        let meanwhile = async {
+            meanwhile.await;
+            self.may_go_on.notify_one();
+        };
+        futures::join!(holds.retry(), meanwhile).0
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_during_a_try_that_fails_is_not_tried_again() {
+    let (announcer, holds) = SlowEth9::failed_once().await;
+    let release = async { holds.release("a").await.expect("released") };
+    assert!(!announcer.retry_meanwhile(&holds, release).await);
+    assert!(holds.state().all_of("a").is_empty());
+}
+
+#[tokio::test]
+async fn what_is_given_back_during_a_try_that_succeeds_is_not_held() {
+    let (announcer, holds) = SlowEth9::failed_once().await;
+    announcer.is_there.store(true, Ordering::Relaxed);
+    let release = async { holds.release("a").await.expect("released") };
+    assert!(!announcer.retry_meanwhile(&holds, release).await);
+    assert_eq!(announcer.announcer.addresses(), []);
+    assert!(holds.state().all_of("a").is_empty());
+}
+
+#[tokio::test]
+async fn an_earlier_try_changes_nothing_when_it_fails_later() {
+    let (announcer, holds) = SlowEth9::failed_once().await;
+    let move_it = async { holds.hold(0, "a", &[on("eth1")]).await.expect("held") };
+    assert!(!announcer.retry_meanwhile(&holds, move_it).await);
+    assert!(holds.is_held("a", ip("10.0.0.1")));
+    assert!(!holds.retry().await, "nothing is left to be tried");
+    assert_eq!(announcer.announcer.addresses(), [(ip("10.0.0.1"), "eth1".to_owned())]);
+}
+
+#[tokio::test]
+async fn of_two_tries_that_fail_the_later_one_is_made_again() {
+    let (announcer, holds) = SlowEth9::failed_once().await;
+    let broken = &announcer.announcer.broken;
+    broken.lock().expect("no panic").insert(ip("10.0.0.1"));
+    let in_vain = async { drop(holds.hold(0, "a", &[on("eth1")]).await.expect_err("broken")) };
+    assert!(!announcer.retry_meanwhile(&holds, in_vain).await);
+    assert!(!holds.is_held("a", ip("10.0.0.1")));
+    broken.lock().expect("no panic").clear();
+    assert!(holds.retry().await);
+    assert_eq!(announcer.announcer.addresses(), [(ip("10.0.0.1"), "eth1".to_owned())]);
+}
+
+#[tokio::test]
+async fn an_address_that_no_pool_has_any_more_is_not_moved_later() {
+    let (announcer, holds) = SlowEth9::failed_once().await;
+    holds.hold(0, "a", &[on("eth1")]).await.expect("held");
+    announcer.may_go_on.notify_one();
+    holds.hold(0, "a", &[on("eth9")]).await.expect_err("no eth9");
+    let outside = Held { is_outside: true, ..held("10.0.0.1") };
+    holds.hold(0, "a", &[outside]).await.expect("it stays");
+    assert!(!holds.retry().await, "nothing is left to be tried");
+    assert_eq!(announcer.announcer.addresses(), [(ip("10.0.0.1"), "eth1".to_owned())]);
 }
