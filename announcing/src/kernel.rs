@@ -21,7 +21,7 @@ use rtnetlink::{
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
@@ -184,11 +184,13 @@ async fn wait_until_local<'a>(
 ) -> Option<IpAddr> {
     let deadline = Instant::now() + EFFECT_TIMEOUT;
     for address in addresses {
-        while !is_local(address).await {
-            if Instant::now() >= deadline {
-                return Some(address);
+        loop {
+            // The answer may never come.
+            match timeout_at(deadline, is_local(address)).await {
+                Ok(true) => break,
+                Ok(false) if Instant::now() < deadline => sleep(EFFECT_POLL_INTERVAL).await,
+                Ok(false) | Err(_) => return Some(address),
             }
-            sleep(EFFECT_POLL_INTERVAL).await;
         }
     }
     None
@@ -342,6 +344,14 @@ mod tests {
         for (address, is_local) in [("127.0.0.1", true), ("192.0.2.1", false)] {
             assert_eq!(kernel.is_local(address.parse().expect("an address")).await, is_local, "{address}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_comes_is_not_waited_for() {
+        let address: IpAddr = "fd00::1".parse().expect("an address");
+        let began = Instant::now();
+        let late = wait_until_local([address].into_iter(), |_| std::future::pending().boxed()).await;
+        assert_eq!((late, began.elapsed()), (Some(address), EFFECT_TIMEOUT));
     }
 
     #[tokio::test(start_paused = true)]
