@@ -21,9 +21,13 @@
 //! # What happens when the process dies
 //!
 //! An address lives in the kernel for [`LIFETIME`] only, and is renewed every [`RENEW_INTERVAL`]. If the process is killed, or
-//! stands still, the kernel itself removes its addresses. So they are gone before the lease of the election runs out
-//! (15 s by default), and the next leader never meets a host that still answers for them. The lifetime must be shorter
-//! than the lease (`--leader-elect-lease-duration`).
+//! stands still, the kernel itself removes its addresses. If its renewals of the lease worked until then, the addresses are
+//! gone before the lease of the election runs out (15 s by default), and the next leader does not meet a host that still
+//! answers for them. The lifetime must be shorter than the lease (`--leader-elect-lease-duration`).
+//!
+//! There is one exception. A leader whose renewals of the lease fail still leads for a while (12 s by default), and renews its
+//! addresses. If it is killed at the end of that, the lease runs out first: two hosts answer for the addresses for up to
+//! 6 s by default.
 //!
 //! - A holder that stops, or that may not lead any longer, calls [`Announcer::release_all`], and the addresses are gone at
 //!   once. This is necessary: an announcer does not know the election, and renews addresses for as long as it works.

@@ -97,7 +97,8 @@ pub struct StartContext {
     /// Claims addresses for Services and writes to Services, for load balancers that no cloud runs.
     pub services: Arc<dyn ServiceAccess>,
     /// How long after the death of a leading daemon another one leads at the earliest: `--leader-elect-lease-duration` less
-    /// `--leader-elect-retry-period`. `None` without an election.
+    /// `--leader-elect-retry-period`. `None` without an election. It holds for a daemon whose renewals of the Lease work. One
+    /// that dies after some of them failed may be followed sooner.
     pub takeover_after: Option<Duration>,
 }
 
@@ -108,7 +109,7 @@ impl StartContext {
         Self { stop, cluster_name: cluster_name.into(), secrets, services, takeover_after: None }
     }
 
-    /// Sets how long after the death of a leading daemon another one leads at the earliest.
+    /// Sets [`takeover_after`](Self::takeover_after).
     #[must_use]
     pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
         self.takeover_after = takeover_after;

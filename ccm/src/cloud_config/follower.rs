@@ -131,7 +131,7 @@ impl Follower {
         self
     }
 
-    /// Tells the providers how long after the death of a leading daemon another one leads at the earliest.
+    /// Tells the providers their [`takeover_after`](cloudprovider::StartContext::takeover_after).
     #[must_use]
     pub fn with_takeover_after(mut self, takeover_after: Option<Duration>) -> Self {
         self.takeover_after = takeover_after;
