@@ -35,6 +35,7 @@
 //! # Ok::<(), cloudprovider::Error>(())
 //! ```
 
+mod absences;
 mod addresses;
 mod cattle;
 mod config;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   look-ups ──> instances ──> judge (pure) ──> inventory (memory) <── follow (task)
-//!                               └──> addresses (pure)                    ├──> cluster, nodes ──> norman::client ──> /v3
-//!                                                                        └──> objects ──> transport ──────────────> /apis
+//!                               ├──> addresses (pure)                    ├──> cluster, nodes ──> norman::client ──> /v3
+//!                               └──> history (pure)                      └──> objects ──> transport ──────────────> /apis
 //! ```
 //!
 //! There are two kinds of truth:
@@ -17,8 +17,8 @@ mod addresses;
 pub(crate) mod cluster;
 pub(crate) mod clusters;
 mod follow;
-pub(crate) mod instances;
 mod history;
+pub(crate) mod instances;
 mod inventory;
 mod judge;
 mod machine;

@@ -1,14 +1,7 @@
-//! Who has no host, remembered: a Node without a host does not cost a listing for each look-up.
-
-use std::collections::HashSet;
-
-use cloudprovider::{NodeIdentity, Result};
-use tokio::time::Instant;
+//! What the absence of a host is remembered by.
 
 use crate::provider_id::parse_provider_id;
-
-/// More than a cluster has Nodes.
-const MAX_ABSENCES: usize = 10_000;
+use cloudprovider::{NodeIdentity, Result};
 
 /// What the host of a Node is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,66 +26,11 @@ impl Sought {
 }
 
 /// Absences that a listing has confirmed.
-#[derive(Debug, Default)]
-pub(crate) struct Absences {
-    confirmed: HashSet<Sought>,
-    /// From then on they have to be confirmed by a new listing.
-    until: Option<Instant>,
-}
-
-impl Absences {
-    /// Whether it is known that this one has no host.
-    pub(super) fn are_known_of(&self, sought: &Sought) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until) && self.confirmed.contains(sought)
-    }
-
-    /// Remembers an absence that a listing has just confirmed.
-    pub(super) fn add(&mut self, sought: Sought) {
-        if self.confirmed.len() >= MAX_ABSENCES {
-            self.confirmed.clear();
-        }
-        self.confirmed.insert(sought);
-    }
-
-    /// Forgets those who have a host now.
-    pub(super) fn keep(&mut self, is_absent: impl FnMut(&Sought) -> bool) {
-        self.confirmed.retain(is_absent);
-    }
-
-    /// What is remembered, and what will be, counts until then.
-    pub(super) fn count_until(&mut self, until: Instant) {
-        self.until = Some(until);
-    }
-
-    /// Forgets everything. What is added later does not count before the next listing.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
-}
+pub(crate) type Absences = crate::absences::Absences<Sought>;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::advance;
-
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_absence_counts_for_a_time_and_takes_no_endless_memory() {
-        let name = |n: usize| Sought::Name(format!("node-{n}"));
-        let mut absences = Absences::default();
-        absences.add(name(0));
-        assert!(!absences.are_known_of(&name(0)), "no listing yet");
-        absences.count_until(Instant::now() + Duration::from_secs(30));
-        assert!(absences.are_known_of(&name(0)) && !absences.are_known_of(&name(1)));
-        absences.keep(|sought| *sought != name(0));
-        assert!(!absences.are_known_of(&name(0)));
-        (0..=MAX_ABSENCES).for_each(|n| absences.add(name(n)));
-        assert!(absences.are_known_of(&name(MAX_ABSENCES)) && absences.confirmed.len() <= MAX_ABSENCES);
-        advance(Duration::from_secs(30)).await;
-        assert!(!absences.are_known_of(&name(MAX_ABSENCES)), "too old");
-    }
 
     #[test]
     fn a_provider_id_is_all_that_counts() {

@@ -169,8 +169,8 @@ impl Session<'_> {
         }
     }
 
-    /// The namespace and the name of the objects from which Rancher makes the cluster, and their origin. `None` if it does not make it, or if
-    /// the token may not see that.
+    /// The namespace and the name of the objects from which Rancher makes the cluster, and their origin. `None` if it does not
+    /// make it, or if the token may not see that.
     async fn provisioned(&self, cluster: &Cluster) -> Result<Option<(String, String, Origin)>> {
         // Names of other clusters may be any text.
         let Some(name) = cluster.name.clone().filter(|name| dns::is_subdomain(name)) else {

@@ -125,7 +125,11 @@ mod tests {
             assert!(history.go_on(before.clone()));
             assert_eq!(history.go_on(after.clone()), continues, "{before:?}, {after:?}");
             assert!(history.go_on(after.clone()), "the same again");
-            assert_eq!(doubt(&history, &node(20)).contains("was restored"), !continues, "{before:?}, {after:?}");
+            assert_eq!(
+                doubt(&history, &node(20)).contains("was restored"),
+                !continues,
+                "{before:?}, {after:?}"
+            );
         }
     }
 }

@@ -124,17 +124,17 @@ impl Instances for MachineInstances {
         let waits = |answer: &Answer| matches!(answer, Answer::Starting(_));
         let versions = self.machines.versions();
         let mut answers = look_once_listed(|| self.look(nodes), waits, versions, deadline).await;
-        // One listing confirms all absences of the batch. It is needed once for each machine.
+        // One listing confirms all absences of the batch. They are remembered.
         let mut confirmed = Ok(());
         if answers.iter().any(|answer| matches!(answer, Answer::Nowhere(_))) {
             confirmed = self.listing_since(asked).await;
             if confirmed.is_ok() {
                 answers = self.look(nodes);
-                let keys = answers.iter().filter_map(|answer| match answer {
-                    Answer::Nowhere(key) => key.clone(),
+                let missing = answers.iter().filter_map(|answer| match answer {
+                    Answer::Nowhere(missing) => Some(missing.clone()),
                     Answer::Settled(_) | Answer::Starting(_) => None,
                 });
-                self.machines.confirm_gone(keys);
+                self.machines.note_missing(missing);
             }
         }
         let settle = |answer| match (answer, &confirmed) {

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use cloudprovider::{Error, ErrorKind, InstanceChange, InstanceRef, Result};
@@ -15,12 +16,18 @@ use super::{
     history::{History, Origin},
     machine::{Machine, is_same_name, short},
 };
+use crate::absences::Absences;
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
 
 /// How many keys of machines that are gone are remembered. A forgotten one costs a listing.
 const GONE_KEPT: usize = 10_000;
+
+/// For how long it is remembered that there is no machine for a name: while the machines are watched, and while they are not.
+/// Each listing confirms it again.
+const ABSENCES_LAST_WATCHED: Duration = Duration::from_secs(5 * 60);
+const ABSENCES_LAST: Duration = Duration::from_secs(30);
 
 /// The machines of a cluster.
 #[derive(Debug, Default)]
@@ -125,6 +132,11 @@ impl Inventory {
         }
     }
 
+    /// Whether there is surely no machine for a Node of this name.
+    fn lacks(&self, node: &str) -> bool {
+        matches!((self.with_node(node), self.unbound_with_name(node)), (Ok(None), Ok(None)))
+    }
+
     fn candidates(&self, node: &str) -> impl Iterator<Item = &String> {
         self.by_name.get(&short(node).to_ascii_lowercase()).into_iter().flatten()
     }
@@ -178,6 +190,8 @@ pub(super) struct State {
     pub(super) history: History,
     /// Keys of machines that are gone. A UID never comes back.
     pub(super) gone: HashSet<String>,
+    /// Names of Nodes without a provider ID for which there is no machine, in lower case.
+    pub(super) absences: Absences<String>,
     /// When the last complete listing began.
     pub(super) listed: Option<Instant>,
     /// Why there is no up-to-date listing, and when that was known. `None` after a complete one.
@@ -215,6 +229,15 @@ pub(super) enum Change {
     Remove(String),
     /// The machine with this key has this infrastructure now, or has none any more.
     Infrastructure(String, Option<String>),
+}
+
+/// Who is not in the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// The machine with the key of a Node's provider ID.
+    Machine(String),
+    /// The machine of a Node without a provider ID. The Node's name in lower case.
+    Name(String),
 }
 
 /// The state, and who wants to know of its changes.
@@ -292,6 +315,12 @@ impl Machines {
             if !continues {
                 state.gone.clear();
             }
+            state.absences.keep(|name| inventory.lacks(name));
+            let absences_last = match listing.truth {
+                Truth::Machines => ABSENCES_LAST_WATCHED,
+                Truth::Mirror => ABSENCES_LAST,
+            };
+            state.absences.count_until(began + absences_last);
             state.cluster = listing.cluster;
             state.truth = listing.truth;
             state.is_active = listing.is_active;
@@ -318,6 +347,8 @@ impl Machines {
                     // The name may have changed too.
                     references.extend(before.iter().flat_map(|before| before.references(&cluster)));
                     state.inventory.put(*machine);
+                    let State { inventory, absences, .. } = state;
+                    absences.keep(|name| inventory.lacks(name));
                     references
                 }
                 Change::Remove(key) => {
@@ -338,11 +369,16 @@ impl Machines {
         });
     }
 
-    /// Notes that these machines are not in a complete listing.
-    pub(super) fn confirm_gone(&self, keys: impl IntoIterator<Item = String>) {
+    /// Notes who is not in a complete listing.
+    pub(super) fn note_missing(&self, missing: impl IntoIterator<Item = Missing>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for key in keys {
-            state.note_gone(key);
+        for one in missing {
+            match one {
+                Missing::Machine(key) => state.note_gone(key),
+                // A change may have come in between.
+                Missing::Name(name) if state.inventory.lacks(&name) => state.absences.add(name),
+                Missing::Name(_) => {}
+            }
         }
     }
 

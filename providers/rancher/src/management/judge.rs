@@ -9,7 +9,7 @@ use cloudprovider::{
 
 use super::{
     addresses::{has_ip, node_addresses},
-    inventory::{State, Truth},
+    inventory::{Missing, State, Truth},
     machine::{Machine, is_same_name},
 };
 use crate::{
@@ -37,8 +37,8 @@ pub(super) enum Answer {
     Settled(InstanceLookup),
     /// The machines have not been listed yet.
     Starting(Error),
-    /// There is no such machine. A listing has to confirm it. The key is that of the provider ID, if the Node has one.
-    Nowhere(Option<String>),
+    /// There is no such machine. A listing has to confirm it.
+    Nowhere(Missing),
 }
 
 impl From<Error> for Answer {
@@ -72,7 +72,7 @@ pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &ZoneRules) -> 
             Err(error) => error.into(),
         },
         Ok(Found::Absent) => Answer::Settled(InstanceLookup::Absent),
-        Ok(Found::Nowhere(key)) => Answer::Nowhere(key),
+        Ok(Found::Nowhere(missing)) => Answer::Nowhere(missing),
         Err(error) => error.into(),
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &ZoneRules) -> 
 enum Found {
     Machine(std::sync::Arc<Machine>, &'static str),
     Absent,
-    Nowhere(Option<String>),
+    Nowhere(Missing),
 }
 
 /// Looks for the machine of a provider ID. The Node's name and labels make no machine its own, but they can make the
@@ -128,7 +128,7 @@ fn with_id(node: &NodeIdentity, state: &State, id: &str, (cluster, key): (&str, 
         return Ok(Found::Absent);
     }
     state.history.check_proof(node)?;
-    Ok(Found::Nowhere(Some(key.to_owned())))
+    Ok(Found::Nowhere(Missing::Machine(key.to_owned())))
 }
 
 /// Finds the machine of a Node that has no provider ID yet. No such Node is ever deleted.
@@ -159,7 +159,8 @@ fn without_id(node: &NodeIdentity, state: &State) -> Result<Found> {
         let words = "the server does not reach the cluster, so it does not know new nodes";
         return Err(Error::new(ErrorKind::Unavailable, words));
     }
-    Ok(Found::Nowhere(None))
+    let name = node.name.to_ascii_lowercase();
+    Ok(if state.absences.are_known_of(&name) { Found::Absent } else { Found::Nowhere(Missing::Name(name)) })
 }
 
 /// A token without rights sees empty lists, and so does one for another cluster.

@@ -32,6 +32,21 @@ async fn a_node_gets_its_id_and_keeps_what_it_says_of_itself() {
     }
 }
 
+#[tokio::test]
+async fn a_node_without_a_machine_costs_one_listing() {
+    let rancher = FakeRancher::start().await;
+    rancher.add_cluster("c-abcde", "imported", "fleet-default");
+    rancher.add_node("c-abcde", "node-1");
+    let running = start(&rancher.config("c-abcde", "pollInterval: 1h\n")).await;
+    running.until(&node("node-1"), "present").await;
+    let listings = || rancher.server().calls["nodes"];
+    let before = listings();
+    for _ in 0..5 {
+        assert_eq!(running.answer(&node("node-2")).await, "absent");
+    }
+    assert_eq!(listings(), before + 1);
+}
+
 /// Only clusters that Rancher provisions have names of Kubernetes.
 #[tokio::test]
 async fn an_imported_cluster_may_have_any_name() {

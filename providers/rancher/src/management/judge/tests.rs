@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::management::{
@@ -91,7 +91,7 @@ fn answer(node: &NodeIdentity, state: &State) -> String {
         Answer::Settled(InstanceLookup::Absent) => "absent".to_owned(),
         Answer::Settled(InstanceLookup::Unknown(error)) => format!("{}: {}", error.kind(), error.report()),
         Answer::Starting(_) => "starting".to_owned(),
-        Answer::Nowhere(key) => format!("nowhere {}", key.unwrap_or_default()),
+        Answer::Nowhere(Missing::Machine(missing) | Missing::Name(missing)) => format!("nowhere {missing}"),
     }
 }
 
@@ -144,6 +144,28 @@ fn a_machine_that_is_bound_to_a_similar_name_is_not_given_to_another_node() {
         // The label is proof enough, together with the name.
         is(&with_label(name, UID), &all, "present");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_without_a_machine_is_remembered_until_one_comes_or_the_listing_is_old() {
+    let (stays, nobody) = (machine(UID, "node-1"), node("Node-2"));
+    let name = || [Missing::Name("node-2".to_owned())];
+    let machines = Machines::new();
+    list(&machines, origin(100), std::slice::from_ref(&stays));
+    is(&nobody, &machines.state(), "nowhere node-2");
+    machines.note_missing(name());
+    is(&nobody, &machines.state(), "absent");
+    // Each listing confirms it.
+    advance(Duration::from_secs(300)).await;
+    is(&nobody, &machines.state(), "nowhere node-2");
+    list(&machines, origin(100), std::slice::from_ref(&stays));
+    is(&nobody, &machines.state(), "absent");
+    // A machine comes, and goes again: that is another question.
+    machines.apply(Change::Put(Box::new(machine(OTHER, "node-2"))));
+    is(&nobody, &machines.state(), "present");
+    machines.note_missing(name());
+    machines.apply(Change::Remove(OTHER.to_owned()));
+    is(&nobody, &machines.state(), "nowhere node-2");
 }
 
 #[test]
