@@ -8,8 +8,9 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    kinds::ClusterApi,
     management_cluster::ManagementCluster,
-    rancher::{Fault, POWERLESS, TOKEN},
+    rancher::{Fault, POWERLESS, TOKEN, VIEWER},
     support::{addresses_of, id_of, in_a_word, node, node_with_id},
 };
 
@@ -37,9 +38,9 @@ async fn a_new_node_gets_everything_before_rancher_knows_it() {
     assert_eq!((metadata.zone.as_deref(), metadata.region.as_deref()), (Some("rack-7"), Some("hall-1")));
     assert!(instance.incomplete.is_none() && !instance.power_state.is_shutdown());
     // Rancher copies the ID and knows the Node now. Everything stays.
-    let change =
-        json!({"spec": {"providerID": id}, "status": {"nodeRef": {"name": "node-1"}, "phase": "Running"}});
-    cluster.patch("cluster.x-k8s.io/v1beta2", "machines", "custom-1", &change).await;
+    let node_ref = ClusterApi::V1Beta1.node("node-1");
+    let change = json!({"spec": {"providerID": id}, "status": {"nodeRef": node_ref, "phase": "Running"}});
+    cluster.patch("cluster.x-k8s.io/v1beta1", "machines", "custom-1", &change).await;
     sleep(Duration::from_millis(300)).await;
     assert_eq!(id_of(&running.instance(&node_with_id("node-1", &id)).await), id);
     assert_eq!(id_of(&running.instance(&node("node-1")).await), id, "by its name");
@@ -164,25 +165,86 @@ async fn a_machine_that_a_restore_loses_is_not_absent() {
     assert!(answer.contains("younger than this node"), "{answer}");
 }
 
+/// The API server itself refuses, and the error names what the token may not see.
 #[tokio::test]
 async fn the_api_server_decides_what_a_token_may_see() {
     let Some(cluster) = ManagementCluster::start("prod").await else { return };
     let uid = cluster.add_custom_machine("custom-1", "node-1", "10.0.0.1").await;
+    let known = node_with_id("node-1", &format!("rancher://{}/{uid}", cluster.id));
     let mirror = cluster.rancher.add_node(&cluster.id, "node-1");
     let config = cluster.rancher.config(&cluster.id, "");
-    let running = crate::support::start(&config.replace(TOKEN, POWERLESS)).await;
+    // A token that sees no clusters is of no use at all.
+    let running = start(&config.replace(TOKEN, POWERLESS)).await;
     running.until(&node("node-1"), "unknown unavailable").await;
-    // A token that sees `/v3` and no Machines: the mirror, which proves no absence.
-    let forbidden =
-        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}"#;
-    let fault = Fault { body: forbidden.to_owned(), ..Fault::error(403, "") };
-    cluster.rancher.set_fault(Some(("/apis", fault)));
-    let running = crate::support::start(&config).await;
+    // A token that sees `/v3` and not what makes the cluster: the mirror, which proves no absence.
+    let config = config.replace(TOKEN, VIEWER);
+    let running = start(&config).await;
     let instance = running.instance(&node("node-1")).await;
     assert_eq!(id_of(&instance), format!("rancher://{}", mirror.replace(':', "/")));
-    let known = node_with_id("node-1", &format!("rancher://{}/{uid}", cluster.id));
     let answer = running.answer(&known).await;
     assert!(answer.contains("proves nothing"), "{answer}");
+    drop(running);
+    // A token that sees that Rancher makes the cluster, and not its Machines: nothing is guessed.
+    let read = ["list", "watch"];
+    cluster.allow("clusters", ("provisioning.cattle.io", &["clusters"]), &["get"]).await;
+    let running = start(&config).await;
+    for node in [&known, &node("node-1")] {
+        let answer = running.until(node, "unknown permission_denied").await.to_lowercase();
+        assert!(answer.contains("machines") || answer.contains("rkebootstraps"), "{answer}");
+    }
+    drop(running);
+    cluster.allow("machines", ("cluster.x-k8s.io", &["machines"]), &read).await;
+    cluster.allow("bootstraps", ("rke.cattle.io", &["rkebootstraps"]), &read).await;
+    let running = start(&config).await;
+    let answer = running.until(&known, "unknown permission_denied").await.to_lowercase();
+    assert!(answer.contains("custommachines"), "{answer}");
+    cluster.allow("infrastructure", ("rke.cattle.io", &["custommachines"]), &read).await;
+    running.until(&known, "present").await;
+}
+
+/// Later versions of Rancher have Cluster API's `v1beta2` only.
+#[tokio::test]
+async fn machines_of_another_version_are_read_too() {
+    let Some(cluster) = ManagementCluster::start_with("prod", ClusterApi::V1Beta2).await else { return };
+    let uid = cluster.add_custom_machine("custom-1", "node-1", "10.0.0.1").await;
+    // Infrastructure that is not Rancher's own: the Machine has the addresses.
+    let mut foreign = cluster.machine("vm-2", "");
+    let group = ("infrastructure.cluster.x-k8s.io", "v1");
+    foreign["metadata"]["labels"] = json!({});
+    foreign["spec"]["infrastructureRef"] = ClusterApi::V1Beta2.reference(group, "VSphereMachine", "vm-2");
+    foreign["status"] = json!({
+        "nodeRef": ClusterApi::V1Beta2.node("node-2"), "failureDomain": "rack-8",
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.2"}],
+    });
+    cluster.create(ClusterApi::V1Beta2.group(), "machines", &foreign).await;
+    let running = cluster.provider("").await;
+    let instance = running.instance(&labelled("node-1", &uid)).await;
+    assert_eq!(id_of(&instance), format!("rancher://{}/{uid}", cluster.id));
+    assert_eq!(addresses_of(&instance), ["InternalIP 10.0.0.1", "ExternalIP 203.0.113.1"]);
+    assert_eq!(instance.metadata.instance_type.as_deref(), Some("CustomMachine"));
+    let other = NodeIdentity { annotations: [].into(), ..node("node-2") };
+    let instance = running.instance(&other).await;
+    assert_eq!(addresses_of(&instance), ["InternalIP 10.0.0.2"]);
+    let metadata = &instance.metadata;
+    assert_eq!(metadata.instance_type.as_deref(), Some("VSphereMachine"));
+    assert_eq!(metadata.zone.as_deref(), Some("rack-8"));
+    // What Rancher copies from the Node to its own machines does not go back.
+    let copied = json!({"status": {
+        "nodeRef": ClusterApi::V1Beta2.node("node-1"), "addresses": [{"type": "InternalIP", "address": "10.9.9.8"}],
+    }});
+    cluster.patch(ClusterApi::V1Beta2.group(), "machines", "custom-1", &copied).await;
+    cluster.delete("rke.cattle.io/v1", "rkebootstraps", "custom-1").await;
+    let known = node_with_id("node-1", &format!("rancher://{}/{uid}", cluster.id));
+    let known = NodeIdentity { annotations: [].into(), ..known };
+    let mut addresses = addresses_of(&running.instance(&known).await);
+    while addresses.contains(&"InternalIP 10.0.0.1".to_owned()) {
+        sleep(Duration::from_millis(20)).await;
+        addresses = addresses_of(&running.instance(&known).await);
+    }
+    assert!(!addresses.contains(&"InternalIP 10.9.9.8".to_owned()), "{addresses:?}");
+    cluster.delete(ClusterApi::V1Beta2.group(), "machines", "custom-1").await;
+    cluster.delete("rke.cattle.io/v1", "custommachines", "custom-1").await;
+    running.until(&known, "absent").await;
 }
 
 #[tokio::test]

@@ -13,4 +13,4 @@ mod support;
 mod testing;
 mod tls;
 
-use testing::{management_cluster, rancher};
+use testing::{kinds, management_cluster, rancher};

@@ -13,7 +13,10 @@ use test_env::{ControlPlane, StartError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::management_cluster::{ManagementCluster, options};
+use crate::{
+    kinds::ClusterApi,
+    management_cluster::{ManagementCluster, options},
+};
 
 /// A provider that is started. It ends with this value.
 pub(crate) struct Running {
@@ -45,9 +48,14 @@ pub(crate) async fn start(config: &str) -> Running {
     Running { provider, stop }
 }
 
-/// The API server of all tests. It ends with the process.
-fn control_plane() -> Option<&'static ControlPlane> {
-    static STARTED: OnceLock<Option<ControlPlane>> = OnceLock::new();
+/// The API server of all tests with this version. It ends with the process.
+fn control_plane(cluster_api: ClusterApi) -> Option<&'static ControlPlane> {
+    static V1BETA1: OnceLock<Option<ControlPlane>> = OnceLock::new();
+    static V1BETA2: OnceLock<Option<ControlPlane>> = OnceLock::new();
+    let started = match cluster_api {
+        ClusterApi::V1Beta1 => &V1BETA1,
+        ClusterApi::V1Beta2 => &V1BETA2,
+    };
     let start = || match ControlPlane::start(&options()) {
         Ok(started) => Some(started),
         Err(StartError::Unavailable(reason)) if std::env::var_os("CI").is_none() => {
@@ -56,14 +64,19 @@ fn control_plane() -> Option<&'static ControlPlane> {
         }
         Err(error) => panic!("{error}"),
     };
-    STARTED.get_or_init(start).as_ref()
+    started.get_or_init(start).as_ref()
 }
 
 impl ManagementCluster {
     /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API server.
     pub(crate) async fn start(name: &str) -> Option<Self> {
-        let started = tokio::task::spawn_blocking(control_plane).await.expect("no panic")?;
-        Some(Self::on(started, name).await)
+        Self::start_with(name, ClusterApi::V1Beta1).await
+    }
+
+    /// The same, with a version of Cluster API.
+    pub(crate) async fn start_with(name: &str, cluster_api: ClusterApi) -> Option<Self> {
+        let started = tokio::task::spawn_blocking(move || control_plane(cluster_api)).await;
+        Some(Self::with(started.expect("no panic")?, name, cluster_api).await)
     }
 
     /// A provider for the cluster, with further lines of configuration.

@@ -6,22 +6,17 @@ use std::{
 };
 
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use test_env::{ControlPlane, ControlPlaneOptions};
 use tokio::time::sleep;
 
-use super::rancher::{FakeRancher, Upstream};
+use super::{
+    kinds::{ClusterApi, kinds},
+    rancher::{FakeRancher, Upstream},
+};
 
 /// The user of the API server that stands for a Rancher user without rights.
 const POWERLESS_USER: &str = "u-powerless";
-
-/// The custom resources: group, versions, kind and plural. Rancher 2.9 has Cluster API's `v1beta1`, later ones `v1beta2`.
-const KINDS: [(&str, &[&str], &str, &str); 4] = [
-    ("cluster.x-k8s.io", &["v1beta1", "v1beta2"], "Machine", "machines"),
-    ("rke.cattle.io", &["v1"], "RKEBootstrap", "rkebootstraps"),
-    ("rke.cattle.io", &["v1"], "CustomMachine", "custommachines"),
-    ("provisioning.cattle.io", &["v1"], "Cluster", "clusters"),
-];
 
 /// What the API server has to have.
 pub(crate) fn options() -> ControlPlaneOptions {
@@ -34,13 +29,19 @@ pub(crate) struct ManagementCluster {
     pub(crate) namespace: String,
     /// Its ID.
     pub(crate) id: String,
+    cluster_api: ClusterApi,
     /// The API server.
     pub(crate) upstream: Upstream,
 }
 
 impl ManagementCluster {
-    /// A server with a cluster of this name. The API server was started with these [`options`].
+    /// A server with a cluster of this name, as of Rancher 2.9. The API server was started with these [`options`].
     pub(crate) async fn on(started: &ControlPlane, name: &str) -> Self {
+        Self::with(started, name, ClusterApi::V1Beta1).await
+    }
+
+    /// The same with a version of Cluster API, which is always the same for this API server.
+    pub(crate) async fn with(started: &ControlPlane, name: &str, cluster_api: ClusterApi) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -55,7 +56,7 @@ impl ManagementCluster {
         let (namespace, id) = (format!("fleet-{number}"), format!("c-m-{number:08}"));
         let rancher = FakeRancher::start_with(None, Some(upstream.clone())).await;
         rancher.add_cluster(&id, name, &namespace);
-        let cluster = Self { rancher, namespace, id, upstream };
+        let cluster = Self { rancher, namespace, id, cluster_api, upstream };
         cluster.define_kinds().await;
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}});
@@ -74,30 +75,13 @@ impl ManagementCluster {
     }
 
     async fn define_kinds(&self) {
-        for (group, versions, kind, plural) in KINDS {
-            let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-            let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}});
-            let newest = versions.last();
-            let versions: Vec<_> = versions
-                .iter()
-                .map(|name| json!({"name": name, "served": true, "storage": Some(name) == newest, "schema": schema}))
-                .collect();
-            let definition = json!({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {"name": format!("{plural}.{group}")},
-                "spec": {
-                    "group": group, "scope": "Namespaced", "versions": versions,
-                    "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-                },
-            });
-            self.call(
-                Method::POST,
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                Some(&definition),
-            )
-            .await;
+        for kind in kinds(self.cluster_api) {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            let (status, answer) = self.call(Method::POST, path, Some(&kind.definition())).await;
+            // Another test may have been first.
+            assert!(status.is_success() || status == StatusCode::CONFLICT, "{status}: {answer}");
             // It is served a moment later.
-            let path = format!("/apis/{group}/{}/{plural}", newest.unwrap_or(&"v1"));
+            let path = format!("/apis/{}/{}", kind.group, kind.plural);
             while self.call(Method::GET, &path, None).await.0 != StatusCode::OK {
                 sleep(Duration::from_millis(50)).await;
             }
@@ -121,18 +105,46 @@ impl ManagementCluster {
         format!("/apis/{group}/namespaces/{}/{plural}{name}", self.namespace)
     }
 
-    /// Creates an object. Returns its UID.
+    /// Allows the user of the API server who may do nothing something in the namespace.
+    pub(crate) async fn allow(&self, name: &str, (group, resources): (&str, &[&str]), verbs: &[&str]) {
+        let rbac = "rbac.authorization.k8s.io";
+        let version = format!("{rbac}/v1");
+        let rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        let role =
+            json!({"apiVersion": version, "kind": "Role", "metadata": {"name": name}, "rules": [rule]});
+        self.create(&version, "roles", &role).await;
+        let binding = json!({
+            "apiVersion": version, "kind": "RoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": POWERLESS_USER}],
+        });
+        self.create(&version, "rolebindings", &binding).await;
+    }
+
+    /// Creates an object, with its status. Returns its UID.
     pub(crate) async fn create(&self, group: &str, plural: &str, object: &Value) -> String {
         let (status, made) = self.call(Method::POST, &self.path(group, plural, ""), Some(object)).await;
         assert!(status.is_success(), "{status}: {made}");
+        if object.get("status").is_some() {
+            let name = object["metadata"]["name"].as_str().expect("a name");
+            self.patch(group, plural, name, &json!({"status": object["status"]})).await;
+        }
         made["metadata"]["uid"].as_str().expect("a UID").to_owned()
     }
 
-    /// Changes an object.
+    /// Changes an object. Its status is a subresource, and so has a call of its own.
     pub(crate) async fn patch(&self, group: &str, plural: &str, name: &str, change: &Value) {
-        let path = self.path(group, plural, &format!("/{name}"));
-        let (status, answer) = self.call(Method::PATCH, &path, Some(change)).await;
-        assert!(status.is_success(), "{status}: {answer}");
+        let fields = change.as_object().expect("fields").clone();
+        let (status, others): (Map<_, _>, Map<_, _>) =
+            fields.into_iter().partition(|(field, _)| field == "status");
+        for (part, fields) in [("", others), ("/status", status)] {
+            if fields.is_empty() {
+                continue;
+            }
+            let path = self.path(group, plural, &format!("/{name}{part}"));
+            let (status, answer) = self.call(Method::PATCH, &path, Some(&Value::from(fields))).await;
+            assert!(status.is_success(), "{status}: {answer}");
+        }
     }
 
     /// Deletes an object.
@@ -153,8 +165,10 @@ impl ManagementCluster {
         });
         self.create("rke.cattle.io/v1", "rkebootstraps", &bootstrap).await;
         let machine = self.machine(name, node);
-        let uid = self.create("cluster.x-k8s.io/v1beta1", "machines", &machine).await;
-        let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "name": name, "uid": uid, "controller": true});
+        let group = self.cluster_api.group();
+        let uid = self.create(group, "machines", &machine).await;
+        let owner =
+            json!({"apiVersion": group, "kind": "Machine", "name": name, "uid": uid, "controller": true});
         let infrastructure = json!({
             "apiVersion": "rke.cattle.io/v1", "kind": "CustomMachine",
             "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {},
@@ -165,9 +179,9 @@ impl ManagementCluster {
 
     /// A Machine as Rancher makes it for a machine that registered itself.
     pub(crate) fn machine(&self, name: &str, node: &str) -> Value {
-        let reference = |kind| json!({"apiVersion": "rke.cattle.io/v1", "kind": kind, "name": name, "namespace": self.namespace});
+        let reference = |kind| self.cluster_api.reference(("rke.cattle.io", "v1"), kind, name);
         json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+            "apiVersion": self.cluster_api.group(), "kind": "Machine",
             "metadata": {"name": name, "labels": {
                 "cluster.x-k8s.io/cluster-name": "prod", "rke.cattle.io/cluster-name": "prod",
                 "rke.cattle.io/machine-id": "5f8b", "rke.cattle.io/node-name": node, "rke.cattle.io/worker-role": "true",
@@ -177,13 +191,12 @@ impl ManagementCluster {
                 "clusterName": "prod", "bootstrap": {"configRef": reference("RKEBootstrap")},
                 "infrastructureRef": reference("CustomMachine"),
             },
-            "status": {"phase": "Provisioning"},
         })
     }
 
     /// Deletes a machine as Cluster API does: the Machine, and what belongs to it.
     pub(crate) async fn delete_custom_machine(&self, name: &str) {
-        self.delete("cluster.x-k8s.io/v1beta1", "machines", name).await;
+        self.delete(self.cluster_api.group(), "machines", name).await;
         self.delete("rke.cattle.io/v1", "rkebootstraps", name).await;
         self.delete("rke.cattle.io/v1", "custommachines", name).await;
     }

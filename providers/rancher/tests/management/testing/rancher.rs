@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const TOKEN: &str = "token-abcde:correct-horse-battery";
 /// Another token of that user.
 pub(crate) const NEXT_TOKEN: &str = "token-klmno:battery-of-horses";
+/// The token of a user who may see everything below `/v3`, and below `/apis` what the API server allows: nothing at first.
+pub(crate) const VIEWER: &str = "token-pqrst:battery-battery";
 /// The token of a user who may log in and nothing else.
 pub(crate) const POWERLESS: &str = "token-fghij:stapler-stapler";
 
@@ -49,7 +51,7 @@ impl Drop for Shared {
 pub(crate) struct Upstream {
     pub(crate) url: String,
     pub(crate) client: reqwest::Client,
-    /// The API server's tokens of the user who may see everything, and of one without rights.
+    /// The API server's tokens of the user who may see everything, and of all others.
     pub(crate) tokens: [String; 2],
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Fault, NEXT_TOKEN, POWERLESS, Server, TOKEN};
+use super::{Fault, NEXT_TOKEN, POWERLESS, Server, TOKEN, VIEWER};
 
 /// A request as far as it matters.
 pub(super) struct Request {
@@ -18,6 +18,8 @@ pub(super) struct Request {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
     All,
+    /// Everything below `/v3`.
+    View,
     Nothing,
 }
 
@@ -49,6 +51,7 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     match request.token.as_deref() {
         Some(token) if server.expired.contains(token) => Err(Fault::unauthorized()),
         Some(TOKEN | NEXT_TOKEN) => Ok(Rights::All),
+        Some(VIEWER) => Ok(Rights::View),
         Some(POWERLESS) => Ok(Rights::Nothing),
         _ => Err(Fault::unauthorized()),
     }
@@ -63,7 +66,7 @@ pub(super) fn answer(server: &Server, request: &Request, rights: Rights) -> Resu
         _ => return Err(Fault::error(404, "NotFound")),
     };
     // Without rights the lists are empty, and there is no error.
-    let seen = if rights == Rights::All { objects.as_slice() } else { &[] };
+    let seen = if rights == Rights::Nothing { &[] } else { objects.as_slice() };
     match parts.get(2) {
         None => list(server, request, seen),
         Some(id) => {

@@ -115,8 +115,8 @@ fn token(value: &str) -> Option<String> {
 
 /// The API server's answer, as it arrives. Its RBAC decides for the user.
 async fn pass_on(upstream: &Upstream, request: &http::Request<Incoming>, rights: Rights) -> Response<Body> {
-    let [all, nothing] = &upstream.tokens;
-    let token = if rights == Rights::All { all } else { nothing };
+    let [all, others] = &upstream.tokens;
+    let token = if rights == Rights::All { all } else { others };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut passed = upstream.client.get(format!("{}{path}", upstream.url)).bearer_auth(token);
     if let Some(accept) = request.headers().get(header::ACCEPT) {
