@@ -149,6 +149,18 @@ fn all_faults_are_told_at_once() {
     assert_eq!(keys_of_gcfg(), ["[Global] cattle-secret-key", "[Global] cattle-url"]);
 }
 
+/// Rancher 2.x does not answer more in time.
+#[test]
+fn a_page_is_as_long_as_the_server_can_answer() {
+    let v3 = format!("url: https://h\ntoken: {TOKEN}\nclusterName: prod\n");
+    for (text, most) in [(GOOD.to_owned(), 10_000), (v3, 3000)] {
+        let config = read(&format!("{text}pageSize: {most}\n")).expect("a good configuration");
+        assert_eq!(config.server.page_size, most);
+        let found = problems(&format!("{text}pageSize: {}\n", most + 1));
+        assert!(found[0].starts_with(&format!("pageSize: must be between 1 and {most}")), "{found:?}");
+    }
+}
+
 fn keys_of_gcfg() -> Vec<String> {
     keys("[Global]\ncattle-url = nonsense\ncattle-access-key = ABC\ncattle-secret-key\n")
 }
