@@ -34,7 +34,8 @@ pub struct HarvesterConfig {
     pub ipam: Ipam,
     /// The `IPPool` to take addresses from. Without one Harvester picks it.
     pub ip_pool: Option<String>,
-    /// The network of the cluster's virtual machines, as `<namespace>/<name>`. Harvester picks the pool by it.
+    /// The network of the cluster's virtual machines, as `<namespace>/<name>`, by which Harvester picks the pool. Only a newer
+    /// Harvester takes it: others use the network of the first virtual machine whose name begins with the cluster's.
     pub network: Option<String>,
     /// The interface of the Nodes on which kube-vip announces.
     pub interface: Option<String>,

@@ -119,7 +119,12 @@ impl HarvesterLoadBalancers {
                 (Step::Create, _) => {
                     tracing::info!(load_balancer = name, "creating the load balancer in Harvester");
                     match api.create(name, &plan::object(name, api.namespace(), demand)).await? {
-                        Created::New(made) => return Ok(*made),
+                        Created::New(made) => {
+                            if let Some(what) = plan::overwritten(&made, demand) {
+                                tracing::warn!(load_balancer = name, "Harvester decided otherwise: {what}");
+                            }
+                            return Ok(*made);
+                        }
                         Created::Exists => {}
                     }
                 }

@@ -15,7 +15,9 @@ use std::{
 
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams},
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+    },
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
@@ -57,6 +59,7 @@ fn with_kind() -> Option<ControlPlane> {
     apply(&control_plane, include_str!("crd.yaml"));
     let crd = "crd/loadbalancers.loadbalancer.harvesterhci.io";
     control_plane.kubectl_output(&["wait", "--for=condition=Established", crd]).expect("the kind");
+    apply(&control_plane, include_str!("webhook.yaml"));
     let verbs = "--verb=get,create,patch,delete";
     let resource = "--resource=loadbalancers.loadbalancer.harvesterhci.io";
     control_plane.kubectl_output(&["create", "clusterrole", "balancers", verbs, resource]).expect("a role");
@@ -85,6 +88,7 @@ pub(crate) struct Harvester {
     pub(crate) namespace: String,
     /// The objects, as Harvester's administrator has them.
     pub(crate) objects: Api<DynamicObject>,
+    namespaces: Api<DynamicObject>,
     script: Arc<Mutex<Script>>,
     _stop: DropGuard,
 }
@@ -110,15 +114,25 @@ impl Harvester {
         let namespace = format!("vms-{}", NAMESPACES.fetch_add(1, Ordering::Relaxed));
         let of_core =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
-        let made = DynamicObject::new(&namespace, &of_core);
+        let mut made = DynamicObject::new(&namespace, &of_core);
+        let there = [
+            ("field.cattle.io/projectId", "c-1:p-2"),
+            ("test/machine", "guest-pool1-x7k2p"),
+            ("test/network", "default/vlan7"),
+        ];
+        made.metadata.annotations = Some(there.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
         let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &of_core);
         namespaces.create(&PostParams::default(), &made).await.expect("a namespace");
         let objects = Api::namespaced_with(client, &namespace, &resource());
+        // The policies have their effect a moment after they are stored.
+        while !trial(&objects).await.contains("c-1/p-2") {
+            sleep(INTERVAL).await;
+        }
         let (script, stop) = (Arc::new(Mutex::new(Script::default())), CancellationToken::new());
         let (played, seen) = (Arc::clone(&script), objects.clone());
         let work = stop.clone();
         tokio::spawn(async move { work.run_until_cancelled(play(&seen, &played)).await });
-        Some(Self { control_plane, namespace, objects, script, _stop: stop.drop_guard() })
+        Some(Self { control_plane, namespace, objects, namespaces, script, _stop: stop.drop_guard() })
     }
 
     /// The script, to look at and to change.
@@ -131,6 +145,18 @@ impl Harvester {
         let mut all = self.objects.list(&ListParams::default()).await.expect("a list").items;
         assert!(all.len() <= 1, "{} objects", all.len());
         all.pop().map(|one| serde_json::to_value(one).expect("JSON"))
+    }
+
+    /// Says what there is in Harvester, by an annotation of the namespace that `webhook.yaml` knows, and waits until the webhook
+    /// knows it.
+    pub(crate) async fn say(&self, annotation: &str, value: Option<&str>) {
+        let before = trial(&self.objects).await;
+        let change = json!({"metadata": {"annotations": {annotation: value}}});
+        let patch = Patch::Merge(&change);
+        self.namespaces.patch(&self.namespace, &PatchParams::default(), &patch).await.expect("changed");
+        while trial(&self.objects).await == before {
+            sleep(INTERVAL).await;
+        }
     }
 
     /// Creates an object of somebody else.
@@ -176,6 +202,20 @@ pub(crate) async fn client(control_plane: &ControlPlane) -> Client {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a configuration");
     Client::try_from(config).expect("a client")
+}
+
+/// What the policies of `webhook.yaml` make of an object, or why they refuse it. Nothing is stored.
+async fn trial(objects: &Api<DynamicObject>) -> String {
+    let mut object = DynamicObject::new("trial", &resource());
+    let asked = [("cluster", "guest"), ("network", "test/asked")];
+    let asked = asked.map(|(key, value)| (format!("loadbalancer.harvesterhci.io/{key}"), value.to_owned()));
+    object.metadata.annotations = Some(asked.into());
+    object.data = json!({"spec": {"workloadType": "cluster"}});
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    match objects.create(&parameters, &object).await {
+        Ok(made) => format!("{:?}", made.metadata.annotations),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// Plays Harvester's controller: it gives addresses from 192.0.2.1 on, with whole writes of objects as it does them, and has a

@@ -13,7 +13,7 @@ const NONE: &str = ", announcedBy: none";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_balancer_lives_and_dies_with_its_service() {
     let Some(world) = World::start().await else { return };
-    let running = world.running(&format!("{NONE}, ipPool: public, network: default/vlan7")).await;
+    let running = world.running(&format!("{NONE}, ipPool: public, network: default/vlan8")).await;
     let mut web = world.service("web");
     assert_eq!(running.get(&web).await.expect("an answer"), None);
 
@@ -29,7 +29,11 @@ async fn a_load_balancer_lives_and_dies_with_its_service() {
     assert_eq!(object["metadata"]["labels"]["cloudprovider.harvesterhci.io/serviceName"], "web");
     assert_eq!(
         object["metadata"]["annotations"],
-        json!({"loadbalancer.harvesterhci.io/cluster": "guest", "loadbalancer.harvesterhci.io/network": "default/vlan7"})
+        json!({
+            "loadbalancer.harvesterhci.io/cluster": "guest", "loadbalancer.harvesterhci.io/namespace": world.harvester.namespace,
+            "loadbalancer.harvesterhci.io/network": "default/vlan7", "loadbalancer.harvesterhci.io/project": "c-1/p-2",
+        }),
+        "Harvester derives all but the first"
     );
     assert_eq!(object["spec"]["workloadType"], "cluster");
     assert_eq!((&object["spec"]["ipam"], &object["spec"]["ipPool"]), (&json!("pool"), &json!("public")));
@@ -147,6 +151,65 @@ async fn people_cannot_ask_for_an_address() {
     assert_eq!(running.ensure(&web).await.expect("ensured"), status);
     web.load_balancer_ip = Some("192.0.2.200".to_owned());
     assert_eq!(running.ensure(&web).await.expect_err("refused").kind(), ErrorKind::Unsupported);
+}
+
+/// Harvester's webhook overwrites annotations with every write, so writing them again would never end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_there_is_no_address_nothing_is_written() {
+    let Some(world) = World::start().await else { return };
+    let mut web = world.service("web");
+    for (name, value) in [("project", "c-9/p-9"), ("namespace", "other")] {
+        web.annotations.insert(format!("cloudprovider.harvesterhci.io/{name}"), value.to_owned());
+    }
+    let running = world.running(&format!("{NONE}, network: default/vlan8")).await;
+    world.harvester.script().is_paused = true;
+    for _ in 0..5 {
+        let error = running.balancers().ensure(CLUSTER, &web, &[]).await.expect_err("no address");
+        assert_eq!(error.kind(), ErrorKind::InProgress, "{}", error.report());
+    }
+    let writes = |world: &World| {
+        let calls = world.front.state().calls.clone();
+        calls.into_iter().filter(|method| *method != http::Method::GET).collect::<Vec<_>>()
+    };
+    assert_eq!(writes(&world), [http::Method::POST]);
+    // What Harvester does take until there is an address is another pool, once.
+    let running = world.running(&format!("{NONE}, ipPool: second")).await;
+    for _ in 0..3 {
+        running.balancers().ensure(CLUSTER, &web, &[]).await.expect_err("no address");
+    }
+    assert_eq!(writes(&world), [http::Method::POST, http::Method::PATCH]);
+    assert_eq!(world.harvester.only().await.expect("an object")["spec"]["ipPool"], "second");
+}
+
+/// A newer Harvester takes the network. It has to stay as it was created.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_counts_where_harvester_takes_it() {
+    let Some(world) = World::start().await else { return };
+    world.harvester.say("test/takes-networks", Some("true")).await;
+    let web = world.service("web");
+    world.running(&format!("{NONE}, network: default/vlan8")).await.ensure(&web).await.expect("ensured");
+    world.running(&format!("{NONE}, network: default/vlan9")).await.ensure(&web).await.expect("ensured");
+    let object = world.harvester.only().await.expect("an object");
+    assert_eq!(object["metadata"]["annotations"]["loadbalancer.harvesterhci.io/network"], "default/vlan8");
+}
+
+/// The words of Harvester's webhook reach the Service, and a later attempt succeeds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_webhook_refuses_is_told() {
+    let Some(world) = World::start().await else { return };
+    let running = world.running(NONE).await;
+    let web = world.service("web");
+    for (annotation, bad, good, words) in [
+        ("test/machine", None, Some("guest-pool1-x7k2p"), "it has no running vmis"),
+        ("test/is-removed", Some("true"), None, "guest cluster is on remove"),
+    ] {
+        world.harvester.say(annotation, bad).await;
+        let error = running.ensure(&web).await.expect_err("refused");
+        assert!(error.report().contains(words), "{}", error.report());
+        assert_eq!(world.harvester.only().await, None);
+        world.harvester.say(annotation, good).await;
+    }
+    running.ensure(&web).await.expect("ensured");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,7 @@ pub(super) struct Demand {
     pub(super) uid: String,
     /// The labels of the object, [`OWNER`] among them.
     pub(super) labels: Words,
-    /// The annotations by which Harvester picks a pool.
+    /// The annotations by which Harvester picks a pool. Its webhook derives most of them itself; a newer one takes the network.
     pub(super) annotations: Words,
     /// The rest.
     pub(super) spec: Spec,

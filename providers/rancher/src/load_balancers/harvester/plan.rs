@@ -58,15 +58,10 @@ pub(super) fn step(found: Option<&LoadBalancer>, demand: &Demand) -> Result<Step
     if found.spec.health_check != demand.spec.health_check {
         spec.insert("healthCheck".to_owned(), json!(demand.spec.health_check));
     }
-    // What decides about the address counts until there is one: addresses stay.
-    if allocated(found).is_none() {
-        let annotations = missing(&demand.annotations, found.metadata.annotations.as_ref());
-        if !annotations.is_empty() {
-            metadata.insert("annotations".to_owned(), annotations.into());
-        }
-        if found.spec.ip_pool != demand.spec.ip_pool {
-            spec.insert("ipPool".to_owned(), json!(demand.spec.ip_pool));
-        }
+    // What decides about the address counts until there is one: addresses stay. The annotations count at the creation only,
+    // since Harvester's webhook overwrites them with every write.
+    if allocated(found).is_none() && found.spec.ip_pool != demand.spec.ip_pool {
+        spec.insert("ipPool".to_owned(), json!(demand.spec.ip_pool));
     }
     if metadata.is_empty() && spec.is_empty() {
         return Ok(Step::Keep);
@@ -98,6 +93,18 @@ fn refuse_other(spec: &Spec, demand: &Demand) -> Result<()> {
 fn missing(wanted: &super::object::Words, has: Option<&super::object::Words>) -> Map<String, Value> {
     let is_missing = |(key, value): &(&String, &String)| has.and_then(|has| has.get(*key)) != Some(value);
     wanted.iter().filter(is_missing).map(|(key, value)| (key.clone(), json!(value))).collect()
+}
+
+/// What Harvester's webhook made of the annotations that were asked for, if it is something else.
+pub(super) fn overwritten(made: &LoadBalancer, demand: &Demand) -> Option<String> {
+    let has = made.metadata.annotations.as_ref();
+    let other = missing(&demand.annotations, has);
+    let shown = other.keys().map(|key| {
+        let now = has.and_then(|has| has.get(key)).map_or("", String::as_str);
+        format!("{key} is {now:?}")
+    });
+    let shown: Vec<_> = shown.collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
 }
 
 fn foreign(found: &LoadBalancer, uid: &str) -> Error {

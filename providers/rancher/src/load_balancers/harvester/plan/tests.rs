@@ -92,10 +92,20 @@ fn addresses_stay() {
     let found = stored(&demand, json!({}));
     let Step::Change(patch) = step(Some(&found), &other).expect("a step") else { panic!("a change") };
     assert_eq!(patch["spec"], json!({"ipPool": "second"}));
-    assert_eq!(
-        patch["metadata"]["annotations"],
-        json!({"loadbalancer.harvesterhci.io/network": "default/vlan2"})
-    );
+    assert_eq!(patch["metadata"], json!({"resourceVersion": "7"}));
+}
+
+/// Harvester's webhook does so with every write. Writing them again would never end.
+#[test]
+fn what_the_webhook_overwrites_is_not_written_again() {
+    let network = "loadbalancer.harvesterhci.io/network";
+    let mut demand = demand();
+    demand.annotations.insert(network.to_owned(), "default/vlan2".to_owned());
+    assert_eq!(object("x", "vms", &demand)["metadata"]["annotations"][network], "default/vlan2");
+    assert_eq!(overwritten(&stored(&demand, json!({})), &demand), None);
+    let found = stored(&demand, json!({"metadata": {"annotations": {network: ""}}}));
+    assert_eq!(step(Some(&found), &demand).expect("a step"), Step::Keep);
+    assert_eq!(overwritten(&found, &demand).as_deref(), Some(&*format!("{network} is \"\"")));
 }
 
 #[test]
