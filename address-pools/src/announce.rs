@@ -73,10 +73,14 @@ struct Hold {
     /// The interface that was asked for last.
     interface: Option<String>,
     /// The interface that was asked for when it could be held last.
-    held: Option<Option<String>>,
+    held: Option<Asked>,
     /// The number of the latest try. What comes of an earlier one does not matter any more.
     latest: u64,
 }
+
+/// The interface that was asked for. `None`: whoever announces decides.
+#[derive(Clone, Debug)]
+struct Asked(Option<String>);
 
 impl State {
     /// Notes a try to hold an address. Returns its number.
@@ -98,7 +102,7 @@ impl State {
         let Some(hold) = self.hold_mut(uid, address) else { return false };
         let is_latest = hold.latest == number;
         if is_latest || hold.held.is_none() {
-            hold.held = Some(interface.map(str::to_owned));
+            hold.held = Some(Asked(interface.map(str::to_owned)));
         }
         if is_latest {
             remove(&mut self.failed, uid, address);
@@ -111,7 +115,7 @@ impl State {
         let Some(hold) = self.hold_mut(uid, address).filter(|hold| hold.latest == number) else { return };
         let wanted = hold.interface.clone();
         match &hold.held {
-            Some(held) => hold.interface.clone_from(held),
+            Some(Asked(held)) => hold.interface.clone_from(held),
             None => remove(&mut self.addresses, uid, address),
         }
         self.failed.entry(uid.to_owned()).or_default().insert(address, wanted);
@@ -122,7 +126,7 @@ impl State {
         self.tries += 1;
         let latest = self.tries;
         let Some(hold) = self.hold_mut(uid, address) else { return false };
-        let Some(held) = &hold.held else { return false };
+        let Some(Asked(held)) = &hold.held else { return false };
         hold.interface.clone_from(held);
         hold.latest = latest;
         remove(&mut self.failed, uid, address);
