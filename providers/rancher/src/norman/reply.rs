@@ -27,15 +27,19 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
 }
 
-/// An error in the form of the API. Rancher 2.x has the status as a text at times.
-#[derive(Debug, Deserialize)]
+/// An error in the form of the API, or the `Status` of the Kubernetes API that the server passes on. Rancher 2.x has the
+/// status as a text at times.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ApiError {
+    /// `error` in the form of the API.
     #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
+    resource_type: Option<Value>,
     code: Option<Value>,
-    #[serde(default)]
     message: Option<Value>,
+    /// `Status` in that of Kubernetes.
+    kind: Option<Value>,
+    reason: Option<Value>,
 }
 
 impl Reply {
@@ -74,6 +78,10 @@ impl Reply {
             401 => Error::new(
                 ErrorKind::Unauthenticated,
                 format!("the API key is refused (401){words}: it is wrong, expired or deactivated"),
+            ),
+            // Without the words of an API it says nothing about the key's rights.
+            403 if words.is_empty() => unavailable(
+                "the request is refused (403), though not in the form of the API: perhaps by a proxy; check the url",
             ),
             403 => {
                 Error::new(ErrorKind::PermissionDenied, format!("the API key may not do this (403){words}"))
@@ -117,10 +125,16 @@ impl Reply {
 
     /// The code of an error, and the server's own words as the end of a phrase.
     fn words(&self) -> (Option<String>, String) {
-        let error = serde_json::from_slice::<ApiError>(&self.body).ok();
-        let Some(error) = error.filter(|error| error.kind == "error") else { return (None, String::new()) };
+        let error = serde_json::from_slice::<ApiError>(&self.body).unwrap_or_default();
         let text = |value: Option<Value>| value?.as_str().map(plain).filter(|words| !words.is_empty());
-        let (code, message) = (text(error.code), text(error.message));
+        let code = if error.resource_type.is_some_and(|is| is == "error") {
+            error.code
+        } else if error.kind.is_some_and(|is| is == "Status") {
+            error.reason
+        } else {
+            return (None, String::new());
+        };
+        let (code, message) = (text(code), text(error.message));
         let words: Vec<_> = code.iter().chain(&message).map(String::as_str).collect();
         let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(": ")) };
         (code, words)
@@ -132,8 +146,9 @@ pub(crate) fn unavailable(message: impl Into<std::borrow::Cow<'static, str>>) ->
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// A foreign text for a message: short, on one line.
-fn plain(text: &str) -> String {
+/// A foreign text for a message: short, on one line, and no page for a browser.
+pub(crate) fn plain(text: &str) -> String {
+    let text = if text.trim_start().starts_with('<') { "an HTML page" } else { text };
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(MAX_WORDS)
@@ -191,6 +206,28 @@ mod tests {
                 expected,
                 "{status}"
             );
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_kubernetes_says_which_right_is_missing() {
+        let message =
+            r#"machines.cluster.x-k8s.io is forbidden: User \"u-x\" cannot list resource \"machines\""#;
+        let body = format!(r#"{{"kind":"Status","reason":"Forbidden","message":"{message}","code":403}}"#);
+        let error = reply(403, &[], &body).check().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(
+            error.to_string().contains(r#"Forbidden: machines.cluster.x-k8s.io is forbidden: User "u-x""#),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_of_a_proxy_is_none_of_the_server() {
+        for body in ["<html>403 Forbidden</html>", "Forbidden", "", "{}", r#"{"kind":"Page"}"#] {
+            let error = reply(403, &[], body).check().expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{body}");
+            assert!(error.to_string().contains("perhaps by a proxy"), "{error}");
         }
     }
 
