@@ -51,6 +51,7 @@ mod norman;
 mod provider;
 mod provider_id;
 mod tls;
+mod told;
 mod zones;
 
 pub use config::{

@@ -1,6 +1,6 @@
 //! Keeps the inventory up to date: lists, then follows events, and lists again from time to time.
 
-mod told;
+mod troubles;
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use futures::{StreamExt as _, future};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::told::Told;
+use self::troubles::Troubles;
 use super::{
     events::{HostEvent, HostEvents},
     inventory::{Hosts, Inventory, KnownHost, State},
@@ -73,12 +73,12 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
     let mut subscribe_at = Instant::now();
     // Whether the addresses that were read before are read again.
     let mut refreshes = true;
-    let mut told = Told::default();
+    let mut troubles = Troubles::default();
     loop {
         // Before the listing, so that no change falls between the two.
         if events.is_none() && Instant::now() >= subscribe_at {
             let subscribed = subscribe(source).await;
-            told.of_events(subscribed.as_ref().err());
+            troubles.of_events(subscribed.as_ref().err());
             events = subscribed.ok();
             if events.is_none() {
                 subscribe_at = Instant::now() + intervals.without_events;
@@ -88,7 +88,7 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
         let has_recovered;
         let unaddressed = match list(source, hosts).await {
             Ok((inventory, unaddressed)) => {
-                told.of_listing(Ok(&inventory));
+                troubles.of_listing(Ok(&inventory));
                 let absences_last = if events.is_some() { ABSENCES_LAST_WITH_EVENTS } else { ABSENCES_LAST };
                 hosts.replace(inventory, began, absences_last);
                 // After an outage events can be had again, and the next listing follows at once.
@@ -99,7 +99,7 @@ async fn follow(source: &impl HostSource, hosts: &Hosts, intervals: Intervals) {
             Err(error) => {
                 failures += 1;
                 let pause = intervals.backoff().after(failures).max(error.retry_after().unwrap_or_default());
-                told.of_listing(Err(&error));
+                troubles.of_listing(Err(&error));
                 hosts.fail(error);
                 // Events of the meantime may be lost, and a listing follows in any case.
                 events = None;
