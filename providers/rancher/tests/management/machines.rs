@@ -190,7 +190,7 @@ async fn the_api_server_decides_what_a_token_may_see() {
     let running = start(&config).await;
     for node in [&known, &node("node-1")] {
         let answer = running.until(node, "unknown permission_denied").await.to_lowercase();
-        assert!(answer.contains("machines") || answer.contains("rkebootstraps"), "{answer}");
+        assert!(answer.contains("machine") || answer.contains("rkebootstraps"), "{answer}");
     }
     drop(running);
     cluster.allow("machines", ("cluster.x-k8s.io", &["machines"]), &read).await;

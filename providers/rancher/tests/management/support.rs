@@ -67,16 +67,19 @@ fn control_plane(cluster_api: ClusterApi) -> Option<&'static ControlPlane> {
     started.get_or_init(start).as_ref()
 }
 
+async fn api_server(cluster_api: ClusterApi) -> Option<&'static ControlPlane> {
+    tokio::task::spawn_blocking(move || control_plane(cluster_api)).await.expect("no panic")
+}
+
 impl ManagementCluster {
     /// A server with a cluster of this name. `None`, with a message, if this machine cannot run an API server.
     pub(crate) async fn start(name: &str) -> Option<Self> {
-        Self::start_with(name, ClusterApi::V1Beta1).await
+        Some(Self::on(api_server(ClusterApi::V1Beta1).await?, name).await)
     }
 
     /// The same, with a version of Cluster API.
     pub(crate) async fn start_with(name: &str, cluster_api: ClusterApi) -> Option<Self> {
-        let started = tokio::task::spawn_blocking(move || control_plane(cluster_api)).await;
-        Some(Self::with(started.expect("no panic")?, name, cluster_api).await)
+        Some(Self::with(api_server(cluster_api).await?, name, cluster_api).await)
     }
 
     /// A provider for the cluster, with further lines of configuration.
