@@ -11,7 +11,7 @@ use crate::{
     kinds::ClusterApi,
     management_cluster::ManagementCluster,
     rancher::{Fault, POWERLESS, TOKEN, VIEWER},
-    support::{addresses_of, id_of, in_a_word, node, node_with_id},
+    support::{addresses_of, id_of, in_a_word, node, node_with_id, start},
 };
 
 /// A Node that Rancher's agent started a kubelet for: with the label, and nothing else yet.
