@@ -3,15 +3,16 @@
 //! ```text
 //!   look-ups ──> instances ──> judge (pure) ──> inventory (memory) <── follow (task)
 //!                               ├──> addresses (pure)                    ├──> cluster, nodes ──> norman::client ──> /v3
-//!                               └──> history (pure)                      └──> objects ──> transport ──────────────> /apis
+//!                               └──> history (pure)                      └──> provisioning, kinds, objects ──> transport ──> /apis
 //! ```
 //!
 //! There are two kinds of truth:
 //!
 //! - For a cluster whose machines Rancher makes, the Machines of Cluster API in the management cluster. They are watched. A
 //!   Machine that is gone is proof that the machine is gone.
-//! - For any other cluster, and for a token that may not read Machines, `/v3/nodes`. It mirrors the cluster's own Nodes, so
-//!   it proves nothing about a machine: no Node ever counts as gone.
+//! - For any other cluster, and for a token that may not read the `provisioning.cattle.io` cluster, `/v3/nodes`. It mirrors
+//!   the cluster's own Nodes, so it proves nothing about a machine: no Node ever counts as gone. A token that may read that
+//!   cluster and no Machines is an error.
 
 mod addresses;
 pub(crate) mod cluster;
@@ -21,7 +22,12 @@ mod history;
 pub(crate) mod instances;
 mod inventory;
 mod judge;
+mod kinds;
 mod machine;
 pub(crate) mod nodes;
 pub(crate) mod objects;
+mod provisioning;
+#[cfg(test)]
+mod testing;
 mod transport;
+mod troubles;

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Backoff, Error, ErrorKind, Result, dns};
+use cloudprovider::{Backoff, Error, ErrorKind, Result};
 use futures::{Stream, StreamExt as _, future, stream};
-use http::Request;
 use kube::{
     Api,
-    core::{DynamicObject, ListMeta, ObjectMeta, PartialObjectMeta},
+    api::ListParams,
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
     runtime::watcher::{self, Event, watcher},
 };
-use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -18,15 +17,18 @@ use super::{
     cluster::{self, Cluster},
     history::Origin,
     inventory::{Change, Listing, Machines, Truth},
+    kinds::{is_missing, machine_version},
     machine::Machine,
     nodes,
     objects::{self, MachineObject, Objects},
-    transport::{self, error, is_not_found, kubernetes},
+    provisioning::{self, Provisioning},
+    transport::{self, is_expired, kubernetes, watch_error},
+    troubles::Troubles,
 };
-use crate::{config::ManagementConfig, norman::client::Client};
-
-/// The namespace of clusters for which the server names none.
-const NAMESPACE: &str = "fleet-default";
+use crate::{
+    config::ManagementConfig,
+    norman::{client::Client, reply::unavailable},
+};
 
 /// How long a watch lasts before it is renewed, in seconds. A connection that has died without a word is noticed then.
 const WATCH_TIMEOUT: u32 = 60;
@@ -59,10 +61,17 @@ pub(super) async fn run(source: Source, machines: &Machines, stop: CancellationT
 
 async fn follow(source: &Source, machines: &Machines) {
     let kubernetes = kubernetes(&source.client, &source.url);
-    let (mut failures, mut truth) = (0, None);
+    let (mut failures, mut followed, mut troubles) = (0, None, Troubles::default());
     loop {
         let began = Instant::now();
-        let mut session = Session { source, machines, kubernetes: &kubernetes, began, truth: &mut truth };
+        let mut session = Session {
+            source,
+            machines,
+            kubernetes: &kubernetes,
+            began,
+            followed: &mut followed,
+            troubles: &mut troubles,
+        };
         match session.run().await {
             Ok(()) => {
                 failures = 0;
@@ -72,7 +81,7 @@ async fn follow(source: &Source, machines: &Machines) {
                 // A session that had worked for a while is no repeated failure.
                 failures = if machines.state().trouble.is_some() { failures + 1 } else { 1 };
                 let pause = BACKOFF.after(failures).max(error.retry_after().unwrap_or_default());
-                tracing::warn!(error = %error.report(), ?pause, "the machines cannot be listed");
+                troubles.not_listed(&error);
                 machines.fail(error);
                 sleep(pause).await;
             }
@@ -86,48 +95,9 @@ struct Session<'a> {
     machines: &'a Machines,
     kubernetes: &'a kube::Client,
     began: Instant,
-    /// The truth of the session before.
-    truth: &'a mut Option<Truth>,
-}
-
-/// A `provisioning.cattle.io` cluster.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ProvisioningCluster {
-    metadata: ObjectMeta,
-    spec: ProvisioningSpec,
-    status: ProvisioningStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ProvisioningSpec {
-    /// How Rancher makes the cluster. Imported clusters have none.
-    rke_config: Option<serde_json::Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ProvisioningStatus {
-    /// The ID of the cluster.
-    cluster_name: Option<String>,
-}
-
-/// A listing of which only the resource version matters.
-#[derive(Debug, Deserialize)]
-struct Revision {
-    metadata: ListMeta,
-}
-
-/// The versions of a group.
-#[derive(Debug, Deserialize)]
-struct Group {
-    versions: Vec<GroupVersion>,
-}
-
-#[derive(Debug, Deserialize)]
-struct GroupVersion {
-    version: String,
+    /// The ID of the cluster whose Machines were followed, in this session or before.
+    followed: &'a mut Option<String>,
+    troubles: &'a mut Troubles,
 }
 
 /// What a watch says.
@@ -144,85 +114,32 @@ impl Session<'_> {
     /// Why what is known is not up to date any more.
     async fn run(&mut self) -> Result<()> {
         let cluster = cluster::find(&self.source.client, &self.source.config.cluster).await?;
-        match self.provisioned(&cluster).await? {
-            Some((namespace, name, origin)) => {
-                self.note(Truth::Machines, &cluster);
+        let was_rancher = self.followed.as_ref() == Some(&cluster.id);
+        let namespace = self.source.config.namespace.as_deref();
+        match provisioning::find(self.kubernetes, &cluster, namespace, was_rancher).await? {
+            Provisioning::Rancher { namespace, name, origin } => {
+                self.troubles.origin(&cluster.id, None);
+                *self.followed = Some(cluster.id.clone());
                 self.watch(&cluster, &namespace, &name, origin).await
             }
-            None => {
-                self.note(Truth::Mirror, &cluster);
+            Provisioning::Foreign(why) => {
+                self.troubles.origin(&cluster.id, Some(why));
+                *self.followed = None;
                 self.poll(&cluster).await
             }
         }
     }
 
-    fn note(&mut self, truth: Truth, cluster: &Cluster) {
-        if *self.truth != Some(truth) {
-            let what = match truth {
-                Truth::Machines => "the Machines of the cluster are watched",
-                Truth::Mirror => {
-                    "the cluster's machines are not Rancher's, so its nodes are listed, and no Node is deleted"
-                }
-            };
-            tracing::info!(cluster = %cluster.id, "{what}");
-            *self.truth = Some(truth);
-        }
-    }
-
-    /// The namespace and the name of the objects from which Rancher makes the cluster, and their origin. `None` if it does not
-    /// make it, or if the token may not see that.
-    async fn provisioned(&self, cluster: &Cluster) -> Result<Option<(String, String, Origin)>> {
-        // Names of other clusters may be any text.
-        let Some(name) = cluster.name.clone().filter(|name| dns::is_subdomain(name)) else {
-            return Ok(None);
-        };
-        let of_server = cluster.fleet_workspace_name.as_deref().filter(|name| dns::is_label(name));
-        let namespace = self.source.config.namespace.as_deref().or(of_server).unwrap_or(NAMESPACE);
-        let path = format!("/apis/provisioning.cattle.io/v1/namespaces/{namespace}/clusters/{name}");
-        let operation = format!("read provisioning cluster {namespace}/{name}");
-        match self.get::<ProvisioningCluster>(&path).await {
-            Ok(None) => Ok(None),
-            Ok(Some(found)) if found.spec.rke_config.is_none() => Ok(None),
-            Ok(Some(found)) => match found.status.cluster_name {
-                Some(id) if id == cluster.id => {
-                    Ok(Some((namespace.to_owned(), name, Origin::of(&found.metadata))))
-                }
-                _ => {
-                    let words = format!("it is not that of cluster {}", cluster.id);
-                    Err(Error::new(ErrorKind::Unavailable, words).with_operation(operation))
-                }
-            },
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                if self.truth.is_none() {
-                    let error = error.report();
-                    tracing::warn!(error, "{operation}: the token may not, so Machines are not looked at");
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error.with_operation(operation)),
-        }
-    }
-
-    /// Reads an object. `None` if there is no such object or no such kind.
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
-        let request = Request::get(path).body(Vec::new());
-        let request = request.map_err(|error| Error::new(ErrorKind::InvalidInput, error.to_string()))?;
-        match self.kubernetes.request(request).await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if is_not_found(&error) => Ok(None),
-            Err(error) => Err(transport::error(&error)),
-        }
-    }
-
     /// Lists the server's nodes once, and waits until the next listing is due.
-    async fn poll(&self, cluster: &Cluster) -> Result<()> {
-        let machines = nodes::list(&self.source.client, &cluster.id).await?;
-        tracing::debug!(nodes = machines.len(), "the nodes were listed");
+    async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
+        let listed = nodes::list(&self.source.client, &cluster.id).await?;
+        self.troubles.listed(listed.machines.len());
+        self.troubles.unreadable(listed.unreadable.as_deref());
         let listing = Listing {
             cluster: cluster.id.clone(),
             truth: Truth::Mirror,
             is_active: cluster.is_active(),
-            machines,
+            machines: listed.machines,
             ..Listing::default()
         };
         self.machines.replace(listing, self.began);
@@ -234,10 +151,14 @@ impl Session<'_> {
     }
 
     /// Lists the Machines and what belongs to them, and watches them until the next listing is due.
-    async fn watch(&self, cluster: &Cluster, namespace: &str, name: &str, origin: Origin) -> Result<()> {
-        let version = self.machine_version().await?;
-        let origin = Origin { revision: self.revision(namespace, &version).await?, ..origin };
-        let mut seen = self.all_seen(namespace, &version);
+    async fn watch(&mut self, cluster: &Cluster, namespace: &str, name: &str, origin: Origin) -> Result<()> {
+        let kinds = Kinds {
+            machines: objects::machines(machine_version(self.kubernetes).await?),
+            bootstraps: objects::bootstraps(),
+            custom_machines: objects::custom_machines(),
+        };
+        let origin = Origin { revision: self.revision(&kinds.machines, namespace).await?, ..origin };
+        let mut seen = self.all_seen(namespace, &kinds);
         let mut objects = Objects::default();
         // One for each stream.
         let mut unlisted = 3;
@@ -249,36 +170,45 @@ impl Session<'_> {
                 () = sleep_until(self.began + self.source.refresh_interval), if is_listed => return Ok(()),
             };
             let step = match next {
-                None => return Err(Error::new(ErrorKind::Unavailable, "the watches ended")),
-                Some(Seen::Machine(event)) => {
-                    let event = (*event).map_err(|fault| error(&fault).with_operation("watch Machines"))?;
-                    Step::of(event, |object: MachineObject, is_there| match is_there {
+                None => return Err(unavailable("the watches ended")),
+                Some(Seen::Machine(event)) => match *event {
+                    Ok(event) => Step::of(event, |object: MachineObject, is_there| match is_there {
                         true if object.spec.cluster_name != name => None,
                         true => objects.put_machine(object).map(put),
                         false => objects.remove_machine(&object).map(Change::Remove),
-                    })
-                }
-                Some(Seen::Bootstrap(event)) => {
-                    step_if_served(event, "watch RKEBootstraps", |object, is_there| {
+                    }),
+                    Err(fault) => ended(&fault, &kinds.machines, namespace)?,
+                },
+                Some(Seen::Bootstrap(Ok(event))) => {
+                    if matches!(event, Event::InitDone) {
+                        self.troubles.addresses(None);
+                    }
+                    Step::of(event, |object, is_there| {
                         let machine = if is_there {
                             objects.put_bootstrap(&object.metadata)
                         } else {
                             objects.remove_bootstrap(&object.metadata)
                         };
                         machine.map(put)
-                    })?
+                    })
                 }
-                Some(Seen::CustomMachine(event)) => {
-                    step_if_served(event, "watch CustomMachines", |object, is_there| {
-                        let owner = objects.set_infrastructure(&object.metadata, is_there)?;
-                        Some(Change::Infrastructure(owner, object.metadata.name.filter(|_| is_there)))
-                    })?
+                Some(Seen::Bootstrap(Err(fault))) => match self.without_addresses(&fault) {
+                    Some(step) => step,
+                    None => self.ended_unless_missing(&fault, &kinds.bootstraps, namespace).await?,
+                },
+                Some(Seen::CustomMachine(Ok(event))) => Step::of(event, |object, is_there| {
+                    let owner = objects.set_infrastructure(&object.metadata, is_there)?;
+                    Some(Change::Infrastructure(owner, object.metadata.name.filter(|_| is_there)))
+                }),
+                Some(Seen::CustomMachine(Err(fault))) => {
+                    self.ended_unless_missing(&fault, &kinds.custom_machines, namespace).await?
                 }
             };
             let change = match step {
-                // A watcher that begins anew has lost its place.
-                Step::Begun if is_listed => return Ok(()),
                 Step::Begun => None,
+                // What is known stays, until the next listing replaces it at once.
+                Step::Expired if is_listed => return Ok(()),
+                Step::Expired => return Err(unavailable("a watch was too old before it began (410)")),
                 Step::Listed => {
                     unlisted -= 1;
                     None
@@ -291,7 +221,7 @@ impl Session<'_> {
                 }
             } else if unlisted == 0 {
                 let machines = objects.machines();
-                tracing::debug!(machines = machines.len(), "the Machines were listed");
+                self.troubles.listed(machines.len());
                 let listing = Listing {
                     cluster: cluster.id.clone(),
                     truth: Truth::Machines,
@@ -305,45 +235,73 @@ impl Session<'_> {
         }
     }
 
-    /// The version of Cluster API to use. The fields that matter are the same in both.
-    async fn machine_version(&self) -> Result<String> {
-        let operation = "find Cluster API in the management cluster";
-        let group: Option<Group> =
-            self.get("/apis/cluster.x-k8s.io").await.map_err(|error| error.with_operation(operation))?;
-        let versions = group.map(|group| group.versions).unwrap_or_default();
-        let known =
-            ["v1beta2", "v1beta1"].into_iter().find(|one| versions.iter().any(|has| has.version == *one));
-        known.map(str::to_owned).ok_or_else(|| {
-            let words = "it has neither v1beta2 nor v1beta1 of cluster.x-k8s.io";
-            Error::new(ErrorKind::Unavailable, words).with_operation(operation)
-        })
+    /// What an error of the watch of bootstraps means if it is a refusal. They serve for addresses only, so all else works
+    /// without them.
+    fn without_addresses(&mut self, fault: &watcher::Error) -> Option<Step> {
+        let error = watch_error(fault);
+        if error.kind() != ErrorKind::PermissionDenied {
+            return None;
+        }
+        self.troubles.addresses(Some(&error));
+        let is_of_listing = matches!(fault, watcher::Error::InitialListFailed(_));
+        Some(if is_of_listing { Step::Listed } else { Step::Changed(None) })
     }
 
     /// The resource version that the management cluster has now. `None` if it is no number.
-    async fn revision(&self, namespace: &str, version: &str) -> Result<Option<u64>> {
-        let path = format!("/apis/cluster.x-k8s.io/{version}/namespaces/{namespace}/machines?limit=1");
-        let listed: Option<Revision> =
-            self.get(&path).await.map_err(|error| error.with_operation("list one Machine"))?;
-        Ok(listed.and_then(|listed| listed.metadata.resource_version?.parse().ok()))
+    async fn revision(&self, machines: &ApiResource, namespace: &str) -> Result<Option<u64>> {
+        let api: Api<MachineObject> = Api::namespaced_with(self.kubernetes.clone(), namespace, machines);
+        let listed = api.list(&ListParams::default().limit(1)).await;
+        let listed = listed.map_err(|error| {
+            needs_rights(transport::error(&error), machines, namespace).with_operation("list one Machine")
+        })?;
+        Ok(listed.metadata.resource_version.and_then(|version| version.parse().ok()))
     }
 
-    fn all_seen(&self, namespace: &str, version: &str) -> impl Stream<Item = Seen> + Unpin + use<> {
+    /// What an error means for a kind that a management cluster may not have: then there are no objects of it.
+    ///
+    /// # Errors
+    /// As [`ended`]. Also for a 404 while the server's own lists do not say that the kind is missing.
+    async fn ended_unless_missing(
+        &self,
+        fault: &watcher::Error,
+        kind: &ApiResource,
+        namespace: &str,
+    ) -> Result<Step> {
+        let is_404 = matches!(
+            fault,
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+        );
+        if is_404 && is_missing(self.kubernetes, kind).await.unwrap_or(false) {
+            return Ok(Step::Listed);
+        }
+        ended(fault, kind, namespace)
+    }
+
+    fn all_seen(&self, namespace: &str, kinds: &Kinds) -> impl Stream<Item = Seen> + Unpin + use<> {
         let config = watcher::Config::default().timeout(WATCH_TIMEOUT).page_size(self.source.page_size);
         let machines: Api<MachineObject> =
-            Api::namespaced_with(self.kubernetes.clone(), namespace, &objects::machines(version));
-        let metadata = |resource| {
+            Api::namespaced_with(self.kubernetes.clone(), namespace, &kinds.machines);
+        // Such a client asks for metadata only.
+        let metadata = |kind| {
             let api: Api<PartialObjectMeta<DynamicObject>> =
-                Api::namespaced_with(self.kubernetes.clone(), namespace, &resource);
+                Api::namespaced_with(self.kubernetes.clone(), namespace, kind);
             until_error(watcher(api, config.clone()))
         };
         stream::select_all([
             until_error(watcher(machines, config.clone()))
                 .map(|event| Seen::Machine(Box::new(event)))
                 .boxed(),
-            metadata(objects::bootstraps()).map(Seen::Bootstrap).boxed(),
-            metadata(objects::custom_machines()).map(Seen::CustomMachine).boxed(),
+            metadata(&kinds.bootstraps).map(Seen::Bootstrap).boxed(),
+            metadata(&kinds.custom_machines).map(Seen::CustomMachine).boxed(),
         ])
     }
+}
+
+/// The kinds that are watched.
+struct Kinds {
+    machines: ApiResource,
+    bootstraps: ApiResource,
+    custom_machines: ApiResource,
 }
 
 fn put(machine: Machine) -> Change {
@@ -352,8 +310,10 @@ fn put(machine: Machine) -> Change {
 
 /// What an event means for a listing.
 enum Step {
-    /// It begins, or begins anew.
+    /// It begins.
     Begun,
+    /// It has to begin anew.
+    Expired,
     /// It is complete.
     Listed,
     /// An object is there, or is gone.
@@ -372,17 +332,27 @@ impl Step {
     }
 }
 
-/// The same for a kind that a management cluster may not have: then there are no objects of it.
-fn step_if_served<K>(
-    event: watcher::Result<Event<K>>,
-    operation: &'static str,
-    note: impl FnOnce(K, bool) -> Option<Change>,
-) -> Result<Step> {
-    match event {
-        Ok(event) => Ok(Step::of(event, note)),
-        Err(watcher::Error::InitialListFailed(cause)) if is_not_found(&cause) => Ok(Step::Listed),
-        Err(fault) => Err(error(&fault).with_operation(operation)),
+/// What the error of a watch means.
+///
+/// # Errors
+/// The error in the contract's terms, with the right that is missing.
+fn ended(fault: &watcher::Error, kind: &ApiResource, namespace: &str) -> Result<Step> {
+    if is_expired(fault) {
+        return Ok(Step::Expired);
     }
+    let error = needs_rights(watch_error(fault), kind, namespace);
+    Err(error.with_operation(format!("watch {}s", kind.kind)))
+}
+
+/// A refusal names the rights that are missing.
+fn needs_rights(error: Error, kind: &ApiResource, namespace: &str) -> Error {
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error;
+    }
+    error.wrap(format!(
+        "the token needs the rights list and watch on {} ({}) in namespace {namespace} of the management cluster",
+        kind.plural, kind.group
+    ))
 }
 
 /// The stream with its first error as its end. A watcher would try again at once.
@@ -399,3 +369,6 @@ where
         future::ready(item)
     })
 }
+
+#[cfg(test)]
+mod tests;

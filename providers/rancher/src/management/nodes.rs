@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::machine::{KnownAddresses, Machine};
-use crate::norman::client::Client;
+use crate::norman::{client::Client, reply::plain};
 
 /// A node of a listing. Fields that only mirror what the Node itself says are left out: a Node that is told its own words
 /// could never change them.
@@ -56,24 +56,36 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D)
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
+/// The machines of a cluster, by a listing of nodes.
+#[derive(Debug, Default)]
+pub(crate) struct ListedMachines {
+    pub(crate) machines: Vec<Machine>,
+    /// Which nodes cannot be read and are left out, in words, if there are any.
+    pub(crate) unreadable: Option<String>,
+}
+
 /// All nodes of a cluster.
 ///
 /// # Errors
 /// If any page cannot be read.
-pub(super) async fn list(client: &Client, cluster: &str) -> Result<Vec<Machine>> {
+pub(super) async fn list(client: &Client, cluster: &str) -> Result<ListedMachines> {
     Ok(machines(client.list("nodes", &[("clusterId", cluster)]).await?, cluster))
 }
 
 /// The machines of a cluster among these nodes.
-pub(crate) fn machines(listed: Vec<ListedNode>, cluster: &str) -> Vec<Machine> {
-    let mut machines = Vec::new();
+pub(crate) fn machines(listed: Vec<ListedNode>, cluster: &str) -> ListedMachines {
+    let (mut machines, mut unreadable) = (Vec::new(), Vec::new());
     for ListedNode(node) in listed {
         match node {
             Ok(node) => machines.extend(machine(node, cluster)),
-            Err(error) => tracing::warn!(error, "a node of the server cannot be read, and is left out"),
+            Err(error) => unreadable.push(error),
         }
     }
-    machines
+    let unreadable = unreadable.first().map(|first| {
+        let count = unreadable.len();
+        format!("{count} nodes of the server cannot be read, and are left out; the first: {}", plain(first))
+    });
+    ListedMachines { machines, unreadable }
 }
 
 /// The key of the machine of a node. `None` if it is another cluster's: the server ignores filters that it does not know.
@@ -145,5 +157,19 @@ mod tests {
         assert!(machine.names.contains("node-7"));
         assert_eq!(machine.addresses.internal, ["10.0.0.7".parse::<std::net::IpAddr>().expect("an IP")]);
         assert_eq!(machine.addresses.external, ["203.0.113.7".parse::<std::net::IpAddr>().expect("an IP")]);
+    }
+    #[test]
+    fn odd_nodes_are_left_out_and_told_in_one_line() {
+        let nodes = json!([
+            {"id": "local:m-1"}, {"id": 7}, {"name": "without an ID"}, {"id": "local:m-2"}, {"id": "other:m-3"},
+        ]);
+        let listed = machines(serde_json::from_value(nodes).expect("nodes"), "local");
+        assert_eq!(listed.machines.len(), 2);
+        let words = listed.unreadable.expect("words");
+        assert!(
+            words.starts_with("2 nodes of the server cannot be read") && words.contains("invalid type"),
+            "{words}"
+        );
+        assert_eq!(machines(Vec::new(), "local").unreadable, None);
     }
 }

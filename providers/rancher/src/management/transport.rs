@@ -6,16 +6,23 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider::{Error, ErrorKind};
+use cloudprovider::{Error, ErrorKind, error_chain};
 use futures::{FutureExt as _, future::BoxFuture};
-use http::{Request, Response, StatusCode, header};
-use kube::client::Body;
+use http::{Request, Response, header};
+use kube::{
+    client::Body,
+    core::{ApiResource, Status},
+    runtime::watcher,
+};
 use reqwest::Url;
 use tower::Service;
 
-use crate::norman::client::Client;
+use crate::norman::{
+    client::Client,
+    reply::{plain, unavailable},
+};
 
-/// Statuses that have a meaning for whoever asks: there is no such kind or object, and a watch that has to begin anew.
+/// Statuses that may have a meaning for whoever asks: there is no such object, and a watch that has to begin anew.
 const PASSED: [u16; 2] = [404, 410];
 
 /// The time for an answer, and for a watch after its server-side end.
@@ -63,17 +70,81 @@ fn watch_timeout(path: &str) -> Duration {
     Duration::from_secs(seconds.unwrap_or_default())
 }
 
+/// The longest pause that an event of a watch may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// The reason that the library makes up for an answer that is no `Status`.
+const NO_STATUS: &str = "Failed to parse error data";
+
 /// The error of a call, in the contract's terms. Those of [`Client::forward`] come through as they are.
-pub(super) fn error(error: &(dyn std::error::Error + 'static)) -> Error {
-    Error::find(error).cloned().unwrap_or_else(|| {
-        let words = format!("the Kubernetes API of the server: {}", cloudprovider::error_chain(error));
-        Error::new(ErrorKind::Unavailable, words)
-    })
+pub(super) fn error(error: &kube::Error) -> Error {
+    match (Error::find(error), error) {
+        (Some(found), _) => found.clone(),
+        (None, kube::Error::Api(status)) => of_status(status),
+        (None, other) => {
+            let words = plain(&error_chain(other));
+            unavailable(format!("the Kubernetes API of the server: {words}"))
+        }
+    }
 }
 
-/// Whether the server says that there is no such kind, or no such object.
-pub(super) fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == StatusCode::NOT_FOUND.as_u16())
+/// The error of a watch, in the contract's terms.
+pub(super) fn watch_error(error: &watcher::Error) -> Error {
+    match error {
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => self::error(cause),
+        watcher::Error::WatchError(status) => of_status(status),
+        watcher::Error::NoResourceVersion => {
+            unavailable("the Kubernetes API of the server: an object has no resourceVersion")
+        }
+    }
+}
+
+/// Whether the server has forgotten from where a watch was to go on, so that a listing is needed.
+pub(super) fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+            status.code == 410
+        }
+        _ => false,
+    }
+}
+
+/// Whether the API server itself says that this object does not exist. A 404 of a proxy, of Rancher or of a server without
+/// this kind of object says nothing about it.
+pub(super) fn is_absent(error: &kube::Error, resource: &ApiResource, name: &str) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.code == 404
+        && status.reason == "NotFound"
+        && status.details.as_ref().is_some_and(|details| {
+            details.name == name && details.group == resource.group && details.kind == resource.plural
+        })
+}
+
+fn of_status(status: &Status) -> Error {
+    let reason = Some(status.reason.as_str()).filter(|reason| *reason != NO_STATUS).unwrap_or_default();
+    let said: Vec<_> =
+        [reason, &status.message].into_iter().map(plain).filter(|words| !words.is_empty()).collect();
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(": ")) };
+    let after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|after| *after > 0);
+    let (kind, words) = match status.code {
+        401 => (ErrorKind::Unauthenticated, "refuses the token (401)".to_owned()),
+        403 => (ErrorKind::PermissionDenied, "does not allow this (403)".to_owned()),
+        404 => (ErrorKind::Unavailable, "does not have this (404)".to_owned()),
+        410 => (ErrorKind::Unavailable, "has forgotten where the watch was (410)".to_owned()),
+        429 => (ErrorKind::RateLimited, "has too many requests (429)".to_owned()),
+        0 => (ErrorKind::Unavailable, "answers with an error that is no Status".to_owned()),
+        code => (ErrorKind::Unavailable, format!("fails ({code})")),
+    };
+    let hint = if status.code == 404 {
+        ": if it should, check that every proxy before the server passes /apis on"
+    } else {
+        ""
+    };
+    let error = Error::new(kind, format!("the Kubernetes API of the server {words}{said}{hint}"));
+    let after = after.map(|seconds| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER));
+    after.into_iter().fold(error, Error::with_retry_after)
 }
 
 #[cfg(test)]
@@ -102,5 +173,51 @@ mod tests {
             (ErrorKind::RateLimited, Some(Duration::from_secs(7)))
         );
         assert_eq!(error(&kube::Error::LinesCodecMaxLineLengthExceeded).kind(), ErrorKind::Unavailable);
+    }
+    /// As the library makes it of a page.
+    fn page(code: u16, body: &str) -> Status {
+        Status::failure(body, NO_STATUS).with_code(code)
+    }
+
+    #[test]
+    fn no_page_gets_into_a_message() {
+        let page = |code| page(code, &format!("<html><body>{}</body></html>", "secret ".repeat(5000)));
+        for found in [
+            error(&kube::Error::Api(page(404).boxed())),
+            watch_error(&watcher::Error::WatchStartFailed(kube::Error::Api(page(410).boxed()))),
+            watch_error(&watcher::Error::WatchError(page(500).boxed())),
+        ] {
+            let words = found.report();
+            assert_eq!(found.kind(), ErrorKind::Unavailable, "{words}");
+            assert!(words.contains("an HTML page") && !words.contains("secret"), "{words}");
+        }
+        let long = Status::failure(&"words ".repeat(5000), "InternalError").with_code(500).boxed();
+        assert!(watch_error(&watcher::Error::WatchError(long)).report().len() < 400);
+    }
+
+    #[test]
+    fn a_status_keeps_its_words_and_its_meaning() {
+        for (code, kind) in [
+            (401, ErrorKind::Unauthenticated),
+            (403, ErrorKind::PermissionDenied),
+            (404, ErrorKind::Unavailable),
+            (429, ErrorKind::RateLimited),
+            (503, ErrorKind::Unavailable),
+            (0, ErrorKind::Unavailable),
+        ] {
+            let status = Status::failure("its words", "ItsReason").with_code(code).boxed();
+            let found = watch_error(&watcher::Error::WatchError(status));
+            assert_eq!(found.kind(), kind, "{code}");
+            assert!(found.report().contains("(ItsReason: its words)"), "{}", found.report());
+        }
+    }
+
+    #[test]
+    fn only_a_watch_expires() {
+        let gone = || Status::failure("too old resource version", "Expired").with_code(410).boxed();
+        assert!(is_expired(&watcher::Error::WatchError(gone())));
+        assert!(is_expired(&watcher::Error::WatchStartFailed(kube::Error::Api(gone()))));
+        assert!(!is_expired(&watcher::Error::InitialListFailed(kube::Error::Api(gone()))));
+        assert!(!is_expired(&watcher::Error::WatchError(page(500, "").boxed())));
     }
 }

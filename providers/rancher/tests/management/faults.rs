@@ -37,6 +37,7 @@ async fn every_wrong_answer_is_unknown() {
         ("/apis", Fault::error(503, "ClusterUnavailable"), "unknown unavailable"),
         ("/", Fault::login_page(), "unknown unavailable"),
         ("/apis", Fault::login_page(), "unknown unavailable"),
+        ("/apis", Fault::no_such_page(), "unknown unavailable"),
         ("/", Fault::redirect(), "unknown unavailable"),
     ] {
         rancher.set_fault(Some((path, fault.clone())));

@@ -260,6 +260,8 @@ async fn while_the_management_cluster_fails_nobody_is_absent() {
         ("/apis/cluster.x-k8s.io", Fault::error(503, "ClusterUnavailable"), "unknown unavailable"),
         ("/apis/rke.cattle.io", Fault::error(403, "PermissionDenied"), "unknown permission_denied"),
         ("/apis", Fault::login_page(), "unknown unavailable"),
+        ("/apis", Fault::no_such_page(), "unknown unavailable"),
+        ("/apis/provisioning.cattle.io", Fault::error(403, "Forbidden"), "unknown permission_denied"),
         (
             "/apis/cluster.x-k8s.io",
             Fault::error(429, "TooManyRequests").with_header("retry-after", "1"),
@@ -287,13 +289,13 @@ async fn while_the_management_cluster_fails_nobody_is_absent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_machines_cost_a_few_calls() {
     let Some(cluster) = ManagementCluster::start("prod").await else { return };
-    let machines = stream::iter(0..5000).map(|n| {
-        let cluster = &cluster;
-        async move {
-            let machine = cluster.machine(&format!("custom-{n}"), &format!("node-{n}"));
-            cluster.create("cluster.x-k8s.io/v1beta1", "machines", &machine).await
-        }
-    });
+    let machines =
+        stream::iter(0..5000).map(|n| {
+            let cluster = &cluster;
+            async move {
+                cluster.add_custom_machine(&format!("custom-{n}"), &format!("node-{n}"), "10.0.0.1").await
+            }
+        });
     let uids: Vec<String> = machines.buffered(32).collect().await;
     let running = cluster.provider("refreshInterval: 1h\n").await;
     running.until(&node("node-0"), "present").await;
@@ -306,8 +308,10 @@ async fn five_thousand_machines_cost_a_few_calls() {
     let answers = running.look_up(&nodes).await;
     assert!(answers.iter().all(|answer| in_a_word(answer) == "present running"));
     let after = cluster.rancher.server().calls.clone();
-    assert_eq!(before["machines"], 5, "five pages: {before:?}");
-    assert_eq!(after["machines"], before["machines"], "and no call for a Node");
+    for kind in ["machines", "rkebootstraps", "custommachines"] {
+        assert_eq!(before[kind], 5, "five pages: {before:?}");
+        assert_eq!(after[kind], before[kind], "and no call for a Node");
+    }
     // A change arrives by the watch.
     let change = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "rack-8"}}});
     cluster.patch("cluster.x-k8s.io/v1beta1", "machines", "custom-77", &change).await;

@@ -91,6 +91,23 @@ impl Fault {
         }
     }
 
+    /// What an API server answers for an object that there is not, by its path.
+    pub(crate) fn no_such_object(path: &str) -> Self {
+        let parts: Vec<_> = path.split('/').collect();
+        let part = |at: usize| parts.get(at).copied().unwrap_or_default();
+        let details = json!({"group": part(2), "kind": part(6), "name": part(7)});
+        let body = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": format!("{}.{} {:?} not found", part(6), part(2), part(7)), "details": details,
+        });
+        Self { body: body.to_string(), ..Self::error(404, "") }
+    }
+
+    /// A page of a proxy that has no such path.
+    pub(crate) fn no_such_page() -> Self {
+        Self { status: 404, body: "<html>404 Not Found</html>".to_owned(), ..Self::login_page() }
+    }
+
     /// What a real server answers without a valid token: the status is a text, and there is no code.
     pub(crate) fn unauthorized() -> Self {
         let body = r#"{"type":"error","status":"401","message":"Unauthorized 401: must authenticate"}"#;

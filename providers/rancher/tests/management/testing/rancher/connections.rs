@@ -88,7 +88,7 @@ async fn respond(request: http::Request<Incoming>, scheme: &str, shared: Weak<Sh
     if matches!(first, "api" | "apis") && request.method() == http::Method::GET {
         return match &shared.upstream {
             Some(upstream) => pass_on(upstream, &request, rights).await,
-            None => of_fault(&Fault::error(404, "NotFound")),
+            None => of_fault(&Fault::no_such_object(&known.path)),
         };
     }
     if first != "v3" {
