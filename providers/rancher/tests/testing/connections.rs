@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -92,6 +93,10 @@ async fn respond(
     token: CancellationToken,
 ) -> Response<Full<Bytes>> {
     let Some(shared) = shared.upgrade() else { return of_fault(&Fault::error(503, "ServerError")) };
+    if shared.cloud().is_away {
+        // The connection was being served when it was broken, and ends as soon as this waits.
+        pending::<()>().await;
+    }
     let body =
         request.body_mut().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());

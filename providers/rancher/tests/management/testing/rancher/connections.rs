@@ -1,6 +1,6 @@
 //! Connections, and what is passed on to the API server.
 
-use std::{convert::Infallible, sync::Weak};
+use std::{convert::Infallible, future::pending, sync::Weak};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{Response, header};
@@ -67,6 +67,10 @@ async fn connection(
 
 async fn respond(request: http::Request<Incoming>, scheme: &str, shared: Weak<Shared>) -> Response<Body> {
     let Some(shared) = shared.upgrade() else { return of_fault(&Fault::error(503, "ServerError")) };
+    if shared.server().is_away {
+        // The connection was being served when it was broken, and ends as soon as this waits.
+        pending::<()>().await;
+    }
     let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let query = request.uri().query().unwrap_or_default();
     let known = Request {
