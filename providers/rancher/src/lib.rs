@@ -8,8 +8,8 @@
 //! from memory, and a Node costs no call:
 //!
 //! ```text
-//!   look-ups ──> hosts ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
-//!                  └──> instances, zones, addresses (rules)                                 ^
+//!   look-ups ──> instances ──> inventory (memory) <── follow (task) ──> pages, events ──> norman::client ──> Cattle
+//!                    └──> judge, zones, addresses (rules)                                   ^
 //!   Services ──> load_balancers (by mode)                                                   │
 //!                  ├──> cattle::load_balancer ──> plan (pure), calls ───────────────────────┘
 //!                  ├──> harvester ──> demand, plan (pure), api ──> Harvester
@@ -36,14 +36,11 @@
 //! ```
 
 mod absences;
-mod addresses;
 mod cattle;
 mod config;
-mod detect;
-mod hosts;
-mod instances;
 mod kubeconfig;
 mod load_balancers;
+mod lookups;
 mod management;
 #[doc(hidden)]
 pub mod measured;

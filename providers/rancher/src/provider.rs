@@ -11,9 +11,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     NAME,
-    cattle::load_balancer::CattleLoadBalancers,
+    cattle::{instances::HostInstances, load_balancer::CattleLoadBalancers},
     config::{ApiVersion, Config, Environment, LoadBalancerMode},
-    hosts::HostInstances,
     load_balancers::LoadBalancers,
     management::{clusters::ManagementClusters, instances::MachineInstances},
     norman::client::Client,

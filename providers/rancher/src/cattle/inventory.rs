@@ -17,7 +17,10 @@ use super::{
     absences::{Absences, Sought},
     model::Host,
 };
-use crate::provider_id::{format_provider_id, is_host_uuid};
+use crate::{
+    lookups::{Listed, outcome_since},
+    provider_id::{format_provider_id, is_host_uuid},
+};
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
@@ -255,11 +258,6 @@ impl Hosts {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes of the state.
-    pub(crate) fn versions(&self) -> watch::Receiver<u64> {
-        self.versions.subscribe()
-    }
-
     /// Waits until the hosts have been listed, or could not be, or did not come in time. What is known then decides.
     pub(crate) async fn first_listing(&self) {
         let mut versions = self.versions();
@@ -285,11 +283,6 @@ impl Hosts {
         self.changes.subscribe()
     }
 
-    /// Asks for a listing, soon.
-    pub(crate) fn want_listing(&self) {
-        self.wanted.notify_one();
-    }
-
     /// Waits until somebody asks for a listing.
     pub(super) async fn listing_wanted(&self) {
         self.wanted.notified().await;
@@ -310,17 +303,6 @@ impl Hosts {
             *state = State { inventory, listed: Some(began), trouble: None, absences };
             differences
         });
-    }
-
-    /// Remembers who has no host, as the last listing has confirmed.
-    pub(crate) fn note_absences(&self, confirmed: impl IntoIterator<Item = Sought>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for sought in confirmed {
-            // An event may have come in between.
-            if state.inventory.is_absent(&sought) {
-                state.absences.add(sought);
-            }
-        }
     }
 
     /// Notes that events may be missed from now on.
@@ -364,6 +346,41 @@ impl Hosts {
         if !references.is_empty() {
             // Nobody may be listening.
             let _ = self.changes.send(InstanceChange::Changed(references));
+        }
+    }
+}
+
+impl Listed for Hosts {
+    type Sought = Sought;
+
+    const OBJECT: &str = "host";
+
+    fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    fn want_listing(&self) {
+        self.wanted.notify_one();
+    }
+
+    fn listed_since(&self, asked: Instant) -> Option<Result<(), Error>> {
+        let state = self.state();
+        let outcome = outcome_since(asked, state.listed, state.trouble.as_ref())?;
+        Some(outcome.and_then(|()| {
+            state.inventory.unreadable().map_or(Ok(()), |why| {
+                let words = format!("cannot confirm that there is no host for this node: {why}");
+                Err(Error::new(ErrorKind::Unavailable, words))
+            })
+        }))
+    }
+
+    fn note_absences(&self, confirmed: Vec<Sought>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for sought in confirmed {
+            // An event may have come in between.
+            if state.inventory.is_absent(&sought) {
+                state.absences.add(sought);
+            }
         }
     }
 }
@@ -437,7 +454,7 @@ mod tests {
         let is_known = || hosts.state().knows_absence_of(&node_2);
         list();
         assert!(!is_known(), "nobody asked yet");
-        hosts.note_absences([node_2.clone(), Sought::Name("node-1".to_owned())]);
+        hosts.note_absences(vec![node_2.clone(), Sought::Name("node-1".to_owned())]);
         assert!(is_known());
         assert!(!hosts.state().knows_absence_of(&Sought::Name("node-1".to_owned())), "it has a host");
         // The next listing confirms it again.
@@ -453,10 +470,10 @@ mod tests {
         let removed = Host { state: Some("removed".to_owned()), ..host(2, "node-2.example.org") };
         hosts.put(KnownHost { host: removed, ips: Ok(Vec::new()) });
         assert!(!is_known(), "it came and went, so it is another question");
-        hosts.note_absences([node_2.clone()]);
+        hosts.note_absences(vec![node_2.clone()]);
         hosts.events_ended();
         assert!(!is_known(), "what happens now is not told");
-        hosts.note_absences([node_2.clone()]);
+        hosts.note_absences(vec![node_2.clone()]);
         let odd = Inventory::new([known(1, "node-1")]).with_unreadable(Some("odd".to_owned()));
         hosts.replace(odd, Instant::now(), LAST);
         assert!(!is_known(), "the host that cannot be read may be its own");

@@ -1,15 +1,9 @@
 //! The instances of Rancher 2.x: the machines of a cluster.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
-use cloudprovider::{
-    Error, ErrorKind, InstanceLookup, InstanceStream, Instances, NodeIdentity, Result, async_trait,
-    instance_stream, look_once_listed,
-};
-use tokio::time::{Instant, timeout};
+use cloudprovider::{InstanceLookup, InstanceStream, Instances, NodeIdentity, async_trait, instance_stream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,15 +13,10 @@ use super::{
 };
 use crate::{
     config::{Config, ManagementConfig, ZoneRules},
+    lookups,
     norman::client::Client,
     provider_id,
 };
-
-/// How long after the start look-ups wait for the first listing.
-const START_GRACE: Duration = Duration::from_secs(10);
-
-/// How long a look-up waits for the listing that confirms an absence. A look-up has 60 s in all.
-const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The machines of a cluster as instances.
 #[derive(Debug)]
@@ -74,38 +63,6 @@ impl MachineInstances {
         let state = self.machines.state();
         nodes.iter().map(|node| look_up(node, &state, &self.zones)).collect()
     }
-
-    /// Whether a complete listing began after this moment. `None` if that is still open.
-    fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
-        let state = self.machines.state();
-        if state.listed.is_some_and(|began| began > asked) && state.trouble.is_none() {
-            return Some(Ok(()));
-        }
-        state.trouble.as_ref().filter(|(_, at)| *at > asked).map(|(error, _)| Err(error.clone()))
-    }
-
-    /// Waits for a complete listing that began after this moment.
-    ///
-    /// # Errors
-    /// Why there is none.
-    async fn listing_since(&self, asked: Instant) -> Result<()> {
-        let mut versions = self.machines.versions();
-        self.machines.want_listing();
-        let listed = async {
-            loop {
-                versions.mark_unchanged();
-                if let Some(outcome) = self.listed_since(asked) {
-                    return outcome;
-                }
-                // The sender is in `self.machines`, so this cannot fail.
-                let _ = versions.changed().await;
-            }
-        };
-        timeout(CONFIRMATION_TIMEOUT, listed).await.unwrap_or_else(|_| {
-            let words = "cannot confirm that there is no machine for this node: they were not listed in time";
-            Err(Error::new(ErrorKind::Timeout, words))
-        })
-    }
 }
 
 #[async_trait]
@@ -119,31 +76,7 @@ impl Instances for MachineInstances {
     }
 
     async fn lookup(&self, nodes: &[&NodeIdentity]) -> Vec<InstanceLookup> {
-        let asked = Instant::now();
-        let deadline = self.started.get().map(|started| *started + START_GRACE);
-        let waits = |answer: &Answer| matches!(answer, Answer::Starting(_));
-        let versions = self.machines.versions();
-        let mut answers = look_once_listed(|| self.look(nodes), waits, versions, deadline).await;
-        // One listing confirms all absences of the batch. They are remembered.
-        let mut confirmed = Ok(());
-        if answers.iter().any(|answer| matches!(answer, Answer::Nowhere(_))) {
-            confirmed = self.listing_since(asked).await;
-            if confirmed.is_ok() {
-                answers = self.look(nodes);
-                let missing = answers.iter().filter_map(|answer| match answer {
-                    Answer::Nowhere(missing) => Some(missing.clone()),
-                    Answer::Settled(_) | Answer::Starting(_) => None,
-                });
-                self.machines.note_missing(missing);
-            }
-        }
-        let settle = |answer| match (answer, &confirmed) {
-            (Answer::Settled(lookup), _) => lookup,
-            (Answer::Starting(error), _) => error.into(),
-            (Answer::Nowhere(_), Ok(())) => InstanceLookup::Absent,
-            (Answer::Nowhere(_), Err(error)) => error.clone().into(),
-        };
-        answers.into_iter().map(settle).collect()
+        lookups::look_up(&*self.machines, self.started.get().copied(), || self.look(nodes)).await
     }
 
     fn changes(&self) -> Option<InstanceStream> {

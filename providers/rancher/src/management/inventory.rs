@@ -16,7 +16,10 @@ use super::{
     history::{History, Origin},
     machine::{Machine, is_same_name, short},
 };
-use crate::absences::Absences;
+use crate::{
+    absences::Absences,
+    lookups::{Listed, outcome_since},
+};
 
 /// How many changes a slow listener may lag behind before it has to read everything again.
 const CHANGES_KEPT: usize = 1024;
@@ -266,17 +269,8 @@ impl Machines {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn versions(&self) -> watch::Receiver<u64> {
-        self.versions.subscribe()
-    }
-
     pub(super) fn changes(&self) -> broadcast::Receiver<InstanceChange> {
         self.changes.subscribe()
-    }
-
-    /// Asks for a listing, soon.
-    pub(super) fn want_listing(&self) {
-        self.wanted.notify_one();
     }
 
     /// Waits until somebody asks for a listing.
@@ -369,19 +363,6 @@ impl Machines {
         });
     }
 
-    /// Notes who is not in a complete listing.
-    pub(super) fn note_missing(&self, missing: impl IntoIterator<Item = Missing>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for one in missing {
-            match one {
-                Missing::Machine(key) => state.note_gone(key),
-                // A change may have come in between.
-                Missing::Name(name) if state.inventory.lacks(&name) => state.absences.add(name),
-                Missing::Name(_) => {}
-            }
-        }
-    }
-
     /// Notes that there is no up-to-date listing.
     pub(super) fn fail(&self, error: Error) {
         self.change(|state| {
@@ -398,6 +379,37 @@ impl Machines {
         if !references.is_empty() {
             // Nobody may be listening.
             let _ = self.changes.send(InstanceChange::Changed(references));
+        }
+    }
+}
+
+impl Listed for Machines {
+    type Sought = Missing;
+
+    const OBJECT: &str = "machine";
+
+    fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    fn want_listing(&self) {
+        self.wanted.notify_one();
+    }
+
+    fn listed_since(&self, asked: Instant) -> Option<Result<()>> {
+        let state = self.state();
+        outcome_since(asked, state.listed, state.trouble.as_ref())
+    }
+
+    fn note_absences(&self, confirmed: Vec<Missing>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for one in confirmed {
+            match one {
+                Missing::Machine(key) => state.note_gone(key),
+                // A change may have come in between.
+                Missing::Name(name) if state.inventory.lacks(&name) => state.absences.add(name),
+                Missing::Name(_) => {}
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     config::ZoneRules,
+    lookups,
     provider_id::{format_machine_id, is_machine_id, parse_machine_id},
     zones::zone_of,
 };
@@ -31,21 +32,7 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(10);
 const CUT_SUFFIX: usize = 6;
 
 /// The result of a look-up in memory.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// The final answer.
-    Settled(InstanceLookup),
-    /// The machines have not been listed yet.
-    Starting(Error),
-    /// There is no such machine. A listing has to confirm it.
-    Nowhere(Missing),
-}
-
-impl From<Error> for Answer {
-    fn from(error: Error) -> Self {
-        Self::Settled(error.into())
-    }
-}
+pub(super) type Answer = lookups::Answer<Missing>;
 
 /// Looks up the machine of a node.
 pub(super) fn look_up(node: &NodeIdentity, state: &State, rules: &ZoneRules) -> Answer {

@@ -9,6 +9,7 @@ use std::{
 use tokio::time::{Instant, advance};
 
 use super::*;
+use crate::lookups::Listed as _;
 use crate::management::{
     history::{History, Origin},
     inventory::{Change, Inventory, Listing, Machines, State},
@@ -149,11 +150,11 @@ fn a_machine_that_is_bound_to_a_similar_name_is_not_given_to_another_node() {
 #[tokio::test(start_paused = true)]
 async fn a_name_without_a_machine_is_remembered_until_one_comes_or_the_listing_is_old() {
     let (stays, nobody) = (machine(UID, "node-1"), node("Node-2"));
-    let name = || [Missing::Name("node-2".to_owned())];
+    let name = || vec![Missing::Name("node-2".to_owned())];
     let machines = Machines::new();
     list(&machines, origin(100), std::slice::from_ref(&stays));
     is(&nobody, &machines.state(), "nowhere node-2");
-    machines.note_missing(name());
+    machines.note_absences(name());
     is(&nobody, &machines.state(), "absent");
     // Each listing confirms it.
     advance(Duration::from_secs(300)).await;
@@ -163,7 +164,7 @@ async fn a_name_without_a_machine_is_remembered_until_one_comes_or_the_listing_i
     // A machine comes, and goes again: that is another question.
     machines.apply(Change::Put(Box::new(machine(OTHER, "node-2"))));
     is(&nobody, &machines.state(), "present");
-    machines.note_missing(name());
+    machines.note_absences(name());
     machines.apply(Change::Remove(OTHER.to_owned()));
     is(&nobody, &machines.state(), "nowhere node-2");
 }

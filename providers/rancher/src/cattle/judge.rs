@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use cloudprovider::{Error, ErrorKind, Instance, InstanceLookup, InstanceMetadata, NodeIdentity, PowerState};
 
-use crate::{
+use super::{
+    absences::Sought,
     addresses::node_addresses,
-    cattle::{
-        absences::Sought,
-        inventory::{KnownHost, State},
-        model::Host,
-    },
+    inventory::{KnownHost, State},
+    model::Host,
+};
+use crate::{
     config::{AddressTypes, ZoneRules},
+    lookups,
     provider_id::{format_provider_id, is_host_uuid},
     zones::zone_of,
 };
@@ -30,15 +31,7 @@ pub(crate) struct Rules {
 }
 
 /// The result of a look-up in memory.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// The final answer.
-    Settled(InstanceLookup),
-    /// The hosts have not been listed yet.
-    Starting(Error),
-    /// The inventory has no such host. A listing has to confirm it.
-    Nowhere(Sought),
-}
+pub(super) type Answer = lookups::Answer<Sought>;
 
 /// Looks up the host of a node.
 pub(crate) fn look_up(node: &NodeIdentity, state: &State, rules: &Rules) -> Answer {
