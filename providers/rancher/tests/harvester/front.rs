@@ -13,14 +13,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::{
-    ServerConfig,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
-};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::private_authority::private_authority;
 
 /// What becomes of a call.
 #[derive(Clone, Debug)]
@@ -57,7 +54,7 @@ pub(crate) struct State {
 impl Front {
     /// A proxy of this server.
     pub(crate) async fn start(server: String) -> Self {
-        let (acceptor, ca) = certificates();
+        let (acceptor, ca) = private_authority();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://{}", listener.local_addr().expect("an address"));
         // The proxy trusts the server: nobody is between the two.
@@ -175,23 +172,4 @@ async fn answer(
         return Err(lost());
     }
     Response::builder().status(status).body(Full::new(body)).map_err(io::Error::other)
-}
-
-/// TLS settings of the proxy, and the certificate of their authority.
-fn certificates() -> (TlsAcceptor, String) {
-    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority =
-        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
-    let certificate = params.signed_by(&key, &authority).expect("a certificate");
-    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], private)
-        .expect("a certificate");
-    (TlsAcceptor::from(Arc::new(config)), authority.pem())
 }

@@ -8,6 +8,8 @@
     reason = "a test talks to a person, and fails by panicking where it has nothing better to say"
 )]
 
+#[path = "../private_authority/mod.rs"]
+mod private_authority;
 #[path = "../testing/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod testing;

@@ -3,6 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests may")]
 
+#[path = "../private_authority/mod.rs"]
+mod private_authority;
+
 mod clusters;
 mod conformance;
 mod detection;
