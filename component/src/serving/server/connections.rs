@@ -6,6 +6,7 @@ mod limits;
 mod paced;
 mod requests;
 mod slots;
+mod unsent;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -30,6 +31,7 @@ use handshake::{Encrypted, encrypt};
 use idle::Idle;
 use requests::{OfConnection, Requests};
 use slots::{Slot, Slots};
+use unsent::Unsent;
 
 pub(super) use handshake::Tls;
 pub(super) use limits::Limits;
@@ -178,7 +180,7 @@ impl Server {
         });
         let builder = http_builder(self.limits.http2_streams(is_known));
         let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-        let io = TokioIo::new(Idle::new(stream, IDLE_TIMEOUT));
+        let io = TokioIo::new(Unsent::new(Idle::new(stream, IDLE_TIMEOUT), slot.clone()));
         let connection = builder.serve_connection(io, service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(%peer, error, "connection ended");

@@ -53,7 +53,7 @@ enum Standing {
     Idle,
     /// A new connection that has sent nothing yet. It costs its client one packet.
     Silent,
-    /// A response that is ready but that the client does not read.
+    /// A response that is ready but that the client has not taken yet.
     Answered,
     /// A handshake, or the first request after it.
     Handshake,
@@ -104,6 +104,10 @@ struct Connection {
     heard: bool,
     /// Until when it counts as waiting for the server.
     waits_until: Instant,
+    /// Whether all of its requests have their responses. Before the first request it waits for that one.
+    is_done: bool,
+    /// Whether data for the client is still to be sent.
+    has_unsent: bool,
     /// Requests in progress: the response is not ready, or the client has not read it.
     requests: usize,
     /// The number of these whose response is not ready.
@@ -124,7 +128,7 @@ pub(super) struct Slot {
     evicted: CancellationToken,
 }
 
-/// A request in progress. Dropped when the client has read the response or does not want it any more.
+/// A request in progress. Dropped when the whole response is written or the client does not want it any more.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     slot: Arc<Slot>,
@@ -152,11 +156,11 @@ struct Rank {
 
 impl Connection {
     fn standing(&self, now: Instant) -> Standing {
-        if self.waits_until <= now {
+        if self.waits_until <= now || (self.is_done && !self.has_unsent) {
             Standing::Idle
         } else if self.owed > 0 {
             Standing::Owed
-        } else if self.requests > 0 {
+        } else if self.requests > 0 || self.is_done {
             Standing::Answered
         } else if self.heard {
             Standing::Handshake
@@ -180,6 +184,7 @@ impl Connection {
         self.recent.0 = self.recent.0.saturating_add(1);
         self.requests += 1;
         self.owed += 1;
+        self.is_done = false;
         self.waits_until = now + GRACE;
     }
 }
@@ -208,6 +213,8 @@ impl Slots {
             last: id,
             heard: false,
             waits_until: Instant::now() + SILENT_GRACE,
+            is_done: false,
+            has_unsent: false,
             requests: 0,
             owed: 0,
             recent: (0, Instant::now()),
@@ -330,6 +337,15 @@ impl Slot {
         });
     }
 
+    /// Records whether data for the client is still to be sent.
+    pub(super) fn unsent(&self, has_unsent: bool) {
+        // Called after each write, so not an event.
+        let mut open = self.slots.lock();
+        if let Some(one) = open.connections.get_mut(&self.id) {
+            one.has_unsent = has_unsent;
+        }
+    }
+
     /// Records the start of a request with a head of this many bytes. The request ends when the returned
     /// value is dropped.
     pub(super) fn request(self: &Arc<Self>, head: usize) -> UnderWay {
@@ -372,9 +388,7 @@ impl Drop for UnderWay {
         self.slot.note(|one| {
             one.requests -= 1;
             one.owed -= usize::from(is_owed);
-            if one.requests == 0 {
-                one.waits_until = Instant::now();
-            }
+            one.is_done = one.requests == 0;
         });
     }
 }

@@ -63,6 +63,23 @@ async fn who_asks_again_is_waited_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_not_taken_the_response_stays() {
+    let slots = Slots::new(100, 2, u64::MAX);
+    let slow = kept(&slots, there(1));
+    slow.unsent(true);
+    let attackers = [0; 4].map(|_| kept(&slots, there(1)));
+    assert_eq!(are_open([&slow, &attackers[2], &attackers[3]]), [true, false, true]);
+    slow.unsent(false);
+    let _more = [0; 2].map(|_| kept(&slots, there(1)));
+    assert_eq!(are_open([&slow]), [false], "it has everything");
+    let never = kept(&slots, there(2));
+    never.unsent(true);
+    tokio::time::advance(GRACE).await;
+    let _more = [0; 2].map(|_| kept(&slots, there(2)));
+    assert_eq!(are_open([&never]), [false], "it had its time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_once_stays_where_others_ask_without_end() {
     let slots = Slots::new(100, 3, u64::MAX);
     let prometheus = kept(&slots, there(1));
