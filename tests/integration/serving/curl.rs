@@ -20,6 +20,8 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// curl's error message.
     pub(crate) error: String,
+    /// Whether the whole response arrived.
+    pub(crate) is_whole: bool,
 }
 
 impl Answer {
@@ -81,7 +83,13 @@ impl Curl {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         let (headers, status) = error.rsplit_once("HTTP-STATUS=").context(error.clone())?;
         let status = status.get(..3).and_then(|status| status.parse().ok()).context(error.clone())?;
-        Ok(Answer { status, headers: headers.to_lowercase(), body: output.stdout, error: headers.to_owned() })
+        Ok(Answer {
+            status,
+            headers: headers.to_lowercase(),
+            body: output.stdout,
+            error: headers.to_owned(),
+            is_whole: output.status.success(),
+        })
     }
 
     /// Sends the request and expects this status.
