@@ -44,6 +44,7 @@ mod kernel_routes;
 mod key;
 mod lane;
 mod mac;
+mod machines;
 mod provider;
 mod provider_id;
 mod routes;

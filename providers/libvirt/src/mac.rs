@@ -7,6 +7,11 @@ use std::fmt;
 pub(crate) struct Mac([u8; 6]);
 
 impl Mac {
+    /// The address with these bytes.
+    pub(crate) fn from_bytes(bytes: [u8; 6]) -> Self {
+        Self(bytes)
+    }
+
     /// Reads `52:54:00:ab:cd:ef`, in either case and with one or two digits each.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];

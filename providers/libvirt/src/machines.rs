@@ -1,0 +1,9 @@
+//! Machines of Cluster API on libvirt.
+
+// The steps use all of it.
+#![allow(dead_code, unused_imports)]
+
+mod kinds;
+mod names;
+mod spec;
+mod status;

@@ -1,0 +1,22 @@
+//! What users say: the specs of `LibvirtMachine` and `LibvirtCluster`.
+//!
+//! The doc comments are the descriptions in the CRDs, so they are written for users. What a machine is made of
+//! cannot change later, as everywhere in Cluster API: a new template rolls out new machines.
+
+mod cluster;
+mod image;
+mod interface;
+mod machine;
+
+pub(crate) use self::{
+    cluster::LibvirtClusterSpec,
+    image::{ImageFormat, ImageSource, ImageSpec, VolumeSpec},
+    interface::{InterfaceModel, InterfaceSource, InterfaceSpec, MacvtapMode, MacvtapSpec, ReservationSpec},
+    machine::{
+        CpuMode, CpuSpec, DEFAULT_POOL, DiskBus, DiskFormat, DiskSpec, Firmware, LibvirtMachineSpec,
+        PowerOffMode, RootDiskMode,
+    },
+};
+
+#[cfg(test)]
+mod tests;
