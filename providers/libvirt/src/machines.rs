@@ -5,5 +5,6 @@
 
 mod kinds;
 mod names;
+mod seed;
 mod spec;
 mod status;
