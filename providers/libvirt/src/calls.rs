@@ -19,6 +19,7 @@ pub(crate) enum Operation {
     Connect,
     SetKeepalive,
     RegisterEvents,
+    NodeInfo,
     ListDomains,
     DomainStates,
     LookupDomain,
@@ -31,10 +32,11 @@ pub(crate) enum Operation {
 }
 
 /// The operations' names in counts and messages, in the order of [`Operation`].
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "connect",
     "set_keepalive",
     "register_events",
+    "node_info",
     "list_domains",
     "domain_states",
     "lookup_domain",

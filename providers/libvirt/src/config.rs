@@ -15,6 +15,10 @@ use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+mod machines;
+
+pub use self::machines::MachineLimits;
+
 use crate::{
     addresses::{AddressRules, Family},
     fields::{Fields, Problems, SECTIONS, nearest},
@@ -48,6 +52,8 @@ pub struct Config {
     pub has_routes: bool,
     /// Where load balancers get their addresses. `None`: there are no load balancers.
     pub address_pools: Option<address_pools::Config>,
+    /// How much of a hypervisor its domains may take before no new machine is put there.
+    pub machines: MachineLimits,
 }
 
 /// One hypervisor, that is one libvirtd.
@@ -62,10 +68,19 @@ pub struct HypervisorConfig {
     pub region: Option<String>,
     /// The zone of its Nodes.
     pub zone: Option<String>,
+    /// Its failure domain, if that is not its zone. See [`failure_domain`](Self::failure_domain).
+    pub failure_domain: Option<String>,
     /// SASL credentials. They are read again for each connection.
     pub auth: Option<Auth>,
     /// A directory with `cacert.pem`, `clientcert.pem` and `clientkey.pem`.
     pub pkipath: Option<PathBuf>,
+}
+
+impl HypervisorConfig {
+    /// The failure domain of machines on it: what is configured, else its zone, else its name.
+    pub fn failure_domain(&self) -> &str {
+        self.failure_domain.as_deref().or(self.zone.as_deref()).unwrap_or(&self.name)
+    }
 }
 
 /// SASL credentials of a hypervisor.
@@ -282,6 +297,7 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
     let address_pools = fields.take_even_empty(address_pools::Config::KEY).and_then(|value| {
         address_pools::Config::read(address_pools::Config::KEY, &value, &mut problems.faults)
     });
+    let machines = fields.take("machines").map(|value| MachineLimits::read(value, problems));
     fields.finish(problems);
     Some(Config {
         has_routes,
@@ -291,6 +307,7 @@ fn read_config(value: Value, base: Option<&Path>, problems: &mut Problems) -> Op
         keepalive,
         refresh_interval: refresh_interval.unwrap_or(REFRESH_INTERVAL),
         address_pools,
+        machines: machines.unwrap_or_default(),
     })
 }
 
@@ -334,6 +351,7 @@ fn read_hypervisor(
             uri: String::new(),
             region: None,
             zone: None,
+            failure_domain: None,
             auth: None,
             pkipath: None,
         };
@@ -342,6 +360,7 @@ fn read_hypervisor(
     let uri = fields.required_text("uri", "libvirt's connection URI, such as qemu:///system", problems);
     let region = label_value(&mut fields, "region", problems);
     let zone = label_value(&mut fields, "zone", problems);
+    let failure_domain = label_value(&mut fields, "failureDomain", problems);
     let pkipath = fields.text("pkipath", problems).map(PathBuf::from);
     if let Some(uri) = &uri {
         for fault in uri::faults(uri) {
@@ -368,6 +387,7 @@ fn read_hypervisor(
         uri: uri.unwrap_or_default(),
         region,
         zone,
+        failure_domain,
         auth,
         pkipath,
     }

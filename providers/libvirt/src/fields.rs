@@ -174,6 +174,33 @@ impl Fields {
         }
     }
 
+    /// A factor with at most two decimals, within `range`, in hundredths.
+    pub(crate) fn factor(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<u32>,
+        problems: &mut Problems,
+    ) -> Option<u32> {
+        let path = self.path(key);
+        // by its text, so that no rounding is needed
+        let text = match self.take(key)? {
+            Value::Number(number) => number.to_string(),
+            _ => String::new(),
+        };
+        match hundredths(&text) {
+            Some(factor) if range.contains(&factor) => Some(factor),
+            _ => {
+                let [least, most] =
+                    [*range.start(), *range.end()].map(|hundredths| f64::from(hundredths) / 100.0);
+                problems.add(
+                    path,
+                    format!("must be a number from {least} to {most} with at most two decimals, such as 1.5"),
+                );
+                None
+            }
+        }
+    }
+
     /// A duration in Go's notation, within `range`.
     pub(crate) fn duration(
         &mut self,
@@ -235,6 +262,18 @@ impl Fields {
     }
 }
 
+/// A decimal number in hundredths, if it has at most two decimals.
+fn hundredths(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let decimals = match decimals.len() {
+        0 => 0,
+        1 => decimals.parse::<u32>().ok()? * 10,
+        2 => decimals.parse().ok()?,
+        _ => return None,
+    };
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(decimals)
+}
+
 /// The known key most similar to `key`, if any is similar enough.
 pub(crate) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known
@@ -255,21 +294,26 @@ fn shown(duration: Duration) -> String {
 }
 
 /// The keys at the top level.
-pub(crate) const SECTIONS: [&str; 7] = [
+pub(crate) const SECTIONS: [&str; 8] = [
     "hypervisors",
     "addresses",
     "callTimeout",
     "keepalive",
     "refreshInterval",
     "routes",
+    "machines",
     address_pools::Config::KEY,
 ];
 
 /// Where each key of the configuration belongs.
-const HOMES: [(&str, &[&str]); 6] = [
+const HOMES: [(&str, &[&str]); 7] = [
     ("at the top level", &SECTIONS),
     ("under routes", &["enabled"]),
-    ("under an element of hypervisors", &["name", "uri", "region", "zone", "auth", "pkipath"]),
+    ("under machines", &["cpuOvercommit", "memoryOvercommit", "reservedMemoryMiB"]),
+    (
+        "under an element of hypervisors",
+        &["name", "uri", "region", "zone", "failureDomain", "auth", "pkipath"],
+    ),
     ("under auth of a hypervisor", &["username", "usernameFile", "password", "passwordFile"]),
     ("under addresses", &["internal", "external", "exclude", "families"]),
     ("under keepalive", &["interval", "count"]),

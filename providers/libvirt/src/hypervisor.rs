@@ -20,6 +20,7 @@ use crate::{
     key::Key,
     lane::LaneCount,
     session::Probed,
+    size::Size,
 };
 use cloudprovider::InstanceChange;
 
@@ -51,6 +52,8 @@ pub(crate) struct State {
     pub(crate) is_listed: bool,
     /// When the inventory was last compared with libvirt's own list.
     pub(crate) confirmed: Option<Instant>,
+    /// Its CPUs and memory, as libvirt told them for this connection, or why they are not known.
+    pub(crate) size: std::result::Result<Size, String>,
 }
 
 impl State {
@@ -126,6 +129,7 @@ impl Hypervisor {
             inventory: Inventory::default(),
             is_listed: false,
             confirmed: None,
+            size: Err("it was not asked yet".to_owned()),
         };
         let hypervisor = Self {
             config,

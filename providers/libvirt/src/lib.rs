@@ -49,11 +49,12 @@ mod provider;
 mod provider_id;
 mod routes;
 mod session;
+mod size;
 mod sys;
 mod uri;
 
 pub use addresses::{AddressRules, Family};
-pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive};
+pub use config::{Auth, Config, Credential, HypervisorConfig, Keepalive, MachineLimits};
 pub use domain::METADATA_NAMESPACE;
 pub use hypervisor::HypervisorHandle;
 pub use kernel_routes::ROUTE_PROTOCOL;

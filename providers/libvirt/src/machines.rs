@@ -5,6 +5,7 @@
 
 mod kinds;
 mod names;
+mod placement;
 mod seed;
 mod spec;
 mod status;

@@ -17,6 +17,7 @@ use crate::{
     domain::{Domain, DomainState},
     inventory::{NetworkLeases, Snapshot},
     key::Key,
+    size::Size,
     sys::{self, AddressSource, Credentials, EventSink, Registration},
     uri,
 };
@@ -234,6 +235,15 @@ impl Session {
             probed.doubts.push(doubt);
         }
         Ok(probed)
+    }
+
+    /// The hypervisor's CPUs and memory, or why they are not known, with one call.
+    pub(crate) fn size(&self) -> Result<Result<Size, String>, Failure> {
+        match self.call(Operation::NodeInfo, || self.connect.node_info()) {
+            Ok(info) => Ok(Ok(Size { cpus: info.cpus.into(), memory_mib: info.memory >> 10 })),
+            Err(failure) if failure.lost => Err(failure),
+            Err(failure) => Ok(Err(failure.message)),
+        }
     }
 
     /// UUIDs and names of all domains, with one call.

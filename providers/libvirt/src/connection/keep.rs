@@ -15,7 +15,6 @@ use super::{actor::Actor, connected::Connected, rare::Rare};
 use crate::{
     calls::{Calls, Failure},
     hypervisor::{Command, Hypervisor, Status},
-    inventory::Snapshot,
     lane::{Lane, ThreadCount},
     session::Session,
     sys::EventSink,
@@ -154,12 +153,14 @@ impl Actor {
         let began = std::time::Instant::now();
         let of_session = calls.clone();
         let known: Vec<_> = self.hypervisor.state().inventory.domains().map(|domain| domain.uuid).collect();
-        let answer = lane.run(move |slot: &mut Option<Session>| -> Result<Snapshot, Failure> {
+        let answer = lane.run(move |slot: &mut Option<Session>| {
             let session = slot.insert(Session::open(&config, keepalive, of_session, &sink)?);
-            session.list(&known)
+            // once for a connection: it changes when the host gets other memory, with a restart
+            let size = session.size()?;
+            Ok((session.list(&known)?, size))
         });
-        let snapshot = match self.in_time(answer, &calls.progress).await {
-            Ok(snapshot) => snapshot,
+        let (snapshot, size) = match self.in_time(answer, &calls.progress).await {
+            Ok(answer) => answer,
             Err(failure) => {
                 if failure.kind == ErrorKind::Timeout {
                     lane.abandon(&self.abandoned);
@@ -174,6 +175,7 @@ impl Actor {
             // the controllers look at everything again anyway, so what is different need not be told
             state.inventory.replace(snapshot);
             state.is_listed = true;
+            state.size = size;
             state.confirmed = Some(began);
         });
         tracing::info!(

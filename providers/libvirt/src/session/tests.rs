@@ -49,3 +49,8 @@ fn a_listing_looks_for_known_domains_that_are_not_listed() {
     assert_eq!(snapshot.unreadable, []);
     assert_eq!(lookups(&session), 1);
 }
+
+#[test]
+fn a_hypervisor_tells_its_size() {
+    assert_eq!(session().size(), Ok(Ok(Size { cpus: 16, memory_mib: 3072 })));
+}

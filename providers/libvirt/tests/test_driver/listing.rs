@@ -120,7 +120,7 @@ async fn a_thousand_nodes_cost_one_listing_per_hypervisor() {
     assert_eq!(calls.get("lookup_domain"), None);
     // all states come in one call or, from this driver, in one call for each domain
     let total = cloud.total_calls();
-    assert!(total <= 2 * (5 + 2 * 500), "{calls:?}");
+    assert!(total <= 2 * (6 + 2 * 500), "{calls:?}");
 }
 
 #[tokio::test]
