@@ -139,6 +139,6 @@ build-packages: cargo
 .PHONY: peers
 peers: cargo
 	@tests/env/install.sh test || $(go_on_without)
-	@for peer in kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm guest; do \
+	@for peer in kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi kube-vip helm guest; do \
 	    tests/env/build.sh "$$peer" >/dev/null || $(go_on_without); \
 	done

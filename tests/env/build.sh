@@ -3,8 +3,8 @@
 #
 #   tests/env/build.sh [PEER|all]...
 #
-# The peers: kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm
-# guest.
+# The peers: kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi
+# kube-vip helm guest.
 #
 # Prints one line per peer on standard output: the folder that holds it. Progress goes to standard
 # error. A folder is named after a hash of what determines its contents and is moved into place only
@@ -177,6 +177,35 @@ kube_proxy() {
         "$here/kube-proxy/go.mod" "$here/kube-proxy/go.sum")" make_kube_proxy
 }
 
+# The programs, and in providers/ what clusterctl expects of a release: the manifests of each provider, rendered from
+# the module, and metadata.yaml.
+make_cluster_api() {
+    local module=sigs.k8s.io/cluster-api version source package program provider manifests release
+    version=$(version_of cluster-api $module)
+    while read -r package program provider manifests; do
+        go_build cluster-api "-X $module/version.gitVersion=$version" "$2" "$module/$package"
+        mv "$2/${package##*/}" "$1/$program"
+        [[ -n $provider ]] || continue
+        source=$(cd "$here/cluster-api" && go list -m -f '{{.Dir}}' $module)
+        release=$1/providers/$provider/$version
+        mkdir -p "$release"
+        cp "$source/metadata.yaml" "$release/"
+        "$cluster_api_kubectl" kustomize "$source/$package/config/default" >"$release/$manifests"
+    done <<'END'
+core                 core-manager                  cluster-api           core-components.yaml
+bootstrap/kubeadm    kubeadm-bootstrap-manager     bootstrap-kubeadm     bootstrap-components.yaml
+controlplane/kubeadm kubeadm-control-plane-manager control-plane-kubeadm control-plane-components.yaml
+cmd/clusterctl       clusterctl
+END
+}
+
+cluster_api() {
+    # it only puts files together, so its version does not matter
+    cluster_api_kubectl=$(kubernetes)/kubectl
+    once "$(folder_for cluster-api "core kubeadm-bootstrap kubeadm-control-plane clusterctl" \
+        "$here/cluster-api/go.mod" "$here/cluster-api/go.sum")" make_cluster_api
+}
+
 make_containerd() {
     local module=github.com/containerd/containerd/v2
     go_build containerd "-X $module/version.Version=$(version_of containerd $module)" "$1" \
@@ -254,12 +283,13 @@ guest() {
 for peer in "$@"; do
     case $peer in
     kubernetes | kubelet | containerd | leader | framework | vcsim | cpi | helm | guest) "$peer" ;;
-    kubernetes-previous | kube-proxy | kube-vip) "${peer//-/_}" ;;
+    kubernetes-previous | kube-proxy | cluster-api | kube-vip) "${peer//-/_}" ;;
     all)
         kubernetes
         kubernetes_previous
         kubelet
         kube_proxy
+        cluster_api
         containerd
         leader
         framework
@@ -273,7 +303,7 @@ for peer in "$@"; do
         sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         ;;
     *)
-        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kube-proxy containerd leader framework vcsim cpi kube-vip helm guest all"
+        say "no peer $peer; known: kubernetes kubernetes-previous kubelet kube-proxy cluster-api containerd leader framework vcsim cpi kube-vip helm guest all"
         exit 2
         ;;
     esac

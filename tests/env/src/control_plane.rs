@@ -227,6 +227,24 @@ impl ControlPlane {
         )
     }
 
+    /// Writes a kubeconfig file for a service account and returns its path. It authenticates with a token that is
+    /// good for a day. RBAC decides what the account may do.
+    ///
+    /// # Errors
+    /// If there is no such service account.
+    pub fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token =
+            self.kubectl_output(&["create", "token", "--duration=24h", "--namespace", namespace, name])?;
+        let file = format!("{namespace}-{name}.kubeconfig");
+        write_kubeconfig(
+            &self.scratch,
+            file.as_ref(),
+            self.port,
+            &self.ca,
+            &format!("token: {}", token.trim()),
+        )
+    }
+
     /// A command that runs `kubectl` as the administrator.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(&self.programs.kubectl);

@@ -1,6 +1,6 @@
 //! Builds, starts and stops the real peers of the tests: a Kubernetes control plane, a kubelet, a Go
 //! cloud-controller-manager, libvirtd and small virtual machines, a vCenter simulator, vSphere's own
-//! cloud-controller-manager, kube-vip's allocator, and kube-proxies in network namespaces.
+//! cloud-controller-manager, kube-vip's allocator, kube-proxies in network namespaces, and Cluster API's managers.
 //!
 //! Every peer has a folder of its own in the system's temporary folder, listens on loopback or in a network
 //! namespace of its own, and ends when the value that started it is dropped. If the test process dies without
@@ -15,6 +15,7 @@
 
 mod audit;
 mod build;
+mod cluster_api;
 mod control_plane;
 mod cpi;
 mod error;
@@ -34,6 +35,7 @@ mod vcsim;
 
 pub use audit::Refusal;
 pub use build::{ControlPlanePrograms, built};
+pub use cluster_api::{ClusterApi, ClusterApiManager, ClusterApiPrograms};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use cpi::Cpi;
 pub use error::StartError;

@@ -1,6 +1,7 @@
 //! Network namespaces: machines that have only a network.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::Result;
 
 use crate::error::{StartError, need_programs};
 use crate::namespace::need_namespaces;
+use crate::ports::free_port;
 use crate::process::{Process, run};
 use crate::scratch::Scratch;
 
@@ -84,27 +86,54 @@ impl Netns {
     /// If the relay does not start.
     pub fn relay(&self, port: u16) -> Result<()> {
         let socket = self.scratch.join(format!("{port}.sock"));
-        // Sockets in the file system cross network namespaces.
-        let mut outside = Command::new("socat");
-        outside.arg(format!("UNIX-LISTEN:{},fork", socket.display())).arg(format!("TCP:127.0.0.1:{port}"));
-        let mut inside = self.command("socat");
-        inside
-            .arg(format!("TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork"))
-            .arg(format!("UNIX-CONNECT:{}", socket.display()));
-        let log = self.scratch.join("relay.log");
-        let mut outside = Process::spawn("relay", &outside, &log)?;
-        outside.wait_until(READY_WITHIN, || socket.exists())?;
-        let mut inside = Process::spawn("relay", &inside, &log)?;
-        inside.wait_until(READY_WITHIN, || self.listens(port))?;
-        let mut relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
-        relays.extend([inside, outside]);
-        Ok(())
+        self.relay_between(Command::new("socat"), port, self.command("socat"), port, &socket, || {
+            is_listening(&mut self.command("cat"), port)
+        })
     }
 
-    fn listens(&self, port: u16) -> bool {
-        let hexadecimal = format!(":{port:04X} 00000000:0000 0A");
-        run(self.command("cat").arg("/proc/net/tcp")).is_ok_and(|text| text.contains(&hexadecimal))
+    /// The opposite: makes a port of 127.0.0.1 in here reachable from the machine, and returns the port of the
+    /// machine's 127.0.0.1 for it. Nothing has to listen on it yet.
+    ///
+    /// # Errors
+    /// If the relay does not start.
+    pub fn expose(&self, port: u16) -> Result<u16> {
+        let outer = free_port()?;
+        let socket = self.scratch.join(format!("{port}-out.sock"));
+        self.relay_between(self.command("socat"), port, Command::new("socat"), outer, &socket, || {
+            is_listening(&mut Command::new("cat"), outer)
+        })?;
+        Ok(outer)
     }
+
+    /// Starts two relays: `near` connects to port `to` and takes what comes through `socket`; `far` listens on
+    /// port `from` and sends it there. Sockets in the file system cross network namespaces.
+    fn relay_between(
+        &self,
+        mut near: Command,
+        to: u16,
+        mut far: Command,
+        from: u16,
+        socket: &Path,
+        is_listening: impl FnMut() -> bool,
+    ) -> Result<()> {
+        near.arg(format!("UNIX-LISTEN:{},fork", socket.display())).arg(format!("TCP:127.0.0.1:{to}"));
+        far.arg(format!("TCP-LISTEN:{from},bind=127.0.0.1,reuseaddr,fork"))
+            .arg(format!("UNIX-CONNECT:{}", socket.display()));
+        let log = self.scratch.join("relay.log");
+        let mut near = Process::spawn("relay", &near, &log)?;
+        near.wait_until(READY_WITHIN, || socket.exists())?;
+        let mut far = Process::spawn("relay", &far, &log)?;
+        far.wait_until(READY_WITHIN, is_listening)?;
+        let mut relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
+        relays.extend([far, near]);
+        Ok(())
+    }
+}
+
+/// Whether something listens on this port, by the list that `cat` prints.
+fn is_listening(cat: &mut Command, port: u16) -> bool {
+    let hexadecimal = format!(":{port:04X} 00000000:0000 0A");
+    run(cat.arg("/proc/net/tcp")).is_ok_and(|text| text.contains(&hexadecimal))
 }
 
 /// The folders of daemons are included.
