@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use cloudprovider::{Error, ErrorKind, Result, async_trait};
+use cloudprovider::{Error, ErrorKind, Result, ServiceAccess, async_trait};
 use futures::future::join_all;
 use tokio::sync::Notify;
 
@@ -17,6 +17,10 @@ use crate::allocate::Held;
 /// that follow each other.
 #[async_trait]
 pub trait Announce: fmt::Debug + Send + Sync {
+    /// From now on, no address stays on its interface for longer than this daemon [leads alone](ServiceAccess::alone_for), even
+    /// if it is killed.
+    fn limit(&self, services: Arc<dyn ServiceAccess>);
+
     /// Holds an address until this holder releases it. Several may hold one address. Holding it again changes nothing.
     ///
     /// # Errors
@@ -211,8 +215,10 @@ impl Holds {
         later.rfind(|other| Arc::ptr_eq(&other.announcer, &self.announcer) && other.state().is_running)
     }
 
-    /// From now on it takes over what an earlier generation holds when that one stops.
-    pub(crate) fn start(&self) {
+    /// From now on it takes over what an earlier generation holds when that one stops. `services` says how long this daemon
+    /// leads.
+    pub(crate) fn start(&self, services: Arc<dyn ServiceAccess>) {
+        self.announcer.limit(services);
         self.state().is_running = true;
     }
 

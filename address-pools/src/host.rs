@@ -7,7 +7,7 @@ use std::{
 };
 
 use announcing::{Announcer, HolderId, InterfaceChoice};
-use cloudprovider::{Error, ErrorKind, Result, async_trait};
+use cloudprovider::{Error, ErrorKind, Result, ServiceAccess, async_trait};
 
 use crate::announce::{Announce, Fault};
 
@@ -38,6 +38,10 @@ impl HostAnnouncer {
 
 #[async_trait]
 impl Announce for HostAnnouncer {
+    fn limit(&self, services: Arc<dyn ServiceAccess>) {
+        self.announcer.limit(move || services.alone_for());
+    }
+
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
         let holder = {
             let mut holders = self.holders();

@@ -116,7 +116,7 @@ impl PooledLoadBalancer {
         let end: Weak<dyn EndOfTerm> = Arc::downgrade(&(Arc::clone(&self.inner) as Arc<dyn EndOfTerm>));
         services.at_end_of_term(end);
         if let Some(holds) = &self.inner.holds {
-            holds.start();
+            holds.start(Arc::clone(&services));
         }
         let (inner, stop) = (Arc::clone(&self.inner), context.stop.clone());
         tasks.spawn(async move {

@@ -5,11 +5,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use cloudprovider::{
     AddressClaim, AddressHolder, ConfigProblem, Error, ErrorKind, IpFamilyPolicy, LoadBalancerService,
-    Protocol, Result, ServicePort, ServiceRef, async_trait,
+    Protocol, Result, ServiceAccess, ServicePort, ServiceRef, async_trait,
 };
 use serde_json::Value;
 
@@ -119,6 +120,8 @@ pub(crate) struct FakeAnnouncer {
     pub(crate) broken: Mutex<BTreeSet<IpAddr>>,
     /// Addresses that are held, and that no interface has.
     pub(crate) lost: Mutex<BTreeSet<IpAddr>>,
+    /// Says how long addresses may stay.
+    limit: Mutex<Option<Arc<dyn ServiceAccess>>>,
     /// Addresses that left their interface.
     darkened: Mutex<Vec<IpAddr>>,
 }
@@ -134,6 +137,12 @@ pub(crate) struct Announced {
 impl FakeAnnouncer {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// How long addresses may stay from now on, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        limit.as_ref().map(|services| services.alone_for())
     }
 
     /// The addresses that left their interface, each time that they did.
@@ -160,6 +169,10 @@ impl FakeAnnouncer {
 
 #[async_trait]
 impl Announce for FakeAnnouncer {
+    fn limit(&self, services: Arc<dyn ServiceAccess>) {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(services);
+    }
+
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
         if self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&address) {
             return Err(Error::new(ErrorKind::Conflict, format!("another host has {address}")));

@@ -1,11 +1,14 @@
 //! Holds addresses until SIGTERM or Ctrl-C, and then releases them.
 //!
-//!     cargo run -p announcing --example hold -- [--interface eth0] 192.0.2.5 2001:db8::5
+//!     cargo run -p announcing --example hold -- [--interface eth0] [--for 60] 192.0.2.5 2001:db8::5
 //!
 //! Needs the capabilities `NET_ADMIN` and `NET_RAW`. Prints one line for each address that it holds.
 #![allow(clippy::print_stdout)]
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use announcing::{Announcer, Error, HolderId, InterfaceChoice};
 use clap::Parser;
@@ -18,6 +21,9 @@ struct Arguments {
     /// route]
     #[arg(long)]
     interface: Option<InterfaceChoice>,
+    /// For how many seconds at most [default: for ever]
+    #[arg(long = "for")]
+    limit: Option<u64>,
     /// The addresses
     #[arg(required = true)]
     addresses: Vec<IpAddr>,
@@ -30,6 +36,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let interface = arguments.interface.unwrap_or_default();
     let (announcer, me) = (Announcer::of_process(), HolderId::new("example"));
+    if let Some(seconds) = arguments.limit {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        announcer.limit(move || end.saturating_duration_since(Instant::now()));
+    }
     let holds = arguments.addresses.iter().map(|address| announcer.hold(&me, *address, &interface));
     let held = futures::future::try_join_all(holds).await.map_err(|error: Error| error.to_string())?;
     for (address, held) in arguments.addresses.iter().zip(held) {

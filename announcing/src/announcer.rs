@@ -3,6 +3,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use tokio::sync::{mpsc, oneshot};
@@ -10,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     error::{Error, Result},
     interface::{InterfaceChoice, fault},
+    limit::Limit,
     request::{Entries, Held, HoldRequest, HolderId, ReleaseRequest, Request},
 };
 
@@ -24,6 +26,7 @@ pub struct Announcer(Arc<Inner>);
 struct Inner {
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     entries: Entries,
+    limit: Limit,
 }
 
 /// An address that is held, for people.
@@ -51,6 +54,15 @@ impl Announcer {
     pub fn of_process() -> &'static Self {
         static ANNOUNCER: OnceLock<Announcer> = OnceLock::new();
         ANNOUNCER.get_or_init(Self::new)
+    }
+
+    /// From now on no address stays on this host for longer than `may_hold_for` says, even if the process is killed. It is
+    /// asked each time that an address is set or renewed, and answers how long from then on this process may hold addresses:
+    /// as long as no other one can lead. It must not block.
+    ///
+    /// The kernel needs some time, so an address is gone two seconds earlier or less.
+    pub fn limit(&self, may_hold_for: impl Fn() -> Duration + Send + Sync + 'static) {
+        self.0.limit.set(Arc::new(may_hold_for));
     }
 
     /// Holds `address` until it is released. Returns when the interface has it and the neighbours were told once. Holding it
@@ -129,7 +141,7 @@ impl Announcer {
     fn start(&self, requests: &mut Option<mpsc::UnboundedSender<Request>>, first: Request) -> Result<()> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Error::Ended)?;
         let (sender, receiver) = mpsc::unbounded_channel();
-        runtime.spawn(crate::keeper::Keeper::new(self.0.entries.clone()).run(receiver));
+        runtime.spawn(crate::keeper::Keeper::new(self.0.entries.clone(), self.0.limit.clone()).run(receiver));
         sender.send(first).map_err(|_| Error::Ended)?;
         *requests = Some(sender);
         Ok(())

@@ -64,6 +64,9 @@ pub enum Error {
         /// The capability, as manifests spell it: `NET_ADMIN` or `NET_RAW`.
         capability: &'static str,
     },
+    /// Another process may hold it by now, or soon: see [`Announcer::limit`](crate::Announcer::limit).
+    #[error("this process may not hold addresses now: another one may lead soon, or leads already")]
+    NotLeading,
     /// This is not Linux.
     #[error("addresses can be announced on Linux only")]
     Unsupported,

@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     interface::{Host, Interface, InterfaceChoice, Place},
     kernel::{Kernel, LinkChanges, Target, link_changes},
+    limit::{Limit, renew_interval},
     packet_socket::PacketSocket,
     packets::announcements,
     request::{Entries, Entry, Held, HoldRequest, ReleaseRequest, Request},
@@ -36,24 +37,18 @@ pub(crate) struct Keeper {
     /// Opened for the first announcement.
     socket: Option<PacketSocket>,
     entries: Entries,
+    limit: Limit,
     next_renewal: Instant,
-    /// When addresses were last renewed, or the keeper began.
-    last_renewal: Instant,
-    /// Until then no address that the kernel lost is set again.
-    waits_until: Option<Instant>,
+    /// Until when the kernel keeps all addresses without another renewal.
+    kept_until: Instant,
 }
 
 impl Keeper {
-    pub(crate) fn new(entries: Entries) -> Self {
+    pub(crate) fn new(entries: Entries, limit: Limit) -> Self {
         let now = Instant::now();
-        Self {
-            kernel: Kernel::default(),
-            socket: None,
-            entries,
-            next_renewal: now + RENEW_INTERVAL,
-            last_renewal: now,
-            waits_until: None,
-        }
+        let kernel = Kernel::new(limit.clone());
+        let (next_renewal, kept_until) = (now + RENEW_INTERVAL, now + LIFETIME);
+        Self { kernel, socket: None, entries, limit, next_renewal, kept_until }
     }
 
     /// Works until all announcers are dropped, and then releases everything.
@@ -109,7 +104,7 @@ impl Keeper {
                 );
             }
             // requests have their turn, even if renewing takes all the time
-            self.next_renewal = (began + RENEW_INTERVAL).max(now + LINK_DELAY);
+            self.next_renewal = (began + renew_interval(self.limit.lifetime())).max(now + LINK_DELAY);
         }
         self.announce();
     }
@@ -146,8 +141,11 @@ impl Keeper {
         if requests.is_empty() {
             return;
         }
+        let (began, lifetime) = (Instant::now(), self.limit.lifetime());
+        self.kept_until = self.kept_until.min(began + lifetime);
+        self.next_renewal = self.next_renewal.min(began + renew_interval(lifetime));
         let wanted = requests.iter().map(|request| (request.address, request.choice.clone())).collect();
-        let places = match self.settle(wanted, None).await {
+        let places = match self.settle(wanted).await {
             Ok(places) => places,
             Err(error) => {
                 for request in requests {
@@ -190,7 +188,7 @@ impl Keeper {
         let set = entries
             .get_mut(&request.address)
             .filter(|entry| entry.fault.is_none() && entry.choice == request.choice)
-            .filter(|_| self.last_renewal.elapsed() < LIFETIME);
+            .filter(|_| Instant::now() < self.kept_until);
         let Some(entry) = set else { return Some(request) };
         entry.holders.insert(request.holder);
         let _ = request.answer.send(Ok(Held { interface: entry.interface.name.clone() }));
@@ -221,14 +219,11 @@ impl Keeper {
         answers.filter_map(|(answer, (address, _))| Some((address, answer.err()?))).collect()
     }
 
-    /// Sets addresses where they belong, and deletes them elsewhere. The outer error concerns them all. With `lost`,
-    /// addresses that the kernel does not have are left alone, with that error.
+    /// Sets addresses where they belong, and deletes them elsewhere. The outer error concerns them all.
     async fn settle(
         &mut self,
         wanted: BTreeMap<IpAddr, InterfaceChoice>,
-        lost: Option<Error>,
     ) -> Result<BTreeMap<IpAddr, Result<Place>>> {
-        let began = Instant::now();
         let mut host = self.kernel.host().await?;
         if wanted
             .iter()
@@ -236,10 +231,8 @@ impl Keeper {
         {
             host.default_routes = self.kernel.default_routes().await?;
         }
-        let mut places: BTreeMap<IpAddr, Result<Place>> = wanted
-            .iter()
-            .map(|(address, choice)| (*address, self.place(&host, *address, choice, lost.as_ref())))
-            .collect();
+        let mut places: BTreeMap<IpAddr, Result<Place>> =
+            wanted.iter().map(|(address, choice)| (*address, self.place(&host, *address, choice))).collect();
         let (mut stale, mut targets) = (Vec::new(), Vec::new());
         for (address, place) in &places {
             if let Ok(place) = place {
@@ -253,7 +246,7 @@ impl Keeper {
             }
         }
         targets.retain(|(address, _)| places.get(address).is_some_and(Result::is_ok));
-        let answers = self.kernel.set(&targets, began).await;
+        let answers = self.kernel.set(&targets).await;
         let mut new = Vec::new();
         for (answer, (address, _)) in answers.into_iter().zip(targets) {
             let Some(Ok(place)) = places.get(&address) else { continue };
@@ -275,18 +268,9 @@ impl Keeper {
     }
 
     /// Where an address belongs, if it can be set there and announced.
-    fn place(
-        &mut self,
-        host: &Host,
-        address: IpAddr,
-        choice: &InterfaceChoice,
-        lost: Option<&Error>,
-    ) -> Result<Place> {
+    fn place(&mut self, host: &Host, address: IpAddr, choice: &InterfaceChoice) -> Result<Place> {
         let before = self.entries.lock().get(&address).map(|entry| entry.interface.name.clone());
         let place = host.place(address, choice, before.as_deref())?;
-        if let Some(lost) = lost.filter(|_| !place.is_set) {
-            return Err(lost.clone());
-        }
         if has_neighbours(&place.interface) && self.socket.is_none() {
             self.socket = Some(PacketSocket::open().map_err(|error| cannot_send(&error))?);
         }
@@ -295,30 +279,18 @@ impl Keeper {
 
     /// Renews all addresses, sets those that the kernel lost, and moves those that belong elsewhere.
     async fn renew(&mut self) {
-        let now = Instant::now();
+        let (now, lifetime) = (Instant::now(), self.limit.lifetime());
+        self.kept_until = now + lifetime;
         let wanted: BTreeMap<_, _> =
             self.entries.lock().iter().map(|(address, entry)| (*address, entry.choice.clone())).collect();
         if wanted.is_empty() {
-            (self.last_renewal, self.waits_until) = (now, None);
             return;
         }
-        let stood_still = now - self.last_renewal;
-        if stood_still > LIFETIME {
-            warn!(
-                "addresses were not renewed for {} s, so the kernel may have removed them; those that are missing are set \
-                 again in {} s, if this process still leads then",
-                stood_still.as_secs(),
-                LIFETIME.as_secs()
-            );
-            self.waits_until = Some(now + LIFETIME);
+        let late = now - self.next_renewal;
+        if late > LIFETIME {
+            warn!("addresses are renewed {} s too late, so the kernel may have removed them", late.as_secs());
         }
-        self.last_renewal = now;
-        self.waits_until = self.waits_until.filter(|until| now < *until);
-        let lost = self.waits_until.map(|_| Error::Kernel {
-            action: "renew the address in time".to_owned(),
-            reason: "the process stood still; it is set again soon".to_owned(),
-        });
-        let places = match self.settle(wanted, lost).await {
+        let places = match self.settle(wanted).await {
             Ok(places) => places,
             Err(error) => {
                 warn!("cannot renew addresses: {error}");

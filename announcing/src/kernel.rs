@@ -2,7 +2,6 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -25,16 +24,13 @@ use tokio::{
 };
 
 use crate::{
-    LIFETIME,
     error::{Error, Result},
     interface::{ADDRESS_PROTOCOL, Host, HostAddress, Interface, single},
+    limit::Limit,
 };
 
 /// How many requests may wait for their answers, which must fit into the socket's buffer.
 const MAX_IN_FLIGHT: usize = 64;
-
-/// The longest pause between two of many addresses that are set. It is much shorter than the lease of the election.
-const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// How long the kernel may take to receive packets for an IPv6 address that it has acknowledged, and how often to look.
 const EFFECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -44,12 +40,17 @@ const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     netlink: Netlink,
+    limit: Limit,
 }
 
 /// An address to set on, or to delete from, the interface with an index.
 pub(crate) type Target = (IpAddr, u32);
 
 impl Kernel {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { netlink: Netlink::default(), limit }
+    }
+
     /// The interfaces and addresses of the host, without its routes.
     pub(crate) async fn host(&self) -> Result<Host> {
         let mut links = LinkMessage::default();
@@ -83,28 +84,9 @@ impl Kernel {
         Ok(interfaces)
     }
 
-    /// Sets these addresses, or renews their lives. The answers have the order of `targets`. `decided` is when the caller
-    /// looked at the host. If the process stands still after that, nothing more is set: another host may have the addresses
-    /// by now.
-    pub(crate) async fn set(&self, targets: &[Target], decided: Instant) -> Vec<Result<()>> {
-        let last = Mutex::new(decided);
-        let last = &last;
-        let act = |target: Target| {
-            async move {
-                {
-                    let (now, mut last) =
-                        (Instant::now(), last.lock().unwrap_or_else(PoisonError::into_inner));
-                    if now - *last > MAX_PAUSE {
-                        let reason = "the process stood still meanwhile".to_owned();
-                        return Err(Error::Kernel { action: format!("set {}", target.0), reason });
-                    }
-                    *last = now;
-                }
-                self.set_one(target).await
-            }
-            .boxed()
-        };
-        each(targets, act).await
+    /// Sets these addresses, or renews their lives. The answers have the order of `targets`.
+    pub(crate) async fn set(&self, targets: &[Target]) -> Vec<Result<()>> {
+        each(targets, |target| self.set_one(target).boxed()).await
     }
 
     /// Deletes these addresses. One that is gone already is no error.
@@ -138,13 +120,18 @@ impl Kernel {
         self.netlink.list(what).await.map_err(|error| failed(action, &error))
     }
 
-    /// Sets an address for [`LIFETIME`], or renews it.
+    /// Sets an address for as long as the limit allows, or renews it. The limit is asked for each one: the process may have
+    /// stood still before.
     async fn set_one(&self, (address, interface): Target) -> Result<()> {
+        let seconds = self.limit.lifetime().as_secs();
+        if seconds == 0 {
+            return Err(Error::NotLeading);
+        }
         let mut message = message((address, interface));
         let mut lifetime = CacheInfo::default();
         // a preferred life of 0: never a source of the host's own connections
         lifetime.ifa_preferred = 0;
-        lifetime.ifa_valid = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
+        lifetime.ifa_valid = u32::try_from(seconds).unwrap_or(u32::MAX);
         let mut flags = AddressFlags::Noprefixroute;
         if address.is_ipv6() {
             // The leader before may still have the address; the detection of duplicates would refuse it.

@@ -20,19 +20,17 @@
 //!
 //! # What happens when the process dies
 //!
-//! An address lives in the kernel for [`LIFETIME`] only, and is renewed every [`RENEW_INTERVAL`]. If the process is killed, or
-//! stands still, the kernel itself removes its addresses. If its renewals of the lease worked until then, the addresses are
-//! gone before the lease of the election runs out (15 s by default), and the next leader does not meet a host that still
-//! answers for them. The lifetime must be shorter than the lease (`--leader-elect-lease-duration`).
+//! An address lives in the kernel for [`LIFETIME`] at most, and is renewed every [`RENEW_INTERVAL`]. If the process is killed, or
+//! stands still, the kernel itself removes its addresses.
 //!
-//! There is one exception. A leader whose renewals of the lease fail still leads for a while (12 s by default), and renews its
-//! addresses. If it is killed at the end of that, the lease runs out first: two hosts answer for the addresses for up to
-//! 6 s by default.
+//! Where one of several processes leads, the next leader must not meet a host that still answers for its addresses. So
+//! [`Announcer::limit`] gets a question: how long can no other process lead? An address never lives longer than the answer.
+//! A leader whose renewals of the lease fail gives its addresses shorter and shorter lives, and they are gone when the lease
+//! runs out, whatever becomes of the process.
 //!
 //! - A holder that stops, or that may not lead any longer, calls [`Announcer::release_all`], and the addresses are gone at
-//!   once. This is necessary: an announcer does not know the election, and renews addresses for as long as it works.
-//! - A process that stood still for longer than [`LIFETIME`] does not set its addresses again by itself for another
-//!   [`LIFETIME`]. By then its election has seen that the term is over. A call of [`Announcer::hold`] sets them at once.
+//!   once.
+//! - A process that stood still asks the question again before it sets an address.
 //! - An address that is left from before a restart is recognized by [`ADDRESS_PROTOCOL`], and taken over.
 //! - An address that anybody else set is never changed or deleted. [`Announcer::hold`] fails and names the interface.
 //!
@@ -67,6 +65,7 @@ mod interface;
 mod keeper;
 #[cfg(target_os = "linux")]
 mod kernel;
+mod limit;
 #[cfg(target_os = "linux")]
 mod packet_socket;
 mod packets;
@@ -80,8 +79,8 @@ pub use error::{Error, Result};
 pub use interface::{ADDRESS_PROTOCOL, InterfaceChoice};
 pub use request::{Held, HolderId};
 
-/// How long the kernel keeps an address that is not renewed. Shorter than the lease of the election.
+/// How long the kernel keeps an address that is not renewed, at most.
 pub const LIFETIME: Duration = Duration::from_secs(9);
 
-/// How often addresses are renewed: two renewals may fail.
+/// How often addresses are renewed: two renewals may fail. Those with shorter lives are renewed more often.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(3);

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use component::{
@@ -109,6 +110,11 @@ impl From<Fence> for TermFence {
 }
 
 impl TermFence {
+    /// How long from now no other daemon can lead. Zero if this one does not; `Duration::MAX` without an election.
+    pub(crate) fn alone_for(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::MAX, Fence::alone_for)
+    }
+
     /// Makes a call in the term. `None`: the term is over, and the call was not begun or was dropped.
     pub(crate) async fn pass<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         match &self.0 {

@@ -1,6 +1,6 @@
 //! The cluster's Services, for load balancers that no cloud runs.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Weak};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Weak, time::Duration};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, future, stream, stream::BoxStream};
@@ -55,6 +55,12 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// - [`Conflict`](crate::ErrorKind::Conflict): the Service is not as that call gave it any more. End the call with this
     ///   error; the daemon reads the Service again and repeats the call.
     async fn change_service(&self, service: &ServiceRef, change: &ServiceChange) -> Result<()>;
+
+    /// How long from now no other daemon can lead, whatever becomes of this one. Zero if this daemon does not lead. It shrinks
+    /// from one renewal of the Lease to the next, and to nothing if they fail. `Duration::MAX` without an election.
+    ///
+    /// What this host does as the leader, and goes on with when the daemon is killed, must end by itself within that time.
+    fn alone_for(&self) -> Duration;
 
     /// Has all Services that wait after a failed [`ensure`](crate::LoadBalancer::ensure) ensured again now. A provider calls
     /// this when there is something new that they may wait for, such as more addresses. Returns at once.
@@ -212,6 +218,10 @@ impl ServiceAccess for NoServiceAccess {
 
     async fn change_service(&self, _: &ServiceRef, _: &ServiceChange) -> Result<()> {
         Err(Self::error())
+    }
+
+    fn alone_for(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn retry_waiting(&self) {}

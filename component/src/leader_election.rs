@@ -70,18 +70,22 @@ impl LeaderElectionOptions {
     /// How long after sending a renewal its sender may still lead. This is as long as with client-go, which
     /// waits a retry period and then tries for the renew deadline. But it is always shorter than the lease
     /// duration.
+    fn leads_for(&self) -> Duration {
+        let rest = self.lease_duration.saturating_sub(self.renew_deadline);
+        self.renew_deadline.saturating_add(self.retry_period.min(rest / 2)).min(self.alone_for())
+    }
+
+    /// How long after sending a renewal no other candidate leads.
     ///
     /// client-go sees a renewal only if its time differs in whole seconds. If there are several in one
     /// second, client-go counts from the first one and takes over up to a second earlier than this process
-    /// expects. So with a retry period below one second, the result is at least a second shorter than the
-    /// lease duration, or half the lease duration if that is below two seconds.
-    fn leads_for(&self) -> Duration {
-        let rest = self.lease_duration.saturating_sub(self.renew_deadline);
-        let leads_for = self.renew_deadline.saturating_add(self.retry_period.min(rest / 2));
+    /// expects. So with a retry period below one second, the result is a second shorter than the lease
+    /// duration, or half the lease duration if that is below two seconds.
+    fn alone_for(&self) -> Duration {
         if self.retry_period >= SECOND {
-            return leads_for;
+            return self.lease_duration;
         }
-        leads_for.min(self.lease_duration.saturating_sub(SECOND.min(self.lease_duration / 2)))
+        self.lease_duration.saturating_sub(SECOND.min(self.lease_duration / 2))
     }
 
     /// Timeout of one request, the same as in upstream's client for the election.

@@ -3,6 +3,7 @@
 
 mod announced;
 mod cluster;
+mod cut_off;
 mod forwarding;
 mod lan;
 mod programs;

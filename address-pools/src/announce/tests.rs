@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cloudprovider::testing::FakeServiceAccess;
+
 use super::*;
 use crate::testing::{FakeAnnouncer, ip, ips};
 
@@ -9,7 +11,7 @@ fn held(address: &str) -> Held {
 
 fn holds(announcer: &Arc<FakeAnnouncer>) -> Arc<Holds> {
     let holds = Holds::new(Arc::clone(announcer) as Arc<dyn Announce>);
-    holds.start();
+    holds.start(Arc::new(FakeServiceAccess::new()));
     holds
 }
 
@@ -119,6 +121,8 @@ struct SlowEth9 {
 
 #[async_trait]
 impl Announce for SlowEth9 {
+    fn limit(&self, _: Arc<dyn ServiceAccess>) {}
+
     async fn hold(&self, holder: &str, address: IpAddr, interface: Option<&str>) -> Result<()> {
         if interface == Some("eth9") {
             self.may_go_on.notified().await;
@@ -143,7 +147,7 @@ impl SlowEth9 {
     async fn failed_once() -> (Arc<Self>, Arc<Holds>) {
         let announcer = Arc::new(Self::default());
         let holds = Holds::new(Arc::clone(&announcer) as Arc<dyn Announce>);
-        holds.start();
+        holds.start(Arc::new(FakeServiceAccess::new()));
         announcer.may_go_on.notify_one();
         holds.hold(0, "a", &[on("eth9")]).await.expect_err("no eth9");
         (announcer, holds)

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::{Service, ServiceStore, activity::ProviderActivity, claims, wire::WireService};
-use crate::{api_errors::api_error, followed::follow};
+use crate::{api_errors::api_error, clients::TermFence, followed::follow};
 
 /// How long what ends with a term may take. Then the Lease is given back anyway.
 const END_OF_TERM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,6 +51,7 @@ pub struct ClusterServices {
 #[derive(Clone)]
 struct Term {
     client: Client,
+    fence: TermFence,
     events: EventRecorder,
 }
 
@@ -72,9 +73,14 @@ impl ClusterServices {
         &self.activity
     }
 
-    /// From now on `client` writes. It must not be able to write after the term.
-    pub fn begin_term(self: &Arc<Self>, client: Client, events: EventRecorder) -> AccessTerm {
-        *lock(&self.term) = Some(Term { client, events });
+    /// From now on `client` writes. It must not be able to write after the term, which `fence` ends.
+    pub fn begin_term(
+        self: &Arc<Self>,
+        client: Client,
+        fence: TermFence,
+        events: EventRecorder,
+    ) -> AccessTerm {
+        *lock(&self.term) = Some(Term { client, fence, events });
         AccessTerm(Arc::clone(self))
     }
 
@@ -249,6 +255,10 @@ impl ServiceAccess for ClusterServices {
                 Err(error)
             }
         }
+    }
+
+    fn alone_for(&self) -> Duration {
+        lock(&self.term).as_ref().map_or(Duration::ZERO, |term| term.fence.alone_for())
     }
 
     fn retry_waiting(&self) {

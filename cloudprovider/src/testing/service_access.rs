@@ -5,6 +5,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -41,6 +42,8 @@ struct State {
     warnings: Vec<(ServiceRef, &'static str, String)>,
     config_maps: BTreeMap<ConfigMapName, watch::Sender<Option<BTreeMap<String, String>>>>,
     at_end: Vec<Weak<dyn EndOfTerm>>,
+    /// `None`: there is no election.
+    alone_for: Option<Duration>,
     retries: usize,
     version: u64,
     calls: Vec<AccessCall>,
@@ -158,6 +161,11 @@ impl FakeServiceAccess {
     /// The changes of Services so far.
     pub fn changes(&self) -> Vec<(ServiceRef, ServiceChange)> {
         self.state().changes.clone()
+    }
+
+    /// Sets how long from now on no other daemon can lead. In the beginning that is for ever.
+    pub fn set_alone_for(&self, time: Duration) {
+        self.state().alone_for = Some(time);
     }
 
     /// How often the Services that wait were to be ensured again.
@@ -302,6 +310,10 @@ impl ServiceAccess for FakeServiceAccess {
             Ok(())
         })
         .await
+    }
+
+    fn alone_for(&self) -> Duration {
+        self.state().alone_for.unwrap_or(Duration::MAX)
     }
 
     fn retry_waiting(&self) {

@@ -72,10 +72,15 @@ impl Clock {
 }
 
 impl Moment {
+    /// What is left of `length` since this moment, on the clock that is ahead.
+    pub(super) fn left_of(self, length: Duration, now: Self) -> Duration {
+        let by_wall = Duration::try_from(now.wall.duration_since(self.wall)).unwrap_or_default();
+        length.saturating_sub(by_wall.max(now.at.saturating_duration_since(self.at)))
+    }
+
     /// Whether `length` has passed since this moment, on either clock.
     pub(super) fn is_over(self, length: Duration, now: Self) -> bool {
-        let by_wall = Duration::try_from(now.wall.duration_since(self.wall)).unwrap_or_default();
-        now.at.saturating_duration_since(self.at) >= length || by_wall >= length
+        self.left_of(length, now).is_zero()
     }
 }
 

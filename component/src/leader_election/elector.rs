@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     LeaderElectionOptions,
     clock::{Clock, Moment},
-    fence::Fence,
+    fence::{Fence, Term},
     lock::{Lock, LockError},
     metrics::ElectionMetrics,
     releases::Releases,
@@ -167,13 +167,18 @@ impl Elector {
     }
 
     fn lead(self, sent: Moment) -> Leadership {
-        let leads_for = self.options.leads_for();
-        self.fence.open(sent, leads_for);
+        let term = self.term(sent);
+        self.fence.open(term);
         self.status.set_leads(true);
         self.metrics.leader_election_master_status.with_label_values(&[&self.options.name]).set(1);
         self.record_event("became leader");
         tracing::info!(lease = %self.describe(), identity = self.candidate.identity, "became leader");
-        Leadership { elector: self, valid_until: sent.at + leads_for }
+        Leadership { valid_until: sent.at + term.leads_for, elector: self }
+    }
+
+    /// The term after a renewal that was sent at this time.
+    fn term(&self, sent: Moment) -> Term {
+        Term { began: sent, leads_for: self.options.leads_for(), alone_for: self.options.alone_for() }
     }
 
     /// Tries once to acquire or to renew the Lease.
@@ -322,9 +327,9 @@ impl Leadership {
             }
             match timeout(clock.left(self.valid_until), self.elector.attempt(true)).await {
                 Ok(Attempt::Held { sent }) => {
-                    let leads_for = self.elector.options.leads_for();
-                    self.valid_until = sent.at + leads_for;
-                    fence.open(sent, leads_for);
+                    let term = self.elector.term(sent);
+                    self.valid_until = sent.at + term.leads_for;
+                    fence.open(term);
                     comes_early = true;
                 }
                 Ok(Attempt::Lost { holder }) => return self.lose(&format!("{holder} holds it")),
@@ -478,5 +483,31 @@ mod tests {
         tokio::time::sleep(5 * SECOND).await;
         machine.suspend(60 * SECOND);
         assert!(timeout(5 * SECOND, standby).await.expect("soon").expect("it ends"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_else_leads_while_the_leader_says_that_it_leads_alone() {
+        let (sandbox, stop) = (Sandbox::new(), CancellationToken::new());
+        let leader = elector(&sandbox, "leader", Clock::system());
+        let mut leadership = leader.acquire(&stop).await.expect("it leads");
+        let fence = leadership.fence().clone();
+        let standby = elector(&sandbox, "standby", Clock::system());
+        let mut standby = tokio::spawn(async move {
+            let leads = standby.acquire(&stop).await.is_some();
+            (leads, Instant::now())
+        });
+        assert!(timeout(20 * SECOND, leadership.renew()).await.is_err(), "it goes on leading");
+        // From here on it cannot renew.
+        let (stopped, mut alone_until) = (Instant::now(), Instant::now());
+        let (leads, took_over) = loop {
+            alone_until = alone_until.max(Instant::now() + fence.alone_for());
+            if let Ok(standby) = timeout(SECOND / 20, &mut standby).await {
+                break standby.expect("it ends");
+            }
+        };
+        assert!(leads && took_over >= alone_until, "{:?} too early", alone_until - took_over);
+        let alone_for = alone_until - stopped;
+        assert!((12 * SECOND..=15 * SECOND).contains(&alone_for), "{alone_for:?}");
+        assert_eq!(fence.alone_for(), Duration::ZERO);
     }
 }

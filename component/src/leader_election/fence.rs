@@ -23,8 +23,18 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct Fence {
     clock: Clock,
-    /// The beginning and the length of the term.
-    term: Arc<Mutex<Option<(Moment, Duration)>>>,
+    term: Arc<Mutex<Option<Term>>>,
+}
+
+/// The term as it is known from the last renewal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term {
+    /// When the renewal was sent.
+    pub(super) began: Moment,
+    /// How long after that this process leads.
+    pub(super) leads_for: Duration,
+    /// How long after that no other candidate leads. That is longer.
+    pub(super) alone_for: Duration,
 }
 
 /// Why a request was not sent.
@@ -45,9 +55,9 @@ impl Fence {
         Self { clock, term: Arc::default() }
     }
 
-    /// Opens the fence for a term of this length.
-    pub(super) fn open(&self, began: Moment, length: Duration) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, length));
+    /// Opens the fence for this term.
+    pub(super) fn open(&self, term: Term) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term);
     }
 
     pub(super) fn close(&self) {
@@ -55,8 +65,15 @@ impl Fence {
     }
 
     pub(super) fn is_open(&self) -> bool {
+        !self.alone_for().is_zero()
+    }
+
+    /// How long from now no other candidate can lead, whatever becomes of this process. Zero while the fence is closed.
+    pub fn alone_for(&self) -> Duration {
         let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
-        term.is_some_and(|(began, length)| !began.is_over(length, self.clock.moment()))
+        let Some(Term { began, leads_for, alone_for }) = term else { return Duration::ZERO };
+        let now = self.clock.moment();
+        if began.is_over(leads_for, now) { Duration::ZERO } else { began.left_of(alone_for, now) }
     }
 
     /// Waits until the fence is closed. The fence is polled, since a leap of the time of day sends no
@@ -124,6 +141,11 @@ mod tests {
 
     const TERM: Duration = Duration::from_secs(10);
 
+    /// A term that begins now. Others wait half as long again.
+    fn term(clock: &Clock) -> Term {
+        Term { began: clock.moment(), leads_for: TERM, alone_for: TERM + TERM / 2 }
+    }
+
     async fn is_refused(api: &Api<Namespace>) -> bool {
         match api.delete("nobody", &DeleteParams::default()).await.expect_err("either way") {
             kube::Error::Api(_) => false,
@@ -139,12 +161,12 @@ mod tests {
         let fence = Fence::new(clock.clone());
         let api: Api<Namespace> = Api::all(fence.guard(sandbox.client()));
         assert!(is_refused(&api).await, "never led");
-        fence.open(clock.moment(), TERM);
+        fence.open(term(&clock));
         assert!(!is_refused(&api).await, "leads");
         tokio::time::advance(TERM).await;
         assert!(is_refused(&api).await, "nobody said that the term is over, but it is");
         api.list(&kube::api::ListParams::default()).await.expect("reads go on");
-        fence.open(clock.moment(), TERM);
+        fence.open(term(&clock));
         fence.close();
         assert!(is_refused(&api).await);
     }
@@ -153,7 +175,7 @@ mod tests {
     async fn a_call_ends_with_the_term() {
         let fence = Fence::default();
         assert_eq!(fence.pass(std::future::ready(1)).await, Err(NotLeading), "never led");
-        fence.open(fence.clock.moment(), TERM);
+        fence.open(term(&fence.clock));
         assert_eq!(fence.pass(std::future::ready(1)).await, Ok(1));
         let slow = async {
             for _ in 0..20 {
@@ -166,21 +188,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn others_wait_longer_than_the_term() {
+        let machine = Arc::new(Machine::default());
+        let fence = Fence::new(Clock::of(machine.clone()));
+        let second = Duration::from_secs(1);
+        assert_eq!(fence.alone_for(), Duration::ZERO, "never led");
+        fence.open(term(&fence.clock));
+        assert_eq!(fence.alone_for(), 15 * second);
+        tokio::time::advance(6 * second).await;
+        assert_eq!(fence.alone_for(), 9 * second, "not renewed");
+        machine.suspend(2 * second);
+        assert_eq!(fence.alone_for(), 7 * second);
+        machine.set_wall(9);
+        assert_eq!(fence.alone_for(), 6 * second, "the time of day is ahead");
+        tokio::time::advance(2 * second).await;
+        assert_eq!(
+            fence.alone_for(),
+            Duration::ZERO,
+            "it does not lead any more, though nobody else does yet"
+        );
+        fence.open(term(&fence.clock));
+        assert_eq!(fence.alone_for(), 15 * second);
+        fence.close();
+        assert_eq!(fence.alone_for(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_machine_that_slept_through_the_term_writes_nothing() {
         let sandbox = Sandbox::new();
         let machine = Arc::new(Machine::default());
         let clock = Clock::of(machine.clone());
         let fence = Fence::new(clock.clone());
         let api: Api<Namespace> = Api::all(fence.guard(sandbox.client()));
-        fence.open(clock.moment(), TERM);
+        fence.open(term(&clock));
         machine.suspend(TERM);
         assert!(is_refused(&api).await, "the monotonic clock stood still");
-        fence.open(clock.moment(), TERM);
+        fence.open(term(&clock));
         assert!(!is_refused(&api).await);
         // The hypervisor paused the machine. Only the time of day shows it, once that is corrected.
         machine.set_wall(60);
         assert!(is_refused(&api).await);
-        fence.open(clock.moment(), TERM);
+        fence.open(term(&clock));
         assert!(!is_refused(&api).await, "renewed");
         machine.set_wall(-3600);
         assert!(!is_refused(&api).await, "a time of day that was wrong");

@@ -21,6 +21,7 @@ use test_env::{ControlPlane, Process, Signal};
 
 use super::{
     cluster::{Cluster, NAMESPACE, SERVICE_HTTP},
+    cut_off::leader_is_cut_off,
     forwarding::{answer_exactly, answers, refuses, start_proxies},
     lan::{CLIENT, INTERFACE, Knock, Lan, NodeHost},
 };
@@ -35,7 +36,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(30);
 /// The default of `--leader-elect-lease-duration`, the standby's interval and some time for a busy machine.
-const LEASE: Duration = Duration::from_secs(25);
+pub(super) const LEASE: Duration = Duration::from_secs(25);
 /// A leader that ends in order is replaced within this time, for the clients.
 const TAKE_OVER: Duration = Duration::from_secs(1);
 const SERVICE: &str = "announced";
@@ -48,7 +49,7 @@ const SPARE_INTERFACE: &str = "spare0";
 const SPARE_ADDRESS: &str = "10.31.0.1";
 
 /// The daemons, by the number of their Node.
-struct Daemons {
+pub(super) struct Daemons {
     running: Vec<Option<Process>>,
     arguments: Vec<String>,
     folder: TempDir,
@@ -111,7 +112,7 @@ impl Daemons {
     }
 
     /// Takes the one on this Node, to end it.
-    fn take(&mut self, number: usize) -> anyhow::Result<Process> {
+    pub(super) fn take(&mut self, number: usize) -> anyhow::Result<Process> {
         self.running.get_mut(number).and_then(Option::take).context("a daemon on this Node")
     }
 
@@ -174,6 +175,12 @@ async fn scenario(api: &Api, lan: &Lan, cluster: &Cluster, daemons: &mut Daemons
     daemons.start(lan, 0)?;
     stands_by(daemons, 0).await?;
     leader_is_killed(lan, daemons, &addresses).await.context("the leader gets SIGKILL")?;
+    daemons.start(lan, 1)?;
+    stands_by(daemons, 1).await?;
+    let api_server = api.control_plane.as_ref().context("the control plane")?.port();
+    let cut_off = leader_is_cut_off(lan, daemons, &addresses, api_server);
+    cut_off.await.context("the leader is cut off from the API server and killed")?;
+    points_to(lan, &addresses, &lan.nodes[1]).await?;
     interface_vanishes(api, lan, cluster).await.context("an interface comes and goes")?;
     is_deleted(api, lan, cluster, &addresses).await.context("the Service is deleted")
 }
@@ -245,7 +252,7 @@ async fn leader_is_killed(lan: &Lan, daemons: &mut Daemons, addresses: &[String]
 
 /// An interface that is not there is told, at first and later, and the address is on it as soon as it is there.
 async fn interface_vanishes(api: &Api, lan: &Lan, cluster: &Cluster) -> anyhow::Result<()> {
-    let leader = &lan.nodes[0].netns;
+    let leader = &lan.nodes[1].netns;
     let spec =
         json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"], "loadBalancerIP": SPARE_ADDRESS});
     cluster.create_service(SPARE_SERVICE, &spec).await?;
@@ -253,7 +260,7 @@ async fn interface_vanishes(api: &Api, lan: &Lan, cluster: &Cluster) -> anyhow::
     let words = format!("there is no interface {SPARE_INTERFACE:?} on this host");
     ensure!(told.message.as_ref().is_some_and(|message| message.contains(&words)), "{told:?}");
     let has_address = async |is_there: bool| {
-        let expected: &[usize] = if is_there { &[0] } else { &[] };
+        let expected: &[usize] = if is_there { &[1] } else { &[] };
         eventually(SOON, &format!("{SPARE_ADDRESS} is on {expected:?}"), async || {
             Ok((holders(lan, SPARE_ADDRESS)? == expected).then_some(()))
         })

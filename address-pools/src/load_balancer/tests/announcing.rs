@@ -47,6 +47,18 @@ async fn a_lease_that_is_shorter_than_the_life_of_an_address_is_refused() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn addresses_live_as_long_as_the_daemon_leads_alone() {
+    let (cluster, announcer) = (cluster(&["a"]), FakeAnnouncer::new());
+    assert_eq!(announcer.limit(), None);
+    let _first = announcing(&cluster, &announcer);
+    assert_eq!(announcer.limit(), Some(Duration::MAX), "without an election");
+    for seconds in [13, 4, 0] {
+        cluster.set_alone_for(Duration::from_secs(seconds));
+        assert_eq!(announcer.limit(), Some(Duration::from_secs(seconds)));
+    }
+}
+
 fn announcing(cluster: &FakeServiceAccess, announcer: &Arc<FakeAnnouncer>) -> Daemon {
     Daemon::with(cluster, SMALL_ANNOUNCED, Arc::clone(announcer), Box::new(Endpoints::default()))
 }

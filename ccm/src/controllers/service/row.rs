@@ -47,7 +47,7 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     let queue = metrics.get::<WorkQueueMetrics>()?.named("service");
     let controller = ServiceController::new(
         stores,
-        (cloud, fence),
+        (cloud, fence.clone()),
         writing,
         events.clone(),
         metrics.get()?,
@@ -56,7 +56,7 @@ fn build(context: ControllerContext<'_>) -> anyhow::Result<Run> {
     );
     Ok(Box::new(move |stop, inspection| {
         Box::pin(async move {
-            let term = access.begin_term(client, events);
+            let term = access.begin_term(client, fence, events);
             controller.run(stop, inspection).await;
             // After the last call of the cloud, and before the Lease is given back.
             term.end().await;

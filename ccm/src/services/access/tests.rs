@@ -27,10 +27,14 @@ impl World {
     }
 
     fn begin_term(&self) -> AccessTerm {
+        self.begin_term_behind(TermFence::default())
+    }
+
+    fn begin_term_behind(&self, fence: TermFence) -> AccessTerm {
         let (client, daemon) = (self.sandbox.client(), EventObject::lease("kube-system", "ccm", ""));
         let metrics = EventMetrics::unregistered().expect("metrics");
         let (events, _) = event_recorder("service-controller", client.clone(), daemon, metrics);
-        self.services.begin_term(client, events)
+        self.services.begin_term(client, fence, events)
     }
 
     async fn create(&self, name: &str) -> ServiceRef {
@@ -129,6 +133,20 @@ async fn outside_of_a_term_nothing_is_written() {
         assert!(services.claims().await.expect("read").is_empty());
         world.begin_term().end().await;
     }
+}
+
+#[tokio::test]
+async fn a_daemon_leads_alone_in_its_term_only() {
+    let world = World::new();
+    let services = &world.services;
+    assert_eq!(services.alone_for(), Duration::ZERO);
+    let term = world.begin_term();
+    assert_eq!(services.alone_for(), Duration::MAX, "without an election");
+    term.end().await;
+    assert_eq!(services.alone_for(), Duration::ZERO);
+    let closed = TermFence::from(component::leader_election::Fence::default());
+    let _term = world.begin_term_behind(closed);
+    assert_eq!(services.alone_for(), Duration::ZERO, "the election decides");
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ impl Working {
         let queue = WorkQueueMetrics::unregistered().expect("metrics").named("service");
         let mut controller = ServiceController::new(
             (services.clone(), nodes.clone()),
-            (cloud.clone(), fence),
+            (cloud.clone(), fence.clone()),
             (ServiceWriter::new(client.clone()), access.activity().clone()),
             events.clone(),
             metrics.clone(),
@@ -106,7 +106,7 @@ impl Working {
         );
         change(&mut controller);
         let inspection = Inspection::register(COMPONENT, &HealthChecks::new(), &DebugState::new());
-        let term = access.begin_term(client.clone(), events);
+        let term = access.begin_term(client.clone(), fence, events);
         tokio::spawn(writer.run(stop.clone()));
         tokio::spawn(watch_nodes(client.clone(), nodes, stop.clone()));
         tokio::spawn(watch_services(client, services, stop.clone()));
