@@ -62,9 +62,14 @@ pub trait ServiceAccess: fmt::Debug + Send + Sync {
     /// What this host does as the leader, and goes on with when the daemon is killed, must end by itself within that time.
     fn alone_for(&self) -> Duration;
 
-    /// Has all Services that wait after a failed [`ensure`](crate::LoadBalancer::ensure) ensured again now. A provider calls
-    /// this when there is something new that they may wait for, such as more addresses. Returns at once.
+    /// Has all Services that wait after a failed [`ensure`](crate::LoadBalancer::ensure), or for
+    /// [more](Self::waits_for_more), ensured again now. A provider calls this when there is something new that they may wait
+    /// for, such as more addresses. Returns at once.
     fn retry_waiting(&self);
+
+    /// Says, in [`ensure`](crate::LoadBalancer::ensure) for this Service, that the load balancer works and lacks something that
+    /// would be welcome, such as an address of its second family. Counts until it is ensured again. Returns at once.
+    fn waits_for_more(&self, service: &ServiceRef);
 
     /// Records a Warning event on a Service. Returns at once. `reason` is a CamelCase word.
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String);
@@ -225,6 +230,8 @@ impl ServiceAccess for NoServiceAccess {
     }
 
     fn retry_waiting(&self) {}
+
+    fn waits_for_more(&self, _: &ServiceRef) {}
 
     fn warn(&self, _: &ServiceRef, _: &'static str, _: String) {}
 

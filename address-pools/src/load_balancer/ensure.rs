@@ -172,6 +172,9 @@ impl Inner {
         if !shows_another {
             ledger.with(|index| index.end_reservations(uid))?;
         }
+        if !plan.left_out.is_empty() {
+            ledger.services().waits_for_more(&request.service);
+        }
         for warning in warnings_of(request, &plan) {
             self.warnings.give(ledger.services(), &request.service, warning);
         }

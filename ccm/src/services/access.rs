@@ -265,6 +265,10 @@ impl ServiceAccess for ClusterServices {
         self.activity.retry();
     }
 
+    fn waits_for_more(&self, service: &ServiceRef) {
+        self.activity.note_wait_for_more(service);
+    }
+
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String) {
         let ServiceRef { namespace, name, uid } = service.clone();
         match self.term() {

@@ -31,7 +31,7 @@ struct CallState {
     changes: ProviderChanges,
 }
 
-/// What a provider changed in one call.
+/// What a provider changed in one call, and said of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProviderChanges {
     made: Vec<ServiceChange>,
@@ -39,6 +39,8 @@ pub(crate) struct ProviderChanges {
     version: Option<WrittenVersion>,
     /// Whether a change was refused because the Service had changed since it was read.
     pub(crate) is_outdated: bool,
+    /// Whether the provider said that the Service waits for more.
+    pub(crate) waits_for_more: bool,
 }
 
 impl ProviderChanges {
@@ -107,6 +109,13 @@ impl ProviderActivity {
     pub(super) fn note_outdated(&self, service: &ServiceRef) {
         if let Some(call) = lock(&self.calls).get_mut(&service.uid) {
             call.changes.is_outdated = true;
+        }
+    }
+
+    /// Notes that the Service waits for more than the provider can give it now.
+    pub(super) fn note_wait_for_more(&self, service: &ServiceRef) {
+        if let Some(call) = lock(&self.calls).get_mut(&service.uid) {
+            call.changes.waits_for_more = true;
         }
     }
 
@@ -197,6 +206,17 @@ mod tests {
         assert_eq!((now.content.load_balancer_ip, now.resource_version.as_str()), (None, "7"));
         assert_eq!(ProviderChanges::default().applied_to(&service()), service());
         assert!(!changes.is_outdated && activity.version_of(&service_ref()).is_none());
+    }
+
+    #[test]
+    fn what_waits_for_more_is_known_for_one_call() {
+        let activity = ProviderActivity::default();
+        activity.note_wait_for_more(&service_ref());
+        let call = activity.begin(&service());
+        activity.note_wait_for_more(&service_ref());
+        activity.note_wait_for_more(&ServiceRef { uid: "other".into(), ..ServiceRef::default() });
+        assert!(call.end().waits_for_more);
+        assert!(!activity.begin(&service()).end().waits_for_more);
     }
 
     #[test]

@@ -45,6 +45,7 @@ struct State {
     /// `None`: there is no election.
     alone_for: Option<Duration>,
     retries: usize,
+    waiting_for_more: Vec<ServiceRef>,
     version: u64,
     calls: Vec<AccessCall>,
     rule: Option<Rule>,
@@ -171,6 +172,11 @@ impl FakeServiceAccess {
     /// How often the Services that wait were to be ensured again.
     pub fn retries(&self) -> usize {
         self.state().retries
+    }
+
+    /// The Services of which a call of `ensure` said that they wait for more, each time that it did.
+    pub fn waiting_for_more(&self) -> Vec<ServiceRef> {
+        self.state().waiting_for_more.clone()
     }
 
     /// The events so far, with reason and message.
@@ -318,6 +324,10 @@ impl ServiceAccess for FakeServiceAccess {
 
     fn retry_waiting(&self) {
         self.state().retries += 1;
+    }
+
+    fn waits_for_more(&self, service: &ServiceRef) {
+        self.state().waiting_for_more.push(service.clone());
     }
 
     fn warn(&self, service: &ServiceRef, reason: &'static str, message: String) {

@@ -68,6 +68,8 @@ pub(super) struct Memory {
     pub(super) provider: u64,
     /// How often the provider had asked for another try when the last one began.
     pub(super) retries: u64,
+    /// Whether the load balancer that was ensured last lacks something that the provider may have later.
+    pub(super) waits_for_more: bool,
     /// The back ends that the cloud was told of last.
     pub(super) nodes: Option<Arc<BackendKeys>>,
     /// The version of our last write.
@@ -93,6 +95,7 @@ impl Memory {
             standing: Standing::Due,
             provider,
             retries: 0,
+            waits_for_more: false,
             nodes: None,
             written: None,
             repaired: None,

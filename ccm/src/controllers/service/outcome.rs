@@ -13,6 +13,8 @@ pub(super) enum Outcome {
     Ensured {
         status: LoadBalancerStatus,
         version: Option<WrittenVersion>,
+        /// Whether the Service waits for more than it got.
+        waits_for_more: bool,
     },
     /// The load balancer is ensured, and the status is written. The last answer of the cloud lacks an address of before, as the one
     /// before it did, so the cloud has yet to know of this status.
@@ -30,6 +32,8 @@ pub(super) enum Outcome {
     /// Another component makes the load balancer.
     Elsewhere {
         version: Option<WrittenVersion>,
+        /// Whether the Service waits for more than it got.
+        waits_for_more: bool,
     },
     /// `--dry-run`: what would be done was said.
     Rehearsed {

@@ -103,6 +103,9 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     let is_to_retry = memory.retries != world.retries;
     match &memory.standing {
         Standing::Due | Standing::Unsupported if is_to_retry => Next::Now(Action::Ensure),
+        Standing::Ensured(_) | Standing::Elsewhere if is_to_retry && memory.waits_for_more => {
+            Next::Now(Action::Ensure)
+        }
         // Without a retry it is ensured at once, and the back ends come with that.
         Standing::Due => match memory.retry_of(Action::Ensure) {
             Some(at) if at > world.now && !is_told && memory.may_exist => Next::Now(Action::UpdateNodes),

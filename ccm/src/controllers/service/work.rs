@@ -206,7 +206,7 @@ impl Outcome {
             Self::Ensured { version, .. }
             | Self::Moving { version }
             | Self::Outdated { version, .. }
-            | Self::Elsewhere { version }
+            | Self::Elsewhere { version, .. }
             | Self::Rehearsed { version }
             | Self::Repaired { version }
             | Self::CleanedUp { version } => version.as_ref(),

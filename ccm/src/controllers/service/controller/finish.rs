@@ -56,8 +56,9 @@ impl ServiceController {
             memory.written = Some(version.clone());
         }
         match outcome {
-            Outcome::Ensured { status, .. } => {
+            Outcome::Ensured { status, waits_for_more, .. } => {
                 memory.succeed(Standing::Ensured(status));
+                memory.waits_for_more = waits_for_more;
                 (memory.was_ensured, memory.confirmed) = (true, true);
                 memory.verify_at = verify_at;
             }
@@ -74,7 +75,10 @@ impl ServiceController {
                 memory.succeed(Standing::NotOurs);
                 memory.may_exist = false;
             }
-            Outcome::Elsewhere { .. } => memory.succeed(Standing::Elsewhere),
+            Outcome::Elsewhere { waits_for_more, .. } => {
+                memory.succeed(Standing::Elsewhere);
+                memory.waits_for_more = waits_for_more;
+            }
             Outcome::Rehearsed { .. } => memory.succeed(Standing::Rehearsed),
             Outcome::NothingToUpdate
                 if matches!(memory.standing, Standing::Elsewhere | Standing::Unsupported) =>

@@ -212,6 +212,19 @@ fn what_waits_is_tried_again_when_the_provider_asks_for_it() {
 }
 
 #[test]
+fn what_waits_for_more_is_tried_again_when_the_provider_asks_for_it() {
+    for standing in [Standing::Ensured(address("192.0.2.1")), Standing::Elsewhere] {
+        let mut case = Case::standing(standing);
+        case.memory.waits_for_more = true;
+        assert_eq!(case.next(&[]), Next::Wait, "there is no news");
+        case.world.retries = 1;
+        assert_eq!(case.next(&[]), Next::Now(Action::Ensure));
+        case.memory.retries = 1;
+        assert_eq!(case.next(&[]), Next::Wait, "this try had the news");
+    }
+}
+
+#[test]
 fn what_somebody_changed_is_brought_back() {
     let other = json!({"ingress": [{"ip": "192.0.2.9"}]});
     for change in [(STATUS, json!({})), (STATUS, other), (FINALIZERS, json!(["x/y"]))] {

@@ -27,6 +27,8 @@ struct Progress<'a> {
     version: Option<WrittenVersion>,
     /// Whether the cloud was called, and may have made something.
     is_called: bool,
+    /// Whether the provider said in the last call that the Service waits for more.
+    waits_for_more: bool,
 }
 
 impl Progress<'_> {
@@ -50,7 +52,7 @@ impl Shared {
     ) -> Result<Outcome, Early> {
         self.record(told, &Happening::Ensuring);
         let is_confirmed = memory.confirmed && told.has_finalizer();
-        let mut progress = Progress { told, version: None, is_called: false };
+        let mut progress = Progress { told, version: None, is_called: false, waits_for_more: false };
         if !is_confirmed {
             self.confirm(&mut progress).await?;
         }
@@ -71,7 +73,8 @@ impl Shared {
                 return Ok(Outcome::Moving { version: progress.version });
             }
         }
-        Ok(Outcome::Ensured { status, version: progress.version })
+        let Progress { version, waits_for_more, .. } = progress;
+        Ok(Outcome::Ensured { status, version, waits_for_more })
     }
 
     /// Adds the finalizer before any call of the cloud, so that the Service cannot vanish while it has a load balancer. The
@@ -109,6 +112,7 @@ impl Shared {
             let answer = self.in_term(call).await?;
             let changes = under_way.end();
             take_over(&changes, progress.told, &mut progress.version);
+            progress.waits_for_more = changes.waits_for_more;
             let error = match answer {
                 Ok(status) => return Ok(status),
                 Err(error) => error,
@@ -121,7 +125,7 @@ impl Shared {
             let version = progress.version.clone();
             if error.kind() == ErrorKind::ImplementedElsewhere {
                 tracing::debug!(service = %service.key(), why = %error.report(), "another component makes the load balancer");
-                return Err(Outcome::Elsewhere { version });
+                return Err(Outcome::Elsewhere { version, waits_for_more: progress.waits_for_more });
             }
             let failure = Failure::of_cloud("failed to ensure load balancer", &error);
             return Err(self.failed(&service, Failure { version, ..failure }));

@@ -22,6 +22,8 @@ struct Announced {
     announcer: Option<Api<ApiService>>,
     /// Fails after it has written.
     fails: AtomicBool,
+    /// Has less than the Services ask for.
+    lacks_something: AtomicBool,
     ensured: AtomicUsize,
 }
 
@@ -30,18 +32,18 @@ impl Announced {
         if service.annotations.get(WRITTEN) == value.as_ref() {
             return Ok(());
         }
-        let of = ServiceRef {
-            namespace: service.namespace.clone(),
-            name: service.name.clone(),
-            uid: service.uid.clone(),
-        };
         let change = ServiceChange {
             annotations: [(WRITTEN.to_owned(), value)].into(),
             labels: [("written".to_owned(), Some("yes".to_owned()))].into(),
             load_balancer_ip: Some(Some("198.18.0.9".to_owned())),
         };
-        self.access.change_service(&of, &change).await
+        self.access.change_service(&reference(service), &change).await
     }
+}
+
+fn reference(service: &LoadBalancerService) -> ServiceRef {
+    let LoadBalancerService { namespace, name, uid, .. } = service.clone();
+    ServiceRef { namespace, name, uid }
 }
 
 #[async_trait]
@@ -66,6 +68,9 @@ impl LoadBalancer for Announced {
         let count = self.ensured.fetch_add(1, Ordering::Relaxed);
         let value = if self.always_writes { format!("{count}") } else { "once".to_owned() };
         self.annotate(service, Some(value)).await?;
+        if self.lacks_something.load(Ordering::Relaxed) {
+            self.access.waits_for_more(&reference(service));
+        }
         if self.fails.load(Ordering::Relaxed) {
             return Err(quota());
         }
@@ -134,6 +139,7 @@ impl Working {
             always_writes,
             announcer,
             fails: AtomicBool::new(false),
+            lacks_something: AtomicBool::new(false),
             ensured: AtomicUsize::new(0),
         });
         self.call(Arc::clone(&announced) as Arc<dyn CloudProvider>);
@@ -229,6 +235,24 @@ async fn an_announcer_that_writes_the_status_whenever_it_is_cleared_does_not_hol
     assert_eq!(working.annotation("web", WRITTEN).await, None);
     assert!(working.addresses("web").await.is_empty() && !working.has_finalizer("web").await);
     assert!(!working.events().await.contains(&"SyncLoadBalancerFailed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_more_is_ensured_when_there_may_be_more() {
+    let working = Working::start().await;
+    let announced = working.announced(false);
+    for (name, lacks) in [("fine", false), ("one-family", true)] {
+        announced.lacks_something.store(lacks, Ordering::Relaxed);
+        working.create(name).await;
+        assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    }
+    for lacks in [true, false] {
+        announced.lacks_something.store(lacks, Ordering::Relaxed);
+        working.access.retry_waiting();
+        assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer], "the one that waits");
+    }
+    working.access.retry_waiting();
+    assert_eq!(working.calls_after(SOON).await, [], "nothing waits");
 }
 
 #[tokio::test(start_paused = true)]
