@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider::{PowerState, uuids::parse_uuid};
+use cloudprovider::{PowerState, machines::Mark, uuids::parse_uuid};
 use quick_xml::{
     NsReader, XmlVersion,
     escape::resolve_xml_entity,
@@ -18,7 +18,7 @@ use crate::mac::Mac;
 pub const METADATA_NAMESPACE: &str = "urn:cloud-controller-manager:libvirt:1";
 
 /// Name of the virtio channel of the guest agent.
-const AGENT_CHANNEL: &str = "org.qemu.guest_agent.0";
+pub(crate) const AGENT_CHANNEL: &str = "org.qemu.guest_agent.0";
 
 /// A domain: its XML and its state. About 500 bytes each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,8 @@ pub(crate) struct DomainMetadata {
     pub(crate) cluster: Option<String>,
     pub(crate) role: Option<String>,
     pub(crate) endpoint: Option<String>,
+    /// Whose machine it is, if it was made here.
+    pub(crate) mark: Option<Mark>,
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -138,6 +140,11 @@ impl Domain {
             .as_ref()
             .and_then(|metadata| metadata.instance_type.clone())
             .unwrap_or_else(|| format!("{}c-{}m", self.vcpus, self.memory_mib))
+    }
+
+    /// Whose machine it is, if it was made here.
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.metadata.as_ref()?.mark.as_ref()
     }
 
     /// The libvirt networks that its NICs are on.
@@ -239,10 +246,21 @@ impl Parser {
                     cluster: attribute("cluster"),
                     role: attribute("role"),
                     endpoint: attribute("endpoint"),
+                    mark: None,
                     labels: BTreeMap::new(),
                 }));
             }
             ["domain", "metadata", "ccm:instance", "ccm:label"] => self.label = attribute("key"),
+            ["domain", "metadata", "ccm:instance", "ccm:mark"] => {
+                if let (Some(metadata), Some(uid), Some(namespace), Some(cluster)) =
+                    (&mut self.metadata, attribute("uid"), attribute("namespace"), attribute("cluster"))
+                {
+                    metadata.mark = Some(Mark {
+                        machine: attribute("machine"),
+                        ..Mark::cluster(uid, namespace, cluster)
+                    });
+                }
+            }
             _ => {}
         }
     }

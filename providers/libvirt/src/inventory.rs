@@ -274,7 +274,7 @@ pub(crate) fn reference(domain: &Domain) -> InstanceRef {
         provider_id: Some(format_provider_id(domain.uuid).as_str().to_owned()),
         system_uuid: Some(domain.uuid.hyphenated().to_string()),
         name: Some(domain.name.clone()),
-        machine: None,
+        machine: domain.mark().map(|mark| mark.uid.clone()),
     }
 }
 

@@ -3,9 +3,13 @@
 // The steps use all of it.
 #![allow(dead_code, unused_imports)]
 
+mod capabilities;
+mod domain_xml;
 mod kinds;
+mod metadata;
 mod names;
 mod placement;
 mod seed;
 mod spec;
 mod status;
+mod xml;
