@@ -52,9 +52,9 @@ const PRINT_ADDRESSES: [&str; 2] = ["hyper", "reqwest"];
 pub(super) fn least(verbosity: i32, module: &str, is_ours: bool) -> LevelFilter {
     let of_crate = crate_of(module);
     match (verbosity, is_ours) {
-        // kube logs every failed request as an error or warning. The daemon itself logs what matters of
-        // these, once.
-        (..=7, false) if of_crate.starts_with("kube_") => LevelFilter::OFF,
+        // kube logs every answer that it cannot read, whole: a list of Secrets too. The daemon itself logs each request
+        // that fails, once.
+        (_, false) if of_crate.starts_with("kube_") => LevelFilter::OFF,
         // These libraries log URLs unchanged, with passwords in them.
         (_, false) if PRINT_ADDRESSES.iter().any(|name| of_crate.starts_with(name)) => LevelFilter::WARN,
         (..=7, false) => LevelFilter::WARN,
@@ -136,7 +136,8 @@ mod tests {
             (3, "hyper", LevelFilter::WARN),
             (4, "ccm", LevelFilter::DEBUG),
             (7, "kube_client", LevelFilter::OFF),
-            (8, "kube_client", LevelFilter::DEBUG),
+            (10, "kube_client::client", LevelFilter::OFF),
+            (10, "kube_runtime::watcher", LevelFilter::OFF),
             (7, "tower::buffer::worker", LevelFilter::WARN),
             (8, "tower::buffer::worker", LevelFilter::DEBUG),
             (6, "my_cloud::connection", LevelFilter::TRACE),

@@ -1,10 +1,13 @@
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tracing_subscriber::{Layer, layer::Context, prelude::*};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, api::ListParams, runtime::watcher};
+use serde_json::{Value, json};
+use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, prelude::*};
 
-use super::{Record, json, text};
+use super::{Log, Record, json, text};
+use crate::{api_client::describe, command_line::VModule, watching};
 
 /// Keeps every record.
 #[derive(Clone, Default)]
@@ -63,4 +66,46 @@ fn json_is_kubernetes() {
     assert_eq!((lines[1]["v"].clone(), lines[1]["err"].clone()), (0.into(), "why".into()));
     assert_eq!(lines[1]["severity"], "warning");
     assert!(lines[2].get("v").is_none() && lines[2].as_object().is_some_and(|line| line.contains_key("err")));
+}
+
+/// Answers with a Secret that cannot be read. The client logs them whole, and its errors quote the value.
+#[test]
+fn an_answer_that_cannot_be_read_is_never_told() {
+    let kept = Kept::default();
+    let most = VModule { pattern: "*".to_owned(), level: 10 };
+    let log = Log { vmodule: vec![most], json: false, split: false };
+    let shown = kept.clone().with_filter(filter_fn(move |metadata| log.shows(metadata)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let errors = tracing::subscriber::with_default(tracing_subscriber::registry().with(shown), || {
+        runtime.block_on(async {
+            let odd = json!({"metadata": {"name": "odd"}, "data": "hunter2"});
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": [odd]});
+            let answer = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+                let asked = if request.uri().path().ends_with("/odd") { &odd } else { &list };
+                let body = asked.to_string();
+                std::future::ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
+            });
+            let client = kube::Client::new(answer, "default");
+            let secrets = Api::<Secret>::namespaced(client.clone(), "default");
+            let mut errors = vec![
+                describe(&secrets.get("odd").await.expect_err("odd")),
+                describe(&secrets.list(&ListParams::default()).await.expect_err("odd")),
+            ];
+            let watched = Api::<Secret>::namespaced(watching::client(client), "default");
+            let mut events = std::pin::pin!(watching::watch(watched, watcher::Config::default()));
+            while errors.len() < 3 {
+                if let Some(Err(error)) = futures::StreamExt::next(&mut events).await {
+                    errors.push(basics::error_chain(&error));
+                }
+            }
+            tracing::warn!(error = errors[0], "told by this program");
+            errors
+        })
+    });
+    for error in &errors {
+        assert!(error.contains("invalid type: string, expected a map"), "{error}");
+    }
+    let records = kept.0.lock().expect("not poisoned").clone();
+    assert!(records.iter().any(|record| record.message == "told by this program"), "{records:?}");
+    assert!(!format!("{records:?}").contains("hunter2"), "{records:?}");
 }
