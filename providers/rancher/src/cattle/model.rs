@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use crate::norman::pages::Collection;
+use crate::norman::reply::or_default;
 
 /// Whether an object is gone. One that is being removed is not.
 fn is_gone(removed: Option<&Value>, state: Option<&str>) -> bool {
@@ -231,11 +232,6 @@ impl Setting {
     pub(crate) fn text(self) -> Option<String> {
         [self.value, self.active_value].into_iter().flatten().find(|text| !text.is_empty())
     }
-}
-
-/// `null` counts as nothing.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// Labels whose values are texts. Others are no labels.

@@ -5,7 +5,10 @@ use serde::Deserialize;
 
 use crate::{
     config::ClusterSelector,
-    norman::{client::Client, reply::unavailable},
+    norman::{
+        client::Client,
+        reply::{or_default, unavailable},
+    },
 };
 
 /// A cluster that the server knows.
@@ -25,12 +28,28 @@ pub(crate) struct Cluster {
     /// The namespace of the objects from which Rancher makes the cluster.
     #[serde(default)]
     pub(crate) fleet_workspace_name: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) annotations: Annotations,
+}
+
+/// The annotations of a cluster that matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Annotations {
+    /// Rancher's own note on clusters that have a `provisioning.cattle.io` cluster: `true` if Rancher makes their machines,
+    /// `false` if they were imported.
+    #[serde(rename = "provisioning.cattle.io/administrated", default)]
+    pub(crate) is_administrated: Option<String>,
 }
 
 impl Cluster {
     /// Whether the server reaches the cluster, so that what it says of its Nodes is up to date.
     pub(crate) fn is_active(&self) -> bool {
         self.state.as_deref() == Some("active")
+    }
+
+    /// Whether Rancher makes the cluster's machines, if it says so at the cluster.
+    pub(crate) fn is_provisioned(&self) -> Option<bool> {
+        self.annotations.is_administrated.as_deref()?.parse().ok()
     }
 }
 

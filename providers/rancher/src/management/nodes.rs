@@ -5,7 +5,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::machine::{KnownAddresses, Machine};
-use crate::norman::{client::Client, reply::plain};
+use crate::norman::{
+    client::Client,
+    reply::{or_default, plain},
+};
 
 /// A node of a listing. Fields that only mirror what the Node itself says are left out: a Node that is told its own words
 /// could never change them.
@@ -52,10 +55,6 @@ impl<'de> Deserialize<'de> for ListedNode {
     }
 }
 
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
 /// The machines of a cluster, by a listing of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct ListedMachines {
@@ -95,7 +94,8 @@ fn machine_key(node: &ManagementNode, cluster: &str) -> Option<String> {
     (same && !key.is_empty()).then(|| key.to_owned())
 }
 
-fn machine(node: ManagementNode, cluster: &str) -> Option<Machine> {
+/// The machine of a node. `None` if it is another cluster's.
+pub(super) fn machine(node: ManagementNode, cluster: &str) -> Option<Machine> {
     let key = machine_key(&node, cluster)?;
     let text = |text: Option<String>| text.filter(|text| !text.is_empty());
     let ips = |list: Option<&String>| -> Vec<_> {

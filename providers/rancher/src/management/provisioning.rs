@@ -66,6 +66,16 @@ struct ProvisioningCluster {
     status: ProvisioningStatus,
 }
 
+impl ProvisioningCluster {
+    /// Whether it is the object that was asked for. Fields that are missing in anything else would have a meaning.
+    fn is(&self, namespace: &str, name: &str) -> bool {
+        let metadata = &self.metadata;
+        metadata.namespace.as_deref() == Some(namespace)
+            && metadata.name.as_deref() == Some(name)
+            && metadata.uid.is_some()
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ProvisioningSpec {
@@ -95,6 +105,8 @@ pub(super) async fn find(
     // Why there must be an object.
     let expected = if was_rancher {
         Some("its Machines were there before")
+    } else if cluster.is_provisioned() == Some(true) {
+        Some("Rancher says that it provisions the cluster")
     } else if cluster.id.starts_with(ID_PREFIX) {
         Some("clusters with such an ID have one")
     } else {
@@ -119,8 +131,14 @@ pub(super) async fn find(
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|error| unavailable(error.to_string()))?;
         let error = match kubernetes.request::<ProvisioningCluster>(request).await {
+            Ok(found) if !found.is(namespace, &name) => {
+                return Err(unavailable("the answer is another object"));
+            }
             Ok(found) if found.spec.rke_config.is_none() => {
-                return Ok(Provisioning::Foreign(Foreign::NotProvisioned));
+                return match expected.filter(|_| was_rancher || cluster.is_provisioned() == Some(true)) {
+                    None => Ok(Provisioning::Foreign(Foreign::NotProvisioned)),
+                    Some(why) => Err(unavailable(format!("it has no rkeConfig, but {why}"))),
+                };
             }
             Ok(found) if found.status.cluster_name.as_ref() == Some(&cluster.id) => {
                 let (namespace, origin) = (namespace.to_owned(), Origin::of(&found.metadata));
@@ -134,8 +152,14 @@ pub(super) async fn find(
         };
         let is_404 = matches!(&error, kube::Error::Api(status) if status.code == 404);
         let error = transport::error(&error);
-        if error.kind() == ErrorKind::PermissionDenied && !was_rancher {
-            return Ok(Provisioning::Foreign(Foreign::Forbidden));
+        if error.kind() == ErrorKind::PermissionDenied {
+            let is_imported = cluster.is_provisioned() == Some(false) && !was_rancher;
+            return match expected.filter(|_| !is_imported) {
+                None => Ok(Provisioning::Foreign(Foreign::Forbidden)),
+                Some(why) => Err(error.wrap(format!(
+                    "the token needs the right get on clusters (provisioning.cattle.io) in namespace {namespace} of the management cluster, for {why}"
+                ))),
+            };
         }
         // Old servers do not have the kind.
         if is_404 && expected.is_none() && is_missing(kubernetes, &kind).await.unwrap_or(false) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudprovider::{Error, ErrorKind};
 use http::HeaderMap;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 /// The wait after a "too many requests" that names no time, or a time in another form than seconds.
@@ -144,6 +144,16 @@ impl Reply {
 /// An error that says nothing about the cloud's objects.
 pub(crate) fn unavailable(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Reads a field that may be `null`, which is as if it were missing.
+///
+/// # Errors
+/// If it is anything else that does not fit.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// A foreign text for a message: short, on one line, and no page for a browser.

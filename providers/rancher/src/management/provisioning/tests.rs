@@ -10,6 +10,13 @@ fn cluster(id: &str) -> Cluster {
     Cluster { id: id.to_owned(), name: Some("prod".to_owned()), ..Cluster::default() }
 }
 
+/// The cluster with Rancher's own note whether it provisions it.
+fn says(id: &str, is_administrated: &str) -> Cluster {
+    let note = serde_json::json!({"provisioning.cattle.io/administrated": is_administrated});
+    let cluster = serde_json::json!({"id": id, "name": "prod", "annotations": note});
+    serde_json::from_value(cluster).expect("a cluster")
+}
+
 fn absent() -> String {
     serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
@@ -72,19 +79,37 @@ async fn where_an_object_is_expected_a_404_is_an_error_that_says_what_to_check()
 }
 
 #[tokio::test]
-async fn a_refusal_after_machines_were_followed_is_an_error() {
+async fn a_refusal_makes_no_cluster_an_imported_one_that_may_be_provisioned() {
     let kubernetes = answering(|_| Err(Error::new(ErrorKind::PermissionDenied, "refused (403)")));
-    let found = find(&kubernetes, &cluster("c-m-abcdefgh"), None, false).await;
-    assert_eq!(found.expect("at the start"), Provisioning::Foreign(Foreign::Forbidden));
-    let error = find(&kubernetes, &cluster("c-m-abcdefgh"), None, true).await.expect_err("later");
-    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    for (cluster, configured, was_rancher) in [
+        (cluster("c-abcde"), None, false),
+        (says("c-m-abcdefgh", "false"), None, false),
+        (says("c-m-abcdefgh", "false"), Some("fleet-default"), false),
+    ] {
+        let found = find(&kubernetes, &cluster, configured, was_rancher).await;
+        assert_eq!(found.expect("certain"), Provisioning::Foreign(Foreign::Forbidden));
+    }
+    for (cluster, configured, was_rancher) in [
+        (cluster("c-m-abcdefgh"), None, false),
+        (cluster("c-abcde"), Some("fleet-default"), false),
+        (cluster("c-abcde"), None, true),
+        (says("local", "true"), None, false),
+        (says("c-m-abcdefgh", "false"), None, true),
+        (says("c-m-abcdefgh", "odd"), None, false),
+    ] {
+        let error = find(&kubernetes, &cluster, configured, was_rancher).await.expect_err("an error");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        let words = "the right get on clusters (provisioning.cattle.io) in namespace fleet-default";
+        assert!(error.report().contains(words), "{}", error.report());
+    }
 }
 
 #[tokio::test]
 async fn an_object_says_whose_the_machines_are() {
     let object = |config: &str| {
-        let object = r#""metadata":{"uid":"u-1"},"status":{"clusterName":"c-m-abcdefgh"}"#;
-        (200, format!(r#"{{{object},"spec":{{"rkeConfig":{config}}}}}"#))
+        let metadata = r#""metadata":{"name":"prod","namespace":"fleet-default","uid":"u-1"}"#;
+        let status = r#""status":{"clusterName":"c-m-abcdefgh"}"#;
+        (200, format!(r#"{{{metadata},{status},"spec":{{"rkeConfig":{config}}}}}"#))
     };
     let found = find(&server(object("{}"), (404, PAGE)), &cluster("c-m-abcdefgh"), None, false).await;
     let origin = Origin { uid: "u-1".to_owned(), ..Origin::default() };
@@ -96,4 +121,21 @@ async fn an_object_says_whose_the_machines_are() {
     find(&server(object("{}"), (404, PAGE)), &cluster("c-m-other"), None, false)
         .await
         .expect_err("another's");
+    // Without it, the machines were Rancher's before, or are by its own word.
+    for (cluster, was_rancher) in [(cluster("c-m-abcdefgh"), true), (says("c-m-abcdefgh", "true"), false)] {
+        let found = find(&server(object("null"), (404, PAGE)), &cluster, None, was_rancher).await;
+        let words = found.expect_err("in doubt").report();
+        assert!(words.contains("it has no rkeConfig, but"), "{words}");
+    }
+}
+
+/// What a proxy may say. Taken for the object, it would make the cluster an imported one.
+#[tokio::test]
+async fn another_answer_is_not_the_object() {
+    for body in ["{}", r#"{"metadata":{"name":"prod","namespace":"fleet-default"}}"#, r#"{"status":"ok"}"#] {
+        for id in ["c-abcde", "c-m-abcdefgh"] {
+            let kubernetes = server((200, body.to_owned()), (404, PAGE));
+            find(&kubernetes, &cluster(id), None, false).await.expect_err(body);
+        }
+    }
 }

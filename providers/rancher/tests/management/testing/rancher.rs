@@ -170,11 +170,16 @@ impl FakeRancher {
         self.shared.server()
     }
 
-    /// Adds a cluster that the server reaches.
+    /// Adds a cluster that the server reaches. By its ID it is one that Rancher provisions, or not.
     pub(crate) fn add_cluster(&self, id: &str, name: &str, namespace: &str) {
+        let mut annotations = json!({"field.cattle.io/creatorId": "user-abcde"});
+        if id.starts_with("c-m-") {
+            annotations["provisioning.cattle.io/administrated"] = json!("true");
+        }
         let cluster = json!({
             "id": id, "type": "cluster", "baseType": "cluster", "name": name, "state": "active", "driver": "imported",
             "transitioning": "no", "fleetWorkspaceName": namespace, "apiEndpoint": "https://10.43.0.1:443",
+            "annotations": annotations,
         });
         self.server().clusters.push(cluster);
     }
