@@ -3,16 +3,15 @@
 //! ```text
 //!   look-ups ──> instances ──> judge (pure) ──> inventory (memory) <── follow (task)
 //!                               ├──> addresses (pure)                    ├──> cluster, nodes ──> norman::client ──> /v3
-//!                               └──> history (pure)                      └──> provisioning, kinds, objects ──> transport ──> /apis
+//!                               └──> history (pure)                      └──> provisioning, kinds, objects, mirror ──> transport ──> /apis
 //! ```
 //!
 //! There are two kinds of truth:
 //!
 //! - For a cluster whose machines Rancher makes, the Machines of Cluster API in the management cluster. They are watched. A
 //!   Machine that is gone is proof that the machine is gone.
-//! - For any other cluster, and for a token that may not read the `provisioning.cattle.io` cluster, `/v3/nodes`. It mirrors
-//!   the cluster's own Nodes, so it proves nothing about a machine: no Node ever counts as gone. A token that may read that
-//!   cluster and no Machines is an error.
+//! - For any other cluster the server's own nodes, which are watched, or listed by `/v3/nodes` if the token may not watch them. They
+//!   mirror the cluster's own Nodes, so they prove nothing about a machine: no Node ever counts as gone.
 
 mod addresses;
 pub(crate) mod cluster;
@@ -24,6 +23,8 @@ mod inventory;
 mod judge;
 mod kinds;
 mod machine;
+mod mirror;
+pub(crate) mod node_objects;
 pub(crate) mod nodes;
 pub(crate) mod objects;
 mod provisioning;
@@ -31,3 +32,4 @@ mod provisioning;
 mod testing;
 mod transport;
 mod troubles;
+mod watches;

@@ -44,8 +44,12 @@ pub(super) fn trials() -> Vec<Trial> {
             }),
         ]
     });
-    both.chain([on(Target::Sandbox, "url_and_token_are_followed", |cluster| reload(cluster).boxed_local())])
-        .collect()
+    both.chain([
+        on(Target::Sandbox, "url_and_token_are_followed", |cluster| reload(cluster).boxed_local()),
+        imported(Target::Sandbox),
+        imported(Target::ApiServer),
+    ])
+    .collect()
 }
 
 /// How long the server is away.
@@ -66,6 +70,21 @@ fn on(
             let api = Api::connect(target).await?;
             let cluster = Cluster { management: ManagementCluster::on(&management, "prod").await, api };
             scenario(&cluster).await?;
+            Ok(cluster.api.nothing_was_refused()?)
+        })
+    })
+}
+
+/// Nodes of a cluster that Rancher only imported: they are initialised by watched mirrors, and never deleted.
+fn imported(target: Target) -> Trial {
+    let name = "nodes_of_an_imported_cluster_are_initialised_and_never_deleted";
+    trial(&format!("{}::rancher::{name}", target.as_str()), move || -> Outcome {
+        let management = ControlPlane::start(&options())?;
+        runtime(false)?.block_on(async {
+            let api = Api::connect(target).await?;
+            let management = ManagementCluster::imported(&management, "imported").await;
+            let cluster = Cluster { management, api };
+            life_of_imported(&cluster).await?;
             Ok(cluster.api.nothing_was_refused()?)
         })
     })
@@ -192,6 +211,29 @@ async fn life(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.stay(&["foreign", "node-0", "node-2"], LOOK).await?;
     let foreign = nodes(&api.client).get("foreign").await?;
     ensure!(provider_id(&foreign).as_deref() == Some("rke2://foreign") && !exists(&foreign), "{foreign:?}");
+    daemon.stop().await
+}
+
+async fn life_of_imported(cluster: &Cluster) -> anyhow::Result<()> {
+    let (api, management) = (&cluster.api, &cluster.management);
+    let daemon = cluster.daemon()?;
+    for number in 0..2 {
+        let name = format!("node-{number}");
+        let mut node = kubelet::node(&name, &uuid(number));
+        let provided = ("alpha.kubernetes.io/provided-node-ip".to_owned(), format!("10.0.0.{number}"));
+        node.metadata.annotations.get_or_insert_default().extend([provided]);
+        kubelet::register(&api.client, &node).await?;
+        // Rancher's agent runs on the tainted Node, and so the server knows it a moment later.
+        let id = management.mirror(&format!("machine-{number}"), &name).await;
+        let node = cluster.becomes(&name, "initialized", is_initialized).await?;
+        ensure!(provider_id(&node) == Some(id), "{node:?}");
+    }
+    // The mirror loses a silent Node, as it does when somebody deletes it there: that proves nothing.
+    cluster.fall_silent(&["node-0"]).await?;
+    management.delete("management.cattle.io/v3", "nodes", "machine-0").await;
+    cluster.becomes("node-0", "in doubt", is_in_doubt).await?;
+    cluster.stay(&["node-0", "node-1"], LOOK).await?;
+    ensure!(!management.rancher.server().calls.contains_key("nodes"), "the nodes were watched");
     daemon.stop().await
 }
 

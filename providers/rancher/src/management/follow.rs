@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cloudprovider::{Backoff, Error, ErrorKind, Result};
-use futures::{Stream, StreamExt as _, future, stream};
+use cloudprovider::{Backoff, ErrorKind, Result};
+use futures::{Stream, StreamExt as _, stream};
 use kube::{
     Api,
     api::ListParams,
@@ -19,19 +19,18 @@ use super::{
     inventory::{Change, Listing, Machines, Truth},
     kinds::{is_missing, machine_version},
     machine::Machine,
+    mirror::{self, Mirrored},
     nodes,
     objects::{self, MachineObject, Objects},
     provisioning::{self, Provisioning},
-    transport::{self, is_expired, kubernetes, watch_error},
+    transport::{self, kubernetes, watch_error},
     troubles::Troubles,
+    watches::{self, Step, ended, needs_rights, until_error},
 };
 use crate::{
     config::ManagementConfig,
     norman::{client::Client, reply::unavailable},
 };
-
-/// How long a watch lasts before it is renewed, in seconds. A connection that has died without a word is noticed then.
-const WATCH_TIMEOUT: u32 = 60;
 
 /// The shortest time between two listings.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -125,12 +124,32 @@ impl Session<'_> {
             Provisioning::Foreign(why) => {
                 self.troubles.origin(&cluster.id, Some(why));
                 *self.followed = None;
-                self.poll(&cluster).await
+                self.mirror(&cluster).await
             }
         }
     }
 
-    /// Lists the server's nodes once, and waits until the next listing is due.
+    /// Watches the server's nodes until the next listing is due. Where they cannot be watched, they are listed.
+    async fn mirror(&mut self, cluster: &Cluster) -> Result<()> {
+        let source = self.source;
+        let mirror = mirror::Mirror {
+            kubernetes: self.kubernetes,
+            cluster,
+            machines: self.machines,
+            began: self.began,
+            page_size: source.page_size,
+            refresh_interval: source.refresh_interval,
+        };
+        match mirror.watch(self.troubles).await? {
+            Mirrored::Due => Ok(()),
+            Mirrored::NotWatched(why) => {
+                self.troubles.mirror(Some(&why));
+                self.poll(cluster).await
+            }
+        }
+    }
+
+    /// Lists the server's nodes once by `/v3`, and waits until the next listing is due.
     async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
         let listed = nodes::list(&self.source.client, &cluster.id).await?;
         self.troubles.listed(listed.machines.len());
@@ -278,7 +297,7 @@ impl Session<'_> {
     }
 
     fn all_seen(&self, namespace: &str, kinds: &Kinds) -> impl Stream<Item = Seen> + Unpin + use<> {
-        let config = watcher::Config::default().timeout(WATCH_TIMEOUT).page_size(self.source.page_size);
+        let config = watches::config(self.source.page_size);
         let machines: Api<MachineObject> =
             Api::namespaced_with(self.kubernetes.clone(), namespace, &kinds.machines);
         // Such a client asks for metadata only.
@@ -306,68 +325,6 @@ struct Kinds {
 
 fn put(machine: Machine) -> Change {
     Change::Put(Box::new(machine))
-}
-
-/// What an event means for a listing.
-enum Step {
-    /// It begins.
-    Begun,
-    /// It has to begin anew.
-    Expired,
-    /// It is complete.
-    Listed,
-    /// An object is there, or is gone.
-    Changed(Option<Change>),
-}
-
-impl Step {
-    /// The meaning of an event. `note` takes over an object and whether it is there.
-    fn of<K>(event: Event<K>, note: impl FnOnce(K, bool) -> Option<Change>) -> Self {
-        match event {
-            Event::Init => Self::Begun,
-            Event::InitDone => Self::Listed,
-            Event::InitApply(object) | Event::Apply(object) => Self::Changed(note(object, true)),
-            Event::Delete(object) => Self::Changed(note(object, false)),
-        }
-    }
-}
-
-/// What the error of a watch means.
-///
-/// # Errors
-/// The error in the contract's terms, with the right that is missing.
-fn ended(fault: &watcher::Error, kind: &ApiResource, namespace: &str) -> Result<Step> {
-    if is_expired(fault) {
-        return Ok(Step::Expired);
-    }
-    let error = needs_rights(watch_error(fault), kind, namespace);
-    Err(error.with_operation(format!("watch {}s", kind.kind)))
-}
-
-/// A refusal names the rights that are missing.
-fn needs_rights(error: Error, kind: &ApiResource, namespace: &str) -> Error {
-    if error.kind() != ErrorKind::PermissionDenied {
-        return error;
-    }
-    error.wrap(format!(
-        "the token needs the rights list and watch on {} ({}) in namespace {namespace} of the management cluster",
-        kind.plural, kind.group
-    ))
-}
-
-/// The stream with its first error as its end. A watcher would try again at once.
-fn until_error<T, E>(
-    stream: impl Stream<Item = Result<T, E>> + Send,
-) -> impl Stream<Item = Result<T, E>> + Send
-where
-    T: Send,
-    E: Send,
-{
-    stream.scan(false, |has_failed, item| {
-        let item = (!*has_failed).then_some(item);
-        *has_failed = item.as_ref().is_some_and(Result::is_err);
-        future::ready(item)
-    })
 }
 
 #[cfg(test)]

@@ -347,7 +347,9 @@ impl Machines {
                 }
                 Change::Remove(key) => {
                     let Some(before) = state.inventory.remove(&key) else { return Vec::new() };
-                    state.note_gone(key);
+                    if state.truth == Truth::Machines {
+                        state.note_gone(key);
+                    }
                     before.references(&cluster)
                 }
                 Change::Infrastructure(key, Some(name)) => {

@@ -11,6 +11,7 @@ pub(super) struct Troubles {
     listing: Told,
     unreadable: Told,
     addresses: Told,
+    mirror: Told,
     origin: Told,
 }
 
@@ -55,6 +56,20 @@ impl Troubles {
         }
     }
 
+    /// Tells whether the server's nodes may be watched.
+    pub(super) fn mirror(&mut self, refusal: Option<&Error>) {
+        let why = refusal.map(Error::report);
+        if self.mirror.is_news(why.as_deref()) {
+            match why {
+                Some(why) => tracing::warn!(
+                    error = %why,
+                    "the server's nodes cannot be watched, and are listed every pollInterval instead"
+                ),
+                None => tracing::info!("the server's nodes can be watched again"),
+            }
+        }
+    }
+
     /// Tells where the machines of a cluster come from: from its Machines, or why not.
     pub(super) fn origin(&mut self, cluster: &str, foreign: Option<Foreign>) {
         let words = foreign.map_or("its machines are Rancher's", Foreign::words);
@@ -67,14 +82,14 @@ impl Troubles {
                 tracing::warn!(
                     cluster,
                     reason = words,
-                    "the cluster's nodes are listed, and no Node is deleted"
+                    "the cluster's nodes in Rancher are followed, and no Node is deleted"
                 );
             }
             Some(_) => {
                 tracing::info!(
                     cluster,
                     reason = words,
-                    "the cluster's nodes are listed, and no Node is deleted"
+                    "the cluster's nodes in Rancher are followed, and no Node is deleted"
                 );
             }
         }

@@ -11,6 +11,7 @@ mod conformance;
 mod detection;
 mod faults;
 mod machines;
+mod mirror;
 mod nodes;
 mod support;
 mod testing;

@@ -82,6 +82,11 @@ impl ManagementCluster {
         Some(Self::with(api_server(cluster_api).await?, name, cluster_api).await)
     }
 
+    /// The same with an imported cluster.
+    pub(crate) async fn start_imported(name: &str) -> Option<Self> {
+        Some(Self::imported(api_server(ClusterApi::V1Beta1).await?, name).await)
+    }
+
     /// A provider for the cluster, with further lines of configuration.
     pub(crate) async fn provider(&self, more: &str) -> Running {
         start(&self.rancher.config(&self.id, more)).await

@@ -92,7 +92,7 @@ impl Kind {
 }
 
 /// The kinds of a management cluster.
-pub(crate) fn kinds(cluster_api: ClusterApi) -> [Kind; 4] {
+pub(crate) fn kinds(cluster_api: ClusterApi) -> [Kind; 5] {
     let of = |spec: Value, status: Value| {
         object(&[], &json!({"spec": object(&[], &spec), "status": object(&[], &status)}))
     };
@@ -100,6 +100,13 @@ pub(crate) fn kinds(cluster_api: ClusterApi) -> [Kind; 4] {
     let mut cluster_status = texts(&["clusterName"]);
     cluster_status["ready"] = ready["ready"].clone();
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut node_spec = texts(&["requestedHostname", "displayName"]);
+    let mut node_status = texts(&["nodeName"]);
+    for field in ["customConfig", "internalNodeSpec"] {
+        node_spec[field] = anything.clone();
+    }
+    node_status["internalNodeStatus"] = anything.clone();
+    node_spec["customConfig"]["nullable"] = json!(true);
     let rke = "rke.cattle.io/v1";
     let kind = |group, name, plural, schema| Kind { group, plural, name, schema };
     [
@@ -112,6 +119,7 @@ pub(crate) fn kinds(cluster_api: ClusterApi) -> [Kind; 4] {
             "clusters",
             of(json!({"rkeConfig": anything}), cluster_status),
         ),
+        kind("management.cattle.io/v3", "Node", "nodes", of(node_spec, node_status)),
     ]
 }
 

@@ -23,7 +23,12 @@ pub(crate) fn options() -> ControlPlaneOptions {
     ControlPlaneOptions::default().user(POWERLESS_USER, &[])
 }
 
-/// A cluster that Rancher provisions, in a namespace of its own.
+fn next_number() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A cluster that Rancher provisions, or one that was imported, in a namespace of its own.
 pub(crate) struct ManagementCluster {
     pub(crate) rancher: FakeRancher,
     pub(crate) namespace: String,
@@ -42,8 +47,26 @@ impl ManagementCluster {
 
     /// The same with a version of Cluster API, which is always the same for this API server.
     pub(crate) async fn with(started: &ControlPlane, name: &str, cluster_api: ClusterApi) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let number = next_number();
+        let (namespace, id) = (format!("fleet-{number}"), format!("c-m-{number:08}"));
+        let cluster = Self::new(started, (&id, name), (&namespace, &namespace), cluster_api).await;
+        cluster.provision(name).await;
+        cluster
+    }
+
+    /// A server with a cluster of this name that was imported. Its namespace is that of the mirrors of its Nodes.
+    pub(crate) async fn imported(started: &ControlPlane, name: &str) -> Self {
+        let id = format!("c-{:05}", next_number());
+        Self::new(started, (&id, name), (&id, "fleet-default"), ClusterApi::V1Beta1).await
+    }
+
+    /// A server with a cluster, by its ID and name. Its objects are in the first namespace, and what makes it in the second.
+    async fn new(
+        started: &ControlPlane,
+        (id, name): (&str, &str),
+        (namespace, workspace): (&str, &str),
+        cluster_api: ClusterApi,
+    ) -> Self {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
@@ -53,16 +76,31 @@ impl ManagementCluster {
         let powerless = started.token_for(POWERLESS_USER).expect("a user");
         let tokens = [started.admin_token(), powerless].map(str::to_owned);
         let upstream = Upstream { url: started.url(), client, tokens };
-        let (namespace, id) = (format!("fleet-{number}"), format!("c-m-{number:08}"));
         let rancher = FakeRancher::start_with(None, Some(upstream.clone())).await;
-        rancher.add_cluster(&id, name, &namespace);
+        rancher.add_cluster(id, name, workspace);
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
         let cluster = Self { rancher, namespace, id, cluster_api, upstream };
         cluster.define_kinds().await;
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}});
         cluster.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await;
-        cluster.provision(name).await;
         cluster
+    }
+
+    /// Makes the mirror of a Node, as Rancher does for an imported cluster. Returns the provider ID that the Node gets.
+    pub(crate) async fn mirror(&self, name: &str, node: &str) -> String {
+        let addresses = json!([
+            {"type": "InternalIP", "address": "10.1.0.1"}, {"type": "InternalIP", "address": "fd00::1"},
+            {"type": "Hostname", "address": node},
+        ]);
+        let object = json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "Node",
+            "metadata": {"name": name, "labels": {"management.cattle.io/nodename": node}},
+            "spec": {"requestedHostname": node, "customConfig": null, "internalNodeSpec": {}},
+            "status": {"nodeName": node, "internalNodeStatus": {"addresses": addresses}},
+        });
+        self.create("management.cattle.io/v3", "nodes", &object).await;
+        format!("rancher://{}/{name}", self.id)
     }
 
     /// Makes the object from which Rancher makes the cluster.

@@ -37,6 +37,8 @@ pub(super) fn admit(server: &mut Server, request: &Request) -> Result<Rights, Fa
     parts.truncate(if parts.first() == Some(&"v3") { 2 } else { 6 });
     let watches = request.query.iter().any(|(name, value)| name == "watch" && value == "true");
     let what = parts.last().copied().unwrap_or_default();
+    // They are another collection than those below `/v3`.
+    let what = if parts.first() == Some(&"apis") && what == "nodes" { "nodes.management" } else { what };
     // Not a listing: it asks for the resource version.
     let asks_for_one = request.query.iter().any(|(name, value)| name == "limit" && value == "1");
     let what = match (watches, asks_for_one) {

@@ -1,0 +1,122 @@
+//! Watches the server's nodes, which mirror the Nodes of a cluster whose machines are not Rancher's.
+
+use std::time::Duration;
+
+use cloudprovider::{Error, ErrorKind, Result};
+use futures::StreamExt as _;
+use kube::{
+    Api,
+    runtime::watcher::{self, watcher},
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    cluster::Cluster,
+    inventory::{Change, Listing, Machines, Truth},
+    machine::Machine,
+    node_objects::{self, NodeObject},
+    nodes,
+    transport::watch_error,
+    troubles::Troubles,
+    watches::{self, Step, ended, needs_rights, until_error},
+};
+use crate::norman::reply::unavailable;
+
+/// What is watched, and who wants to know.
+pub(super) struct Mirror<'a> {
+    pub(super) kubernetes: &'a kube::Client,
+    pub(super) cluster: &'a Cluster,
+    pub(super) machines: &'a Machines,
+    pub(super) began: Instant,
+    pub(super) page_size: u32,
+    pub(super) refresh_interval: Duration,
+}
+
+/// How a watch ended.
+pub(super) enum Mirrored {
+    /// The next listing is due.
+    Due,
+    /// The nodes cannot be watched, and may be listed another way.
+    NotWatched(Error),
+}
+
+impl Mirror<'_> {
+    /// Lists the nodes, and watches them until the next listing is due.
+    ///
+    /// # Errors
+    /// Why what is known is not up to date any more.
+    pub(super) async fn watch(&self, troubles: &mut Troubles) -> Result<Mirrored> {
+        let kind = node_objects::kind();
+        let namespace = &self.cluster.id;
+        let api: Api<NodeObject> = Api::namespaced_with(self.kubernetes.clone(), namespace, &kind);
+        let mut events = std::pin::pin!(until_error(watcher(api, watches::config(self.page_size))));
+        let mut listed = Some(Vec::new());
+        loop {
+            let is_listed = listed.is_none();
+            let next = tokio::select! {
+                next = events.next() => next,
+                () = self.machines.listing_wanted(), if is_listed => return Ok(Mirrored::Due),
+                () = sleep_until(self.began + self.refresh_interval), if is_listed => return Ok(Mirrored::Due),
+            };
+            let step = match next {
+                None => return Err(unavailable("the watch of nodes ended")),
+                Some(Ok(event)) => Step::of(event, |object, is_there| self.change(object, is_there)),
+                Some(Err(fault)) if cannot_be_watched(&fault) => {
+                    return Ok(Mirrored::NotWatched(needs_rights(watch_error(&fault), &kind, namespace)));
+                }
+                Some(Err(fault)) => ended(&fault, &kind, namespace)?,
+            };
+            match (step, &mut listed) {
+                (Step::Begun | Step::Changed(None), _) => {}
+                // What is known stays, until the next listing replaces it at once.
+                (Step::Expired, None) => return Ok(Mirrored::Due),
+                (Step::Expired, Some(_)) => {
+                    return Err(unavailable("a watch was too old before it began (410)"));
+                }
+                (Step::Changed(Some(Change::Put(machine))), Some(machines)) => machines.push(*machine),
+                (Step::Changed(Some(change)), None) => self.machines.apply(change),
+                (Step::Changed(Some(_)), Some(_)) => {}
+                (Step::Listed, listed) => {
+                    if let Some(machines) = listed.take() {
+                        self.replace(machines, troubles);
+                    }
+                }
+            }
+        }
+    }
+
+    fn change(&self, object: NodeObject, is_there: bool) -> Option<Change> {
+        let machine = nodes::machine(node_objects::node(object)?, &self.cluster.id)?;
+        Some(if is_there { Change::Put(Box::new(machine)) } else { Change::Remove(machine.key) })
+    }
+
+    fn replace(&self, machines: Vec<Machine>, troubles: &mut Troubles) {
+        troubles.mirror(None);
+        troubles.listed(machines.len());
+        let listing = Listing {
+            cluster: self.cluster.id.clone(),
+            truth: Truth::Mirror,
+            is_active: self.cluster.is_active(),
+            machines,
+            ..Listing::default()
+        };
+        self.machines.replace(listing, self.began);
+    }
+}
+
+/// Whether another way to list the nodes may work: the token lacks the right, the server lacks the kind, or a node has a field
+/// that cannot be read. Nothing is deleted because of a mirror, so a 404 of a proxy is no danger here.
+fn cannot_be_watched(fault: &watcher::Error) -> bool {
+    let of_call = match fault {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        _ => None,
+    };
+    let is_odd = match of_call {
+        Some(kube::Error::Api(status)) => status.code == 404,
+        Some(kube::Error::SerdeError(_)) => true,
+        _ => false,
+    };
+    is_odd || watch_error(fault).kind() == ErrorKind::PermissionDenied
+}
