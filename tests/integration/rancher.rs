@@ -3,6 +3,7 @@
 #[path = "../../providers/rancher/tests/testing/mod.rs"]
 #[allow(dead_code, reason = "the provider's own tests use the rest")]
 mod fake_cattle;
+mod harvester;
 mod management;
 mod reload;
 mod services;
@@ -42,6 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ]
     });
     both.chain([on(Target::Sandbox, "url_and_key_are_followed", |api, _| reload::reload(api).boxed_local())])
+        .chain(harvester::trials())
         .chain(management::trials())
         .collect()
 }
