@@ -35,6 +35,16 @@ pub(crate) struct Plan {
     pub(crate) left_out: Vec<(Family, String)>,
 }
 
+impl Plan {
+    /// Gives back what the Service has beside these addresses. What its status shows is given back later: whoever writes the
+    /// status, the controller asks again when it shows the address no longer.
+    fn give_back_others(&mut self, index: &Index, request: &Request) {
+        let had = index.of_service(&request.service).into_iter();
+        let others = had.filter(|had| self.held.iter().all(|held| held.address != *had));
+        (self.release_later, self.release) = others.partition(|address| request.in_status.contains(address));
+    }
+}
+
 /// An address of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
@@ -115,8 +125,9 @@ pub(crate) fn plan(pools: &Pools, index: &Index, request: &Request) -> Result<Pl
     }
     if request.asks_for_dhcp || (request.asked.is_empty() && automatic.first().is_some_and(|pool| pool.dhcp))
     {
-        let release = index.of_service(&request.service);
-        return Ok(Plan { dhcp: true, release, ..Plan::default() });
+        let mut plan = Plan { dhcp: true, ..Plan::default() };
+        plan.give_back_others(index, request);
+        return Ok(plan);
     }
     Planner { pools, index, request, automatic }.plan()
 }
@@ -180,10 +191,7 @@ impl Planner<'_> {
             plan.left_out =
                 refusals.into_iter().map(|(family, refusal)| (family, refusal.to_string())).collect();
         }
-        let had = self.index.of_service(&self.request.service);
-        let left = had.into_iter().filter(|had| plan.held.iter().all(|held| held.address != *had));
-        (plan.release_later, plan.release) =
-            left.partition(|address| self.request.status_is_ours && self.request.in_status.contains(address));
+        plan.give_back_others(self.index, self.request);
         plan.claims = plan.held.iter().filter_map(|held| self.claim(held)).collect();
         Ok(plan)
     }

@@ -38,8 +38,6 @@ pub(crate) struct Request {
     pub(crate) preferred: Vec<IpAddr>,
     /// The addresses in its status.
     pub(crate) in_status: Vec<IpAddr>,
-    /// Whether the controller writes the status, and asks again when it shows other addresses.
-    pub(crate) status_is_ours: bool,
     /// The pool that it asks for by name.
     pub(crate) pool: Option<String>,
     /// Its sharing key.
@@ -113,7 +111,6 @@ impl Request {
             may_ask_outside: false,
             preferred: preferred.collect(),
             in_status,
-            status_is_ours: !announcer.writes_status(),
             pool: text(service, POOL),
             sharing_key: announcer.wanted_sharing_key(service),
             ports,

@@ -91,10 +91,15 @@ fn what_the_status_shows_is_given_back_later() {
     let shown = with_status(asking("a", "10.0.1.5"), &["10.0.0.1"]);
     let plan = decide(&index, &shown).expect("a plan");
     assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.2"]), ips(&["10.0.0.1"])));
-    // Where somebody else writes the status, nobody says when it has changed.
+    // Whoever writes the status.
     let request = Request::of(&shown, Announcer::Cilium).expect("a request");
     let plan = super::plan(&pools(POOLS), &index, &request).expect("a plan");
-    assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.1", "10.0.0.2"]), vec![]));
+    assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.2"]), ips(&["10.0.0.1"])));
+    // Also with an address of a DHCP server instead.
+    let dhcp = with_status(annotated(service("a"), &[(KUBE_VIP_IPS, "0.0.0.0")]), &["10.0.0.1"]);
+    let plan = decide(&index, &dhcp).expect("a plan");
+    assert!(plan.dhcp);
+    assert_eq!((plan.release, plan.release_later), (ips(&["10.0.0.2"]), ips(&["10.0.0.1"])));
 }
 
 #[test]

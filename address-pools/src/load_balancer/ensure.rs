@@ -165,11 +165,9 @@ impl Inner {
         for address in &plan.release {
             ledger.release(&request.service, *address).await?;
         }
-        // What the status shows stays reserved, also where it was never claimed, until the controller has written the new status and
+        // What the status shows stays reserved, also where it was never claimed, until it shows something else and the controller
         // asks again.
-        let shows_another =
-            request.status_is_ours && request.in_status.iter().any(|address| !addresses.contains(address));
-        if !shows_another {
+        if request.in_status.iter().all(|address| addresses.contains(address)) {
             ledger.with(|index| index.end_reservations(uid))?;
         }
         if !plan.left_out.is_empty() {

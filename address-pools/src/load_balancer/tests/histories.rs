@@ -6,14 +6,22 @@ use proptest::prelude::*;
 
 use super::*;
 
-const POOLS: &str = r#"{"pools": [
-    {"name": "main", "addresses": ["10.0.0.1-10.0.0.4"]},
-    {"name": "fixed", "addresses": ["10.0.1.1-10.0.1.3"], "autoAssign": false}]}"#;
+/// The pools, where the daemon writes the status, and where another component does.
+const POOLS: [&str; 2] = [
+    r#"{"pools": [
+        {"name": "main", "addresses": ["10.0.0.1-10.0.0.4"]},
+        {"name": "fixed", "addresses": ["10.0.1.1-10.0.1.3"], "autoAssign": false}]}"#,
+    r#"{"announcedBy": "metallb", "pools": [
+        {"name": "main", "addresses": ["10.0.0.1-10.0.0.4"]},
+        {"name": "fixed", "addresses": ["10.0.1.1-10.0.1.3"], "autoAssign": false}]}"#,
+];
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A Service comes or changes, with this wish.
     Ensure(u8, Option<u8>),
+    /// The status of a Service shows what it got last.
+    Show(u8),
     Delete(u8),
     /// The daemon dies, and another one starts.
     Restart,
@@ -28,6 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let wish = prop::option::of(1_u8..4);
     let step = prop_oneof![
         6 => (0_u8..6, wish).prop_map(|(service, wish)| Step::Ensure(service, wish)),
+        4 => (0_u8..6).prop_map(Step::Show),
         3 => (0_u8..6).prop_map(Step::Delete),
         1 => Just(Step::Restart),
         1 => Just(Step::EndTerm),
@@ -41,89 +50,155 @@ fn name(number: u8) -> String {
     format!("s{number}")
 }
 
-fn wanting(number: u8, wish: Option<u8>) -> LoadBalancerService {
-    let service = service(&name(number));
-    match wish {
-        Some(last) => annotated(service, &[(KUBE_VIP_IPS, &format!("10.0.1.{last}"))]),
-        None => service,
-    }
+/// A Service as the model knows it.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Whether it is there. One that somebody removed by force may hold addresses.
+    is_there: bool,
+    /// What it got last.
+    address: Option<IpAddr>,
+    /// What its status shows.
+    shown: Option<IpAddr>,
+    /// What it holds.
+    held: BTreeSet<IpAddr>,
 }
 
-async fn run(steps: Vec<Step>) {
-    let cluster = FakeServiceAccess::new();
-    let mut daemon = Daemon::start(&cluster, POOLS);
-    // What each Service holds, and which Services are there.
-    let mut model: BTreeMap<u8, IpAddr> = BTreeMap::new();
-    let mut there: BTreeSet<u8> = BTreeSet::new();
-    for step in steps {
+struct History {
+    cluster: FakeServiceAccess,
+    pools: &'static str,
+    daemon: Daemon,
+    model: BTreeMap<u8, Known>,
+}
+
+impl History {
+    fn new(pools: &'static str) -> Self {
+        let cluster = FakeServiceAccess::new();
+        let daemon = Daemon::start(&cluster, pools);
+        Self { cluster, pools, daemon, model: BTreeMap::new() }
+    }
+
+    fn service(&self, number: u8, wish: Option<u8>) -> LoadBalancerService {
+        let mut service = service(&name(number));
+        if let Some(shown) = self.model.get(&number).and_then(|known| known.shown) {
+            let ip = Some(shown.to_string());
+            service.status.ingress = vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }];
+        }
+        match wish {
+            Some(last) => annotated(service, &[(KUBE_VIP_IPS, &format!("10.0.1.{last}"))]),
+            None => service,
+        }
+    }
+
+    /// What others hold: those that are there, and those that are gone.
+    fn taken(&self, number: u8) -> [BTreeSet<IpAddr>; 2] {
+        [true, false].map(|is_there| {
+            let others =
+                self.model.iter().filter(|(other, known)| **other != number && known.is_there == is_there);
+            others.flat_map(|(_, known)| known.held.iter().copied()).collect()
+        })
+    }
+
+    async fn ensure(&mut self, number: u8, wish: Option<u8>) {
+        self.cluster.add_service(service_ref(&name(number)));
+        self.model.entry(number).or_default().is_there = true;
+        let [taken, of_gone] = self.taken(number);
+        let before = self.model[&number].clone();
+        let outcome = self.daemon.ensure(&self.service(number, wish)).await;
+        let Some(address) = address_of(&outcome) else {
+            let is_taken = |address: IpAddr| taken.contains(&address) || of_gone.contains(&address);
+            let is_full = match wish {
+                Some(last) => is_taken(IpAddr::from([10, 0, 1, last])),
+                None => (1..=4).all(|last| is_taken(IpAddr::from([10, 0, 0, last]))),
+            };
+            assert!(is_full, "{outcome:?}");
+            return;
+        };
+        // Only what is free, or was held by one that is gone.
+        assert!(!taken.contains(&address), "{address}");
+        match wish {
+            Some(last) => assert_eq!(address, IpAddr::from([10, 0, 1, last])),
+            // Of several the one that clients know.
+            None if before.shown.is_some() => assert_eq!(Some(address), before.shown),
+            None if before.held.is_empty() => assert!(address < ip("10.0.1.0"), "{address}"),
+            None => assert!(before.held.contains(&address), "{address}"),
+        }
+        let known = self.model.entry(number).or_default();
+        known.address = Some(address);
+        // What the status shows is not given back.
+        known.held = known.shown.into_iter().chain([address]).collect();
+    }
+
+    fn gone(&mut self, number: u8) {
+        self.cluster.remove_service(&name(number));
+        if let Some(known) = self.model.get_mut(&number) {
+            *known = Known { held: std::mem::take(&mut known.held), ..Known::default() };
+        }
+    }
+
+    async fn take(&mut self, step: Step) {
         match step {
-            Step::Ensure(number, wish) => {
-                there.insert(number);
-                cluster.add_service(service_ref(&name(number)));
-                let others = model.iter().filter(|(other, _)| **other != number);
-                let taken: BTreeSet<IpAddr> = others.map(|(_, address)| *address).collect();
-                let gone: BTreeSet<IpAddr> = model
-                    .iter()
-                    .filter(|(other, _)| !there.contains(other))
-                    .map(|(_, address)| *address)
-                    .collect();
-                let had = model.get(&number).copied();
-                match daemon.ensure(&wanting(number, wish)).await {
-                    Ok(status) => {
-                        let address = addresses_of(&status)[0];
-                        // Only what is free, or was held by one that is gone.
-                        assert!(!taken.contains(&address) || gone.contains(&address), "{address}");
-                        match (wish, had) {
-                            (Some(last), _) => assert_eq!(address, ip(&format!("10.0.1.{last}"))),
-                            (None, Some(had)) => assert_eq!(address, had, "an address that is kept"),
-                            (None, None) => assert!(address < ip("10.0.1.0"), "{address}"),
-                        }
-                        if gone.contains(&address) {
-                            // A sweep made room, and released everything of those that are gone.
-                            model.retain(|number, _| there.contains(number));
-                        }
-                        model.insert(number, address);
-                    }
-                    Err(error) => match wish {
-                        Some(last) => {
-                            assert!(taken.contains(&ip(&format!("10.0.1.{last}"))), "{}", error.report());
-                        }
-                        None => assert!(
-                            (1..=4).all(|last| taken.contains(&ip(&format!("10.0.0.{last}")))),
-                            "{}",
-                            error.report()
-                        ),
-                    },
+            Step::Ensure(number, wish) => self.ensure(number, wish).await,
+            Step::Show(number) => {
+                if let Some(known) = self.model.get_mut(&number).filter(|known| known.is_there) {
+                    known.shown = known.address;
                 }
             }
             Step::Delete(number) => {
-                daemon.delete(&wanting(number, None)).await.expect("deleted");
-                cluster.remove_service(&name(number));
-                there.remove(&number);
-                model.remove(&number);
+                self.daemon.delete(&self.service(number, None)).await.expect("deleted");
+                self.gone(number);
+                self.model.remove(&number);
             }
-            Step::Restart => daemon = Daemon::start(&cluster, POOLS),
-            Step::EndTerm => cluster.end_term().await,
-            Step::Force(number) => {
-                cluster.remove_service(&name(number));
-                there.remove(&number);
-            }
+            Step::Restart => self.daemon = Daemon::start(&self.cluster, self.pools),
+            Step::EndTerm => self.cluster.end_term().await,
+            Step::Force(number) => self.gone(number),
             Step::Sweep => {
-                daemon.get(&service("none")).await;
+                self.daemon.get(&service("none")).await;
                 for _ in 0..2 {
-                    daemon.sweep().await;
+                    self.daemon.sweep().await;
                 }
-                model.retain(|number, _| there.contains(number));
+                self.model.retain(|_, known| known.is_there);
             }
         }
-        let stored: BTreeMap<u8, IpAddr> = cluster
-            .stored_claims()
-            .values()
-            .map(|claim| (claim.holders[0].service.uid[1..].parse().expect("a number"), claim.address))
-            .collect();
-        // A sweep that made room for nobody may have released what those held that are gone.
-        model.retain(|number, _| there.contains(number) || stored.contains_key(number));
+        let shown =
+            self.model.iter().filter_map(|(number, known)| Some((service_ref(&name(*number)), known.shown?)));
+        self.cluster.set_assigned(shown.collect());
+    }
+
+    /// Compares what is stored with the model.
+    fn check(&mut self) {
+        let mut stored: BTreeMap<u8, BTreeSet<IpAddr>> = BTreeMap::new();
+        for claim in self.cluster.stored_claims().into_values() {
+            assert_eq!(claim.holders.len(), 1, "{claim:?}");
+            let number = claim.holders[0].service.uid[1..].parse().expect("a number");
+            stored.entry(number).or_default().insert(claim.address);
+        }
+        // To make room for others, what those held that are gone may have been released: all of it, or nothing.
+        self.model.retain(|number, known| known.is_there || stored.contains_key(number));
+        let model = self.model.iter().filter(|(_, known)| !known.held.is_empty());
+        let model: BTreeMap<u8, BTreeSet<IpAddr>> =
+            model.map(|(number, known)| (*number, known.held.clone())).collect();
         assert_eq!(stored, model);
+    }
+}
+
+/// The address that a Service got, whoever writes the status.
+fn address_of(outcome: &Result<LoadBalancerStatus>) -> Option<IpAddr> {
+    match outcome {
+        Ok(status) => addresses_of(status).first().copied(),
+        Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {
+            let words = error.to_string();
+            let address = words.strip_prefix("metallb announces ")?.split(' ').next()?;
+            address.parse().ok()
+        }
+        Err(_) => None,
+    }
+}
+
+async fn run(steps: Vec<Step>, pools: &'static str) {
+    let mut history = History::new(pools);
+    for step in steps {
+        history.take(step).await;
+        history.check();
     }
 }
 
@@ -132,7 +207,9 @@ proptest! {
 
     #[test]
     fn claims_are_what_the_model_says(steps in steps()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        runtime.expect("a runtime").block_on(run(steps));
+        for pools in POOLS {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            runtime.expect("a runtime").block_on(run(steps.clone(), pools));
+        }
     }
 }

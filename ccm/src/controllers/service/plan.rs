@@ -9,7 +9,7 @@ use super::{
     memory::{Memory, Standing},
     needs_update::needs_update,
     nodes::{BackendKeys, same_backends},
-    status::same_status,
+    status::{lacks_address_of, same_status},
 };
 use crate::{cache::CachedObject as _, services::Service};
 
@@ -104,6 +104,10 @@ pub(super) fn next(service: Option<&Service>, memory: Option<&Memory>, world: &W
     match &memory.standing {
         Standing::Due | Standing::Unsupported if is_to_retry => Next::Now(Action::Ensure),
         Standing::Ensured(_) | Standing::Elsewhere if is_to_retry && memory.waits_for_more => {
+            Next::Now(Action::Ensure)
+        }
+        // The other component shows an address no longer, so the provider can let go of it.
+        Standing::Elsewhere if lacks_address_of(&service.content.status, &memory.told.content.status) => {
             Next::Now(Action::Ensure)
         }
         // Without a retry it is ensured at once, and the back ends come with that.

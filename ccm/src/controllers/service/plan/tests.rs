@@ -117,7 +117,8 @@ fn what_is_settled_waits() {
     let case = Case::new();
     assert_eq!(case.next(&[]), Next::Wait);
     assert_eq!(case.next(&[(VERSION, json!("9"))]), Next::Wait);
-    for standing in [Standing::Elsewhere, Standing::Unsupported, Standing::Rehearsed] {
+    assert_eq!(Case::standing(Standing::Elsewhere).next(&[(VERSION, json!("9"))]), Next::Wait);
+    for standing in [Standing::Unsupported, Standing::Rehearsed] {
         assert_eq!(Case::standing(standing.clone()).next(&[(STATUS, json!({}))]), Next::Wait, "{standing:?}");
     }
 }
@@ -221,6 +222,27 @@ fn what_waits_for_more_is_tried_again_when_the_provider_asks_for_it() {
         assert_eq!(case.next(&[]), Next::Now(Action::Ensure));
         case.memory.retries = 1;
         assert_eq!(case.next(&[]), Next::Wait, "this try had the news");
+    }
+}
+
+#[test]
+fn an_address_that_another_component_shows_no_longer_is_told() {
+    let case = Case::standing(Standing::Elsewhere);
+    let ingress = |addresses: &[&str]| {
+        let all: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
+        [(STATUS, json!({"ingress": all}))]
+    };
+    for (shown, next) in [
+        (ingress(&["192.0.2.1"]), Next::Wait),
+        (ingress(&["192.0.2.2", "192.0.2.1"]), Next::Wait),
+        (ingress(&["192.0.2.2"]), Next::Now(Action::Ensure)),
+        (ingress(&[]), Next::Now(Action::Ensure)),
+    ] {
+        assert_eq!(case.next(&shown), next, "{shown:?}");
+        // The provider was told of this status.
+        let mut told = Case::standing(Standing::Elsewhere);
+        told.memory.told = Arc::new(service(&shown));
+        assert_eq!(told.next(&shown), Next::Wait, "{shown:?}");
     }
 }
 

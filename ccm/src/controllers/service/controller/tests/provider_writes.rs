@@ -238,6 +238,29 @@ async fn an_announcer_that_writes_the_status_whenever_it_is_cleared_does_not_hol
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_is_told_when_the_announcer_shows_an_address_no_longer() {
+    let working = Working::start().await;
+    working.announced(false);
+    working.create("web").await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    let show = async |addresses: &[&str]| {
+        let ingress: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
+        let patch = json!({"status": {"loadBalancer": {"ingress": ingress}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        working.services().patch_status("web", &params, &patch).await.expect("shown");
+    };
+    show(&["198.18.0.1"]).await;
+    assert_eq!(working.calls_after(SOON).await, [], "one more");
+    // A person asks for another address, and the provider keeps the old one for now.
+    working.patch("web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    assert_eq!(working.calls_after(SOON).await, [Operation::EnsureLoadBalancer]);
+    show(&["198.18.0.1", "198.18.0.2"]).await;
+    assert_eq!(working.calls_after(SOON).await, []);
+    show(&["198.18.0.2"]).await;
+    assert_eq!(working.calls_after(PERIOD).await, [Operation::EnsureLoadBalancer]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_for_more_is_ensured_when_there_may_be_more() {
     let working = Working::start().await;
     let announced = working.announced(false);
